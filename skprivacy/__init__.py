@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .accounting import PrivacyBudget, PrivacyGuarantee
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
     from .audit import audit, audit_one_run, check_disclosure, verify_privacy
-    from .certificates import certificate, verify_certificate
+    from .certificates import issue_certificate, verify_certificate
     from .ensemble import PATEClassifier
     from .federated import DPFederatedClassifier
     from .fine_tuning import ALMFineTuner
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from .neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
     from .persistence import load_model, save_model
     from .preprocessing import LocalPerturbation, Schema, SchemaTransformer, make_private_pipeline
-    from .synthesis import PrivateSynthesizer
+    from .synthesis import MarginalSynthesizer
 
 __all__ = [
     "RMIA",
@@ -75,6 +75,7 @@ __all__ = [
     "LiRA",
     "LocalPerturbation",
     "LossThreshold",
+    "MarginalSynthesizer",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
     "PATEClassifier",
@@ -82,7 +83,6 @@ __all__ = [
     "PrivacyGuarantee",
     "PrivacySweepCV",
     "PrivateSearchCV",
-    "PrivateSynthesizer",
     "RandomizedResponseClassifier",
     "Schema",
     "SchemaTransformer",
@@ -90,10 +90,10 @@ __all__ = [
     "__version__",
     "audit",
     "audit_one_run",
-    "certificate",
     "check_disclosure",
     "config_context",
     "get_config",
+    "issue_certificate",
     "load_model",
     "make_leakage_scorer",
     "make_private_pipeline",
@@ -134,7 +134,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "neural_network": ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor"),
     "persistence": ("load_model", "save_model"),
     "preprocessing": ("LocalPerturbation", "Schema", "SchemaTransformer", "make_private_pipeline"),
-    "synthesis": ("PrivateSynthesizer",),
+    "synthesis": ("MarginalSynthesizer",),
 }
 _SUBPACKAGES = set(_NAMES)  # audit is one of them, and can be called
 _PUBLIC = {name: package for package, names in _NAMES.items() for name in names}

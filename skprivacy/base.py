@@ -31,7 +31,7 @@ from ._docs import fill_docs
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
-    Composed,
+    ComposedEvent,
     Event,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -165,7 +165,7 @@ unit : str, default="record"
 before : PrivacyGuarantee, default=None
     The guarantee of earlier releases, with which this one is composed.
 charging : callable, default=reserve_release
-    Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
+    Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context manager.
 arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
     Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several."""
 _CONTRACT_DOCS = {
@@ -268,7 +268,7 @@ def reserve_release(
     budget: PrivacyBudget | None,
     event: Event,
     relation: str = "add_remove",
-    who: str = "",
+    source: str = "",
     kind: str = "proved",
     unit: str = "record",
 ) -> AbstractContextManager[Receipt | None]:
@@ -285,7 +285,7 @@ def reserve_release(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
             "Fit with budget=None."
         )
-    return budget.reserve(event, who, relation, unit)
+    return budget.reserve(event, source, relation, unit)
 
 
 P = ParamSpec("P")
@@ -342,7 +342,7 @@ def private_release(
     before: PrivacyGuarantee | None = None,
     charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
     arithmetic: str = "unspecified",
-    who: str,
+    source: str,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
     assumptions: tuple[str, ...] = (),
@@ -355,7 +355,7 @@ def private_release(
     Parameters
     ----------
     %(release_terms)s
-    who : str
+    source : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
         Charged by the call; ``None`` charges nothing.
@@ -399,7 +399,7 @@ def private_release(
         guarantee = _compose_guarantees(before, guarantee)
     if _rehearsing.get():
         raise _StatedError(guarantee)
-    with charging(budget, event, relation, who, kind, unit):
+    with charging(budget, event, relation, source, kind, unit):
         yield guarantee
 
 
@@ -416,7 +416,7 @@ def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> Priv
             "for different units are never added up. Call fit to start afresh."
         )
     return PrivacyGuarantee(
-        Composed((before.event, now.event)),
+        ComposedEvent((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
         kind=_weaker_kind(before.kind, now.kind),
@@ -449,7 +449,7 @@ class PrivateFit:
         self._kind = "proved"
 
     @property
-    def who(self) -> str:
+    def source(self) -> str:
         """Name of the estimator, for errors and ledgers."""
         return type(self._estimator).__name__
 
@@ -518,7 +518,7 @@ class PrivateFit:
             event,
             relation=relation,
             at_delta=at_delta,
-            who=self.who,
+            source=self.source,
             budget=getattr(model, "budget", None),
             noise_seed=model.noise_seed,
             assumptions=tuple(dict.fromkeys(self._assumptions)),
@@ -620,7 +620,7 @@ def public_classes(
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
         raise ValueError(
-            f"classes={classes.tolist()!r}: {fit.who} needs at least two classes, got "
+            f"classes={classes.tolist()!r}: {fit.source} needs at least two classes, got "
             f"{len(classes)} class. Pass classes=[...] with all possible labels."
         )
     if not np.isin(y, classes).all():

@@ -11,9 +11,9 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skprivacy.accounting import GNMaxVote, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting import GNMaxEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.base import private_release
-from skprivacy.ensemble import sanitised_cost
+from skprivacy.ensemble import sanitized_cost
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -24,7 +24,7 @@ from skprivacy.linear_model import (
 )
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
-    Bounded,
+    BoundedColumn,
     LocalPerturbation,
     PrivateStandardScaler,
     Schema,
@@ -48,7 +48,7 @@ BOUNDS = {"bounds": (-1, 1)}
 
 
 def votes(noise_multiplier):
-    return GNMaxVote(noise_multiplier, (30, 5, 5))
+    return GNMaxEvent(noise_multiplier, (30, 5, 5))
 
 
 def linear_net(**params):
@@ -76,10 +76,10 @@ SAYS = {
     "variance": lambda: private_variance(X, **BOUNDS, epsilon=1, **SEED),
     "quantile": lambda: private_quantile(X[:, 0], 0.5, **BOUNDS, epsilon=1, **SEED),
     "histogram": lambda: private_histogram(Y, categories=[0, 1], epsilon=1, **SEED),
-    "sanitised cost": lambda: sanitised_cost(votes(5.0), order=4.0, **SEED),
+    "sanitised cost": lambda: sanitized_cost(votes(5.0), order=4.0, **SEED),
     "data-dependent epsilon": lambda: PrivacyGuarantee(votes(5.0), 1e-5).epsilon(),
     "local perturbation": lambda: LocalPerturbation(
-        Schema({"a": Bounded(-1, 1)}), **SEED
+        Schema({"a": BoundedColumn(-1, 1)}), **SEED
     ).fit(pd.DataFrame({"a": X[:, 0]})),
     "inferred schema": lambda: Schema.infer(X),
     "transformer without a schema": lambda: SchemaTransformer().fit(X),
@@ -157,7 +157,7 @@ def test_earlier_releases_of_another_relation_are_never_added():
     with (
         pytest.raises(ValueError, match="never added up"),
         private_release(
-            LaplaceEvent(1.0), relation="zero_out", at_delta=0.0, who="test", before=earlier
+            LaplaceEvent(1.0), relation="zero_out", at_delta=0.0, source="test", before=earlier
         ),
     ):
         raise AssertionError("the data must not be touched")
@@ -165,7 +165,7 @@ def test_earlier_releases_of_another_relation_are_never_added():
 
 def test_an_estimate_stays_one_when_more_is_released():
     earlier = PrivacyGuarantee(LaplaceEvent(1.0), kind="estimate", assumptions=("first",))
-    terms = {"relation": "add_remove", "at_delta": 0.0, "who": "test"}
+    terms = {"relation": "add_remove", "at_delta": 0.0, "source": "test"}
     with private_release(
         LaplaceEvent(2.0), before=earlier, assumptions=("second", "first"), **terms
     ) as privacy:
@@ -176,7 +176,7 @@ def test_an_estimate_stays_one_when_more_is_released():
 
 
 def test_the_unit_is_stated_charged_and_never_changed_on_the_way():
-    terms = {"relation": "add_remove", "at_delta": 0.0, "who": "test", "unit": "patient"}
+    terms = {"relation": "add_remove", "at_delta": 0.0, "source": "test", "unit": "patient"}
     budget = PrivacyBudget(5.0)
     with private_release(LaplaceEvent(1.0), budget=budget, **terms) as first:
         pass

@@ -69,7 +69,7 @@ def white_box():
 
 def inversion():
     net = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
-    attack = GradientInversion(net, n_iter=2, n_starts=1, random_state=0).fit(X, Y)
+    attack = GradientInversion(net, max_iter=2, n_init=1, random_state=0).fit(X, Y)
     gradient = party_gradient(net, X[:2], Y[:2])
     return partial(attack.reconstruct, gradient, 2, Y[:2])
 

@@ -29,8 +29,8 @@ from skprivacy.label_privacy import (
     RandomizedResponseClassifier,
 )
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
-from skprivacy.synthesis import PrivateSynthesizer, SyntheticDataClassifier
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
+from skprivacy.synthesis import MarginalSynthesizer, SyntheticDataClassifier
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(300, 3))
@@ -39,7 +39,7 @@ MEAN = X.mean(axis=0)
 PUBLIC = RNG.uniform(-1, 1, size=(60, 3))
 SCALER = FrozenEstimator(StandardScaler().fit(X))
 MODEL = FrozenEstimator(LogisticRegression().fit(X, Y))
-SCHEMA = Schema({name: Bounded(-1, 1) for name in "abc"}, classes=[0, 1])
+SCHEMA = Schema({name: BoundedColumn(-1, 1) for name in "abc"}, classes=[0, 1])
 
 
 def behind(step):
@@ -66,7 +66,7 @@ def by_labelled_votes(teacher=None, student=None):
 
 
 def of_synthetic_records(estimator):
-    synthesizer = PrivateSynthesizer(2.0, 1e-4, schema=SCHEMA)
+    synthesizer = MarginalSynthesizer(2.0, 1e-4, schema=SCHEMA)
     return SyntheticDataClassifier(estimator, synthesizer).fit(X, Y)
 
 

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 import skprivacy
-from skprivacy import PrivacyBudget, Schema, certificate, load_model, save_model, verify_certificate
+from skprivacy import (
+    PrivacyBudget,
+    Schema,
+    issue_certificate,
+    load_model,
+    save_model,
+    verify_certificate,
+)
 from skprivacy._untrusted_files import MAX_TEXT_BYTES, open_file, parse_json, read_file
-from skprivacy.accounting import ApproxDP, Event, LaplaceEvent, LedgerError
+from skprivacy.accounting import ApproxDPEvent, Event, LaplaceEvent, LedgerError
 from skprivacy.accounting.budget.ledger import _digest
 from skprivacy.accounting.budget.snapshot import export_lines, open_exported_ledger
 from skprivacy.attacks.shadow_training import open_folder
@@ -23,7 +30,7 @@ from skprivacy.certificates import create_key
 from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.model_selection.sweep_store import _read
-from skprivacy.preprocessing import Bounded
+from skprivacy.preprocessing import BoundedColumn
 
 X = np.random.RandomState(0).uniform(size=(40, 2))
 MODEL = AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, X[:, 0])
@@ -34,8 +41,8 @@ ROOT = Path(skprivacy.__file__).parent
 def issued(tmp_path):
     save_model(MODEL, tmp_path / "m.safetensors")
     create_key(tmp_path / "key")
-    Schema({"a": Bounded(0, 1)}).to_json(tmp_path / "schema.json")
-    certificate(
+    Schema({"a": BoundedColumn(0, 1)}).to_json(tmp_path / "schema.json")
+    issue_certificate(
         MODEL, tmp_path / "c.json", key=tmp_path / "key", model_file=tmp_path / "m.safetensors"
     )
     return tmp_path
@@ -116,7 +123,7 @@ def test_a_model_with_a_repeated_key_is_refused(key, issued):
 def test_a_ledger_with_a_repeated_key_is_refused(tmp_path):
     """With digests that fit: its owner wrote it."""
     budget = PrivacyBudget(1.0, path=tmp_path / "ledger")
-    budget.reserve(ApproxDP(0.5))
+    budget.reserve(ApproxDPEvent(0.5))
     scope, lines = export_lines(budget)
     for line in lines:
         assert open_exported_ledger("a copy", scope, lines).spent() == pytest.approx(0.5)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from skprivacy import _output, audit, certificate, save_model, verify_certificate
+from skprivacy import _output, audit, issue_certificate, save_model, verify_certificate
 from skprivacy._output import create_file, write_figure, write_file
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget
 from skprivacy.attacks import LossThreshold, ShadowPool
@@ -32,7 +32,7 @@ from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep_store as _kept
 from skprivacy.persistence import load_model
-from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.preprocessing import BoundedColumn, Schema
 
 pytestmark = pytest.mark.heavy
 
@@ -40,7 +40,7 @@ X = np.random.RandomState(0).uniform(size=(40, 2))
 y = np.arange(40) % 2
 MODEL = AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, X[:, 0])
 PLAIN = LogisticRegression().fit(X, y)
-WIDE = Schema({f"column {i}": Bounded(0, 1) for i in range(100)})
+WIDE = Schema({f"column {i}": BoundedColumn(0, 1) for i in range(100)})
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def full_disk(room=512):
 
 def certify(path):
     key, file = path.with_name("key"), path.with_name("model")
-    certificate(MODEL, path, key=key, model_file=file)
+    issue_certificate(MODEL, path, key=key, model_file=file)
 
 
 def report():
@@ -327,7 +327,7 @@ def test_a_certificate_holds_though_others_charge_meanwhile(tmp_path, monkeypatc
 
     monkeypatch.setattr(issuing, "export_lines", charged_before)
     given = {"key": tmp_path / "key", "model_file": tmp_path / "model"}
-    certificate(model, tmp_path / "certificate", budget=budget, **given)
+    issue_certificate(model, tmp_path / "certificate", budget=budget, **given)
     found = verify_certificate(tmp_path / "certificate", tmp_path / "model")
     assert found.state == "unknown key"
 

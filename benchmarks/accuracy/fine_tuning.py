@@ -48,7 +48,7 @@ from skprivacy.neural_network import (
     ScatteringTransformer,
     SimCLREncoder,
 )
-from skprivacy.preprocessing import Bounded, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, SchemaTransformer
 
 N_PUBLIC, N_PRIVATE = choose((40_000, 10_000), (200, 300))
 PUBLIC, PRIVATE = slice(0, N_PUBLIC), slice(N_PUBLIC, N_PUBLIC + N_PRIVATE)
@@ -131,14 +131,14 @@ def adult(draws: int) -> None:
     train, test = (fetch_adult(subset=part, as_frame=True) for part in ("train", "test"))
     transformer = SchemaTransformer(train.schema).fit(train.data)
     X, others = transformer.transform(train.data), transformer.transform(test.data)
-    widths = [1 if isinstance(f, Bounded) else len(f.values) for f in train.schema.values()]
+    widths = [1 if isinstance(f, BoundedColumn) else len(f.values) for f in train.schema.values()]
     groups = np.repeat(np.arange(len(widths)), widths)
     order = np.random.default_rng(0).permutation(len(X))
     n_public = choose(20_000, 300)
     public, rest = X[order[:n_public]], order[n_public:]
     encoders = {"one-hot": None, "PCA-16": PCA(16)} | {
         f"SCARF-16, seed {seed}": SCARFEncoder(
-            16, groups=groups, random_state=seed, **choose({}, {"epochs": 1})
+            16, column_groups=groups, random_state=seed, **choose({}, {"epochs": 1})
         )
         for seed in range(choose(3, 1))
     }

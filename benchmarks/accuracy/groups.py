@@ -133,7 +133,7 @@ def accuracy(args: argparse.Namespace) -> None:
                     model = DPSGDClassifier(
                         epsilon=epsilon,
                         classes=np.unique(y_test),
-                        max_group_rows=most or None,
+                        max_group_size=most or None,
                         group_contribution=how,
                         random_state=seed,
                         device="cpu",

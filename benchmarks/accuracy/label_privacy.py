@@ -31,7 +31,7 @@ from skprivacy.label_privacy import (
     RandomizedResponseClassifier,
 )
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.preprocessing import Categories, SchemaTransformer
+from skprivacy.preprocessing import CategoricalColumn, SchemaTransformer
 
 EPSILONS = choose({"adult": [0.5, 1.0, 2.0], "mnist": [1.0, 2.0]}, {"adult": [2.0], "mnist": [2.0]})
 N_TEACHERS = choose(250, 5)
@@ -63,7 +63,7 @@ def _categorical(frame: pd.DataFrame, schema: Any) -> pd.DataFrame:
     columns = {
         name: pd.Categorical(frame[name].where(frame[name].isin(fact.values)), fact.values)
         for name, fact in schema.items()
-        if isinstance(fact, Categories)
+        if isinstance(fact, CategoricalColumn)
     }
     return frame.assign(**columns)
 

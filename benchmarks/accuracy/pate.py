@@ -41,7 +41,7 @@ from skprivacy.ensemble import (
     LNMax,
     PATEClassifier,
     PropagationStudent,
-    analyse_votes,
+    analyze_votes,
 )
 from skprivacy.ensemble.teachers import count_votes
 from skprivacy.exceptions import PrivacyLeakWarning
@@ -100,7 +100,7 @@ def _taught_on_images(student: Any, epsilon: float, n_queries: int | None, seed:
     model = PATEClassifier(
         ridge(), student, n_teachers=TEACHERS,
         n_queries=n_queries or choose(round(100 * epsilon), 10),
-        classes=range(10), epsilon=epsilon, delta=DELTA, keep_labels=True, random_state=seed,
+        classes=range(10), epsilon=epsilon, delta=DELTA, store_labels=True, random_state=seed,
     )  # fmt: skip
     return model.fit(data.private, data.labels, X_public=data.features[:N_PUBLIC])
 
@@ -145,7 +145,7 @@ def _not_releasable() -> None:
         (confident, asked, {"answered": passed[:asked], "conversion": "classic"}),
     ]
     for aggregator, n, options in settings:
-        analysis = analyse_votes(votes[:n], aggregator, delta=DELTA, **options)
+        analysis = analyze_votes(votes[:n], aggregator, delta=DELTA, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
             private = analysis.private_epsilon()
@@ -180,7 +180,7 @@ def _students_of_adult(seeds: int, n_queries: int | None) -> None:
         model = PATEClassifier(
             LogisticRegression(max_iter=1000), LogisticRegression(max_iter=1000),
             n_teachers=TEACHERS, n_queries=n_queries or choose(400, 60), classes=train.classes,
-            epsilon=1.0, delta=DELTA, keep_labels=True, random_state=seed,
+            epsilon=1.0, delta=DELTA, store_labels=True, random_state=seed,
         )  # fmt: skip
         labels = model.fit(private, np.asarray(train.target), X_public=rows[:half]).labels_
         compare(

@@ -46,11 +46,11 @@ from sklearn.preprocessing import OrdinalEncoder
 
 from benchmarks.shared.data import fetch_adult, fetch_mnist, read_keel_table
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     Grid,
-    PrivateSynthesizer,
+    MarginalSynthesizer,
     synthetic_quality,
 )
 
@@ -79,7 +79,7 @@ class Table:
 
 def adult() -> Table:
     train, test = (fetch_adult(subset=part, as_frame=True) for part in ("train", "test"))
-    schema = Schema({**train.schema, "income": Categories(train.classes)})
+    schema = Schema({**train.schema, "income": CategoricalColumn(train.classes)})
     grids = {
         "fnlwgt": Grid(step=15_000),
         "capital-gain": Grid(step=100, atoms=[0]),
@@ -105,7 +105,7 @@ def mbi() -> Table:
     }  # fmt: skip
     schema = Schema(
         {
-            name: Bounded(0, size - 1) if name in numeric else Categories(range(size))
+            name: BoundedColumn(0, size - 1) if name in numeric else CategoricalColumn(range(size))
             for name, size in sizes.items()
         }
     )
@@ -122,8 +122,8 @@ def keel(name: str) -> Table:
         if (frame[column] == np.floor(frame[column])).all():
             frame[column] = frame[column].astype(np.int64)
     train, test = train_test_split(frame, test_size=1 / 3, random_state=0, stratify=y)
-    facts = {c: Bounded(frame[c].min(), frame[c].max()) for c in frame.columns[:-1]}
-    schema = Schema({**facts, "target": Categories(np.unique(y))})
+    facts = {c: BoundedColumn(frame[c].min(), frame[c].max()) for c in frame.columns[:-1]}
+    schema = Schema({**facts, "target": CategoricalColumn(np.unique(y))})
     return Table(train, test, "target", schema)
 
 
@@ -138,7 +138,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 def score_records(table: Table, records: pd.DataFrame, seed: int) -> tuple[float, float]:
     """Return accuracy and area under the curve on real test records."""
     features = [name for name in table.schema if name != table.target]
-    textual = [n for n in features if isinstance(table.schema[n], Categories)]
+    textual = [n for n in features if isinstance(table.schema[n], CategoricalColumn)]
     values = [list(table.schema[n].values) for n in textual]
     encoder = OrdinalEncoder(
         categories=values, handle_unknown="use_encoded_value", unknown_value=-1
@@ -183,7 +183,7 @@ def measure_method(table: Table, method: str, epsilon: float, seed: int) -> tupl
         records = sample_peer(method, table, epsilon, DELTA, seed)
     else:
         settings = {"label": table.target, **METHODS[method], **table.settings}
-        synthesizer = PrivateSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
+        synthesizer = MarginalSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
         records = synthesizer.fit(table.train).sample(random_state=seed)
     seconds = time.process_time() - start
     if method != "real":
@@ -203,7 +203,7 @@ def image_accuracy(
     side: int, epsilon: float, seed: int, settings: dict[str, Any]
 ) -> tuple[float, float]:
     X, y = digits("train", side)
-    schema = Schema({f"p{i}": Bounded(0, 255) for i in range(X.shape[1])}, classes=range(10))
+    schema = Schema({f"p{i}": BoundedColumn(0, 255) for i in range(X.shape[1])}, classes=range(10))
     start = time.process_time()
     synthesizer = DPGANSynthesizer(
         epsilon, DELTA, schema=schema, random_state=seed, **settings

@@ -28,9 +28,9 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, has_peer, make_parser
 from skprivacy import DPSGDClassifier, ObjectivePerturbationClassifier, make_private_pipeline
-from skprivacy.accounting import GaussianEvent, Repeated, epsilon_of
+from skprivacy.accounting import GaussianEvent, RepeatedEvent, epsilon_of
 from skprivacy.attacks import LossThreshold, ReferenceThreshold, ShadowPool
-from skprivacy.preprocessing import Bounded
+from skprivacy.preprocessing import BoundedColumn
 
 SEEDS, DELTA = choose(5, 1), 1e-5
 EPSILONS = choose((0.1, 1.0, 10.0), (1.0,))
@@ -40,7 +40,7 @@ def make_ebm(schema: Any, epsilon: float, seed: int) -> Any:
     """Return DP-EBM as it comes, with the same public facts as our models."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
-    numbers = {name: fact for name, fact in schema.items() if isinstance(fact, Bounded)}
+    numbers = {name: fact for name, fact in schema.items() if isinstance(fact, BoundedColumn)}
     return DPExplainableBoostingClassifier(
         feature_names=list(schema),
         feature_types=["continuous" if name in numbers else "nominal" for name in schema],
@@ -93,7 +93,7 @@ def compose_with_opendp(noise: float, k: int) -> float:
 def opendp() -> None:
     rows, installed = [], has_peer("opendp.prelude", "pip install opendp")
     for noise, k in ((5.0, 1), (5.0, 10), (20.0, 100), (50.0, 1000)):
-        ours = epsilon_of(Repeated(GaussianEvent(noise), k), DELTA, "add_remove")
+        ours = epsilon_of(RepeatedEvent(GaussianEvent(noise), k), DELTA, "add_remove")
         rows.append((noise, k, ours, compose_with_opendp(noise, k) if installed else np.nan))
     if installed:
         print("opendp", importlib.metadata.version("opendp"))

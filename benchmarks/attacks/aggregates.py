@@ -57,9 +57,9 @@ def power(repeats: int) -> None:
 def attack_means(d: int, copies: int, noise: float, seed: int) -> list[float]:
     X, p, v = draw_records(d, copies, seed)
     released = X[:N].mean(axis=0) + noise * np.random.default_rng(seed + 999).normal(size=d)
-    found = [expected_power(N, v, noise=noise).auc]
+    found = [expected_power(N, v, noise_std=noise).auc]
     for statistic in ("linear", "homer"):
-        attack = AggregateAttack(N, statistic=statistic, noise=noise)
+        attack = AggregateAttack(N, statistic=statistic, noise_std=noise)
         attack.fit(released, means=p, variances=v)
         found.append(attack.evaluate(X[:N], X[N : 2 * N]).auc)
     return found
@@ -148,7 +148,7 @@ def private(repeats: int) -> None:
 def attack_private_means(d: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
     X, p, _ = draw_records(d, 1, seed)
     release = private_mean(X[:N], bounds=(0, 1), epsilon=epsilon, delta=1e-6, relation="zero_out")
-    attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
+    attack = AggregateAttack(N, noise_std=None).fit(release.value, means=p)
     return attack.evaluate(X[:N], X[N:]), release.privacy
 
 
@@ -156,7 +156,7 @@ def attack_private_histogram(n_bins: int, epsilon: float, seed: int) -> tuple[At
     values, edges = np.random.default_rng(seed).random(2 * N), np.linspace(0, 1, n_bins + 1)
     X = np.eye(n_bins)[np.digitize(values, edges[1:-1])]
     release = private_histogram(values[:N], bins=edges, epsilon=epsilon)
-    attack = AggregateAttack(N, noise=None)
+    attack = AggregateAttack(N, noise_std=None)
     attack.fit(np.ravel(release.value) / N, means=np.full(n_bins, 1 / n_bins))
     return attack.evaluate(X[:N], X[N:]), release.privacy
 
@@ -167,7 +167,7 @@ def attack_private_tables(_: int, epsilon: float, seed: int) -> tuple[AttackResu
     event = GaussianEvent(calibrate_noise(epsilon))
     scale = event.noise_multiplier * np.sqrt(15) / N
     noisy = X[:N].mean(axis=0) + scale * np.random.default_rng(seed + 999).normal(size=X.shape[1])
-    attack = AggregateAttack(N, noise=scale, correlated=True).fit(noisy, X[2 * N :])
+    attack = AggregateAttack(N, noise_std=scale, correlated=True).fit(noisy, X[2 * N :])
     guarantee = PrivacyGuarantee(event, at_delta=1e-6, relation="zero_out")
     return attack.evaluate(X[:N], X[N : 2 * N]), guarantee
 

@@ -3,7 +3,7 @@
 attacks      the area under the ROC curve of each attack on each generator, mean of ``--seeds``
              runs. "copies d noise": 200 rows of d normal columns, repeated with noise. "columns":
              the columns of 100 rows of 20, each shuffled. "adult": copies of 1,000 rows of Adult
-             (noise 0), and ``PrivateSynthesizer`` fitted to them, at epsilon 1, 10 and 1,000. There
+             (noise 0), and ``MarginalSynthesizer`` fitted to them, at epsilon 1, 10 and 1,000. There
              are 1,000 non-members and 4,000 reference records
 canaries     lower bounds of ``audit_synthesizer`` beside the claimed mu at epsilon 1 and 10, delta
              1e-6, on 8,000 rows of Adult: one canary in each of ``--fits`` fits of "tree", and 100
@@ -31,8 +31,8 @@ from skprivacy.attacks import (
     ShadowGenerators,
 )
 from skprivacy.audit import audit_synthesizer
-from skprivacy.preprocessing import Bounded, Categories, Schema
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+from skprivacy.synthesis import MarginalSynthesizer
 
 DELTA = 1e-6
 N_ROWS = choose(1000, 100)
@@ -83,7 +83,7 @@ def attack_adult(seed: int, method: str, epsilon: float) -> dict[str, float]:
     if method == "copy":
         generated = members.sample(10 * N_ROWS, replace=True, random_state=seed)
         return evaluate_attacks(generated, members, others, reference)
-    synthesizer = PrivateSynthesizer(
+    synthesizer = MarginalSynthesizer(
         epsilon, DELTA, schema=table.schema, label=table.target, method=method, **table.settings
     )
     generated = synthesizer.fit(members).sample(10 * N_ROWS, random_state=seed)
@@ -119,7 +119,7 @@ def canaries(fits: int) -> None:
     for epsilon in choose((10.0, 1.0), (10.0,)):
         for n_runs, n_canaries in (choose((N_FITS, 100), (2, 10)), (fits, 1)):
             start = time.process_time()
-            synthesizer = PrivateSynthesizer(
+            synthesizer = MarginalSynthesizer(
                 epsilon, DELTA, schema=table.schema, label=table.target, **table.settings
             )
             report = audit_synthesizer(
@@ -132,7 +132,13 @@ def canaries(fits: int) -> None:
 
 def refutations(n: int) -> None:
     """Audit one fit with 50 canaries, and several fits with one canary, a tenth as often."""
-    schema = Schema({"a": Bounded(0, 99), "b": Categories(range(20)), "c": Categories(range(5))})
+    schema = Schema(
+        {
+            "a": BoundedColumn(0, 99),
+            "b": CategoricalColumn(range(20)),
+            "c": CategoricalColumn(range(5)),
+        }
+    )
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(
         {
@@ -141,7 +147,7 @@ def refutations(n: int) -> None:
             "c": rng.integers(0, 5, 200),
         }
     )
-    synthesizer = PrivateSynthesizer(4.0, DELTA, schema=schema, method="independent")
+    synthesizer = MarginalSynthesizer(4.0, DELTA, schema=schema, method="independent")
     for n_runs, n_canaries, n_audits in ((1, choose(50, 20), n), (N_FITS, 1, max(1, n // 10))):
         refuted = beyond = 0
         for seed in range(n_audits):

@@ -78,7 +78,7 @@ def location() -> None:
         "Shokri, network": attacks.ShokriAttack(
             pool=pool, attack_model=MLPClassifier((64,), max_iter=30, random_state=0)
         ),
-        "Shokri, signals": attacks.ShokriAttack(pool=pool, view="signals"),
+        "Shokri, signals": attacks.ShokriAttack(pool=pool, features="signals"),
         "ML-Leaks 1": attacks.MLLeaksAttack(pool=pool),
         "quantile": attacks.QuantileAttack(),
         "label-only, noise": attacks.LabelOnlyAttack(),

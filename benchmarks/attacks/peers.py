@@ -234,7 +234,7 @@ QUESTIONS: dict[str, tuple[Callable[[Case], Floats], dict[str, Callable[[Case], 
         {"sacroml offline, per record": sacroml_lira("offline", False)},
     ),
     "Shokri, signals": (
-        ours(attacks.ShokriAttack(view="signals"), N_FOR_ATTACK_MODELS),
+        ours(attacks.ShokriAttack(features="signals"), N_FOR_ATTACK_MODELS),
         {f"ART black box, {kind}": art_black_box(kind) for kind in ("nn", "rf")},
     ),
     "known members": (

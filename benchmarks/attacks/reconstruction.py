@@ -33,7 +33,7 @@ from skprivacy.attacks import (
     InversionResult,
     party_gradient,
 )
-from skprivacy.preprocessing import Bounded, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, SchemaTransformer
 
 N_REFERENCE = choose(20_000, 300)
 HIDDEN = choose(256, 64)
@@ -53,7 +53,7 @@ def adult(scaling: str) -> tuple[Records, Records, Any]:
     if scaling == "standardised":
         at = 0
         for fact in table.schema.values():
-            if isinstance(fact, Bounded):
+            if isinstance(fact, BoundedColumn):
                 known = X[:N_REFERENCE, at]
                 X[:, at] = (X[:, at] - known.mean()) / known.std()
             at += fact.n_features_out
@@ -138,7 +138,7 @@ def search() -> None:
     for n, batches, steps in choose(((8, 20, 600), (32, 10, 1000), (128, 2, 1000)), ((8, 1, 20),)):
         began = time.process_time()
         result = attack_batches(
-            partial(GradientInversion, n_iter=steps, n_starts=2),
+            partial(GradientInversion, max_iter=steps, n_init=2),
             "standardised",
             n,
             batches,
@@ -156,7 +156,7 @@ def defences() -> None:
     for name, defence in cases.items():
         began = time.process_time()
         result = attack_batches(
-            partial(GradientInversion, n_iter=choose(400, 20), n_starts=2),
+            partial(GradientInversion, max_iter=choose(400, 20), n_init=2),
             "standardised",
             8,
             choose(10, 1),

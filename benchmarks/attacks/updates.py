@@ -25,13 +25,13 @@ from torch import nn
 
 from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, Repeated
+from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     AttackResult,
     LossThreshold,
     Updates,
-    UpdatesAttack,
     UpdatesAttributeInference,
+    UpdatesMembership,
     UpdatesPropertyInference,
     gradient_ascent,
 )
@@ -135,14 +135,14 @@ def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, At
     views: dict[str, Any] = {}
     loss = LossThreshold(net).fit(X[known], y[known])
     views["final model alone, loss"] = loss.evaluate(X[everyone], y[everyone], X[out], y[out])
-    attack = UpdatesAttack(Updates.averaged(seen)).fit(X[known], y[known])
+    attack = UpdatesMembership(Updates.averaged(seen)).fit(X[known], y[known])
     views["all parties' mean, passive"] = attack.evaluate(X[everyone], y[everyone], X[out], y[out])
-    attack = UpdatesAttack(seen[0]).fit(X[known], y[known])
+    attack = UpdatesMembership(seen[0]).fit(X[known], y[known])
     views["one party, passive"] = attack.evaluate(X[own], y[own], X[out], y[out])
     # a third of the party's records are known to be in it
     third, rest = own[: N // 3], own[N // 3 :]
     rows = np.r_[third, known]
-    attack = UpdatesAttack(seen[0]).fit(X[rows], y[rows], rows < N)
+    attack = UpdatesMembership(seen[0]).fit(X[rows], y[rows], rows < N)
     views["one party, some members known"] = attack.evaluate(X[rest], y[rest], X[out], y[out])
     for ascent in (0.0, 0.001, 0.01):
         halves = []
@@ -153,7 +153,7 @@ def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, At
                 net, parties[0].train, X[targets], y[targets],
                 ascent=ascent, n_rounds=ROUNDS, step=parties[0].step, n_records=N,
             )  # fmt: skip
-            attack = UpdatesAttack(active).fit(X[known], y[known])
+            attack = UpdatesMembership(active).fit(X[known], y[known])
             halves.append(attack.score_samples(X[targets], y[targets]).reshape(2, 20))
         members, others = np.hstack(halves)
         views[f"one party isolated, ascent {ascent:g}"] = AttackResult(members, others)
@@ -164,7 +164,7 @@ def private(repeats: int) -> None:
     print("data          noise  epsilon   AUC  bound  found at 1%  bound  above the band")
     for name, load in (("Adult", adult), ("Location-30", location)):
         for multiplier in choose((0.0, 2.0, 5.0, 10.0), (0.0, 5.0)):
-            event = Repeated(GaussianEvent(max(multiplier, 1e-3)), ROUNDS)
+            event = RepeatedEvent(GaussianEvent(max(multiplier, 1e-3)), ROUNDS)
             guarantee = PrivacyGuarantee(event, at_delta=1e-5)
             aucs, tprs, above = [], [], 0
             for seed in range(repeats):
@@ -204,7 +204,7 @@ def attack_private_party(X: NDArray, y: NDArray, multiplier: float, seed: int) -
         weights = weights - rate * total / N
         after.append(weights)
     seen = Updates(net, before, after, rate, N, norm, rate * multiplier * norm / N)
-    attack = UpdatesAttack(seen).fit(X[known], y[known])
+    attack = UpdatesMembership(seen).fit(X[known], y[known])
     return attack.evaluate(X[own], y[own], X[out], y[out])
 
 

@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit, audit_one_run
 from skprivacy.metrics import bound_from_guesses, epsilon_lower_bound, multi_split_bound
@@ -116,7 +116,7 @@ class Oracle(ClassifierMixin, BaseEstimator):
 
     def __init__(self) -> None:
         self.classes_ = np.array([0, 1])
-        self.privacy_ = PrivacyGuarantee(ApproxDP(0.0, 0.0), at_delta=1e-9)
+        self.privacy_ = PrivacyGuarantee(ApproxDPEvent(0.0, 0.0), at_delta=1e-9)
 
     def fit(self, X: Any, y: Any) -> Oracle:
         return self

@@ -47,7 +47,7 @@ from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.metrics import utility_loss
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
-from skprivacy.preprocessing import Bounded, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, SchemaTransformer
 
 EPSILONS = choose((0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0), (1.0, 10.0))
 N_ENCODED, N_ROWS, EPOCHS = choose((40_000, 20_000, {}), (300, 300, {"epochs": 1}))
@@ -101,10 +101,10 @@ def adult(file: Path | None, n: int) -> Data:
     """SCARF features of ``2 * n`` rows of Adult, and of all that the encoder has not seen."""
     data = fetch_adult(as_frame=True)
     X = SchemaTransformer(data.schema).fit_transform(data.data)
-    widths = [1 if isinstance(f, Bounded) else len(f.values) for f in data.schema.values()]
+    widths = [1 if isinstance(f, BoundedColumn) else len(f.values) for f in data.schema.values()]
     order = np.random.default_rng(0).permutation(len(X))
     encoder = SCARFEncoder(
-        16, groups=np.repeat(np.arange(len(widths)), widths), random_state=0, **EPOCHS
+        16, column_groups=np.repeat(np.arange(len(widths)), widths), random_state=0, **EPOCHS
     )
     kept = order[N_ROWS:]
     return encode_records(

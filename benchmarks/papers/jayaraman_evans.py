@@ -32,8 +32,8 @@ from benchmarks.shared.data import fetch_location30
 from benchmarks.shared.quick import QUICK, ROOT, choose, make_parser, results_folder
 from skprivacy.accounting import (
     GaussianEvent,
-    PoissonSampled,
-    Repeated,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from skprivacy.attacks import LossThreshold, ShokriAttack
@@ -70,7 +70,7 @@ def load_data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def calibrate_noise(epsilon: float, accountant: str) -> float:
     def training(z: float) -> Any:
-        return Repeated(PoissonSampled(RATE, GaussianEvent(z)), round(EPOCHS / RATE))
+        return RepeatedEvent(PoissonSampledEvent(RATE, GaussianEvent(z)), round(EPOCHS / RATE))
 
     return calibrate_noise_multiplier(training, epsilon, DELTA, "zero_out", accountant)
 

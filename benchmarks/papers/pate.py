@@ -44,8 +44,8 @@ from benchmarks.shared.pate_votes import (
     simulate_votes,
 )
 from benchmarks.shared.quick import QUICK, choose, make_parser, results_folder
-from skprivacy.accounting import Composed, VoteBlock, epsilon_of
-from skprivacy.ensemble import ConfidentGNMax, GNMax, LNMax, VoteAnalysis, analyse_votes
+from skprivacy.accounting import ComposedEvent, VoteBlockEvent, epsilon_of
+from skprivacy.ensemble import ConfidentGNMax, GNMax, LNMax, VoteAnalysis, analyze_votes
 from skprivacy.exceptions import PrivacyLeakWarning
 
 N_SIMULATED = choose(12_000, 200)
@@ -102,8 +102,8 @@ def cost(options: argparse.Namespace) -> Any:
     every = np.r_[1, np.arange(20, len(counts) + 1, 20)]
     some = choose([1, 25, 50, 100, 200, 400, 700, 1000], [1, 25])
     for axes, (title, (aggregator, answered)) in zip(panels, settings.items(), strict=True):
-        usual = analyse_votes(counts, aggregator)  # all that are asked may be answered
-        told = analyse_votes(counts, aggregator, answered=answered)
+        usual = analyze_votes(counts, aggregator)  # all that are asked may be answered
+        told = analyze_votes(counts, aggregator, answered=answered)
         public = [usual.epsilon(n) for n in every]
         axes.plot(every, public, color=RED, label="all counts public, Rényi")
         block = [epsilon_of(aggregator.event(n, 1), DELTA) for n in some]
@@ -206,10 +206,12 @@ def classes(options: argparse.Namespace) -> Any:
         passed &= np.cumsum(passed) <= reserved
         aggregator = ConfidentGNMax(threshold, reserved, threshold_noise=spread, noise=noise)
         blocks = aggregator.event(len(counts), 1)
-        assert isinstance(blocks, Composed)
-        usual = Composed(tuple(b.with_counts for b in blocks.events if isinstance(b, VoteBlock)))
+        assert isinstance(blocks, ComposedEvent)
+        usual = ComposedEvent(
+            tuple(b.with_counts for b in blocks.events if isinstance(b, VoteBlockEvent))
+        )
         private = compute_private_epsilon(
-            analyse_votes(counts, aggregator, delta=delta, answered=passed), N_SIMULATED
+            analyze_votes(counts, aggregator, delta=delta, answered=passed), N_SIMULATED
         )
         print(
             f"  {reserved} answers reserved. epsilon at delta {delta:g}: counts public "

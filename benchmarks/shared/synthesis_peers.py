@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skprivacy.preprocessing import Bounded
+from skprivacy.preprocessing import BoundedColumn
 from skprivacy.synthesis import Grid
 from skprivacy.synthesis.domain import Domain
 
@@ -73,7 +73,7 @@ PEERS: dict[str, Callable[..., pd.DataFrame]] = {
 
 def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) -> pd.DataFrame:
     """Return as many records as there are private ones."""
-    numeric = [n for n, fact in table.schema.items() if isinstance(fact, Bounded)]
+    numeric = [n for n, fact in table.schema.items() if isinstance(fact, BoundedColumn)]
     missing = table.settings.get("missing", ())
     train = table.train[list(table.schema)]
     ours = table.settings.get("grids", {})

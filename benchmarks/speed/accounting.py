@@ -14,11 +14,11 @@ from functools import partial
 
 from benchmarks.shared.quick import choose, has_peer, make_parser
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    PoissonSampled,
-    Repeated,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     calibration,
     guarantee,
@@ -43,7 +43,7 @@ def forget() -> None:
 
 def ours_epsilon(q: float, z: float, steps: int) -> float:
     forget()
-    return pld(Repeated(PoissonSampled(q, GaussianEvent(z)), steps)).epsilon(DELTA)
+    return pld(RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), steps)).epsilon(DELTA)
 
 
 def dp_event(q: float, z: float, steps: int):
@@ -72,7 +72,7 @@ def opacus_epsilon(q: float, z: float, steps: int) -> float:
 def ours_calibration(q: float, steps: int) -> float:
     forget()
     return calibrate_noise_multiplier(
-        lambda z: Repeated(PoissonSampled(q, GaussianEvent(z)), steps), 1.0, DELTA
+        lambda z: RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), steps), 1.0, DELTA
     )
 
 
@@ -95,11 +95,11 @@ def opacus_calibration(q: float, steps: int) -> float:
 
 def ours_mixed() -> float:
     forget()
-    event = Composed(
+    event = ComposedEvent(
         (
-            Repeated(PoissonSampled(0.01, GaussianEvent(1.0)), 2000),
-            Repeated(PoissonSampled(0.03, GaussianEvent(2.0)), 500),
-            Repeated(LaplaceEvent(20.0), 10),
+            RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(1.0)), 2000),
+            RepeatedEvent(PoissonSampledEvent(0.03, GaussianEvent(2.0)), 500),
+            RepeatedEvent(LaplaceEvent(20.0), 10),
         )
     )
     return pld(event).epsilon(DELTA)

@@ -46,7 +46,7 @@ def pairs(budget: PrivacyBudget, n: int) -> tuple[float, float]:
     """Return pairs of charge and commit in a second, of wall and of processor time."""
     start, worked = time.perf_counter(), time.process_time()
     for _ in range(n):
-        with budget.reserve(EVENT, who="benchmark"):
+        with budget.reserve(EVENT, source="benchmark"):
             pass
     return n / (time.perf_counter() - start), n / (time.process_time() - worked)
 

@@ -103,9 +103,9 @@ def _federated() -> Any:
 
 def _synthesizer(name: str, **params: Any) -> Any:
     from skprivacy import synthesis
-    from skprivacy.preprocessing import Bounded, Schema
+    from skprivacy.preprocessing import BoundedColumn, Schema
 
-    schema = Schema({f"x{i}": Bounded(-4, 4) for i in range(COLUMNS)}, classes=[0, 1])
+    schema = Schema({f"x{i}": BoundedColumn(-4, 4) for i in range(COLUMNS)}, classes=[0, 1])
     return getattr(synthesis, name)(2.0, 1e-7, schema=schema, **params)
 
 
@@ -158,7 +158,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
         "LabelPATEClassifier", GaussianNB(), GaussianNB(), n_teachers=20, delta=1e-7
     ),
     "DPFederatedClassifier": _federated,
-    "PrivateSynthesizer": lambda: _synthesizer("PrivateSynthesizer"),
+    "MarginalSynthesizer": lambda: _synthesizer("MarginalSynthesizer"),
     "DPGANSynthesizer": lambda: _synthesizer(
         "DPGANSynthesizer", batch_size=4096, epochs=1, discriminator_steps=1
     ),

@@ -21,8 +21,8 @@ from skprivacy import (
     make_private_pipeline,
     save_model,
 )
-from skprivacy.certificates import certificate, create_key, verify_certificate
-from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.certificates import create_key, issue_certificate, verify_certificate
+from skprivacy.preprocessing import BoundedColumn, Schema
 
 folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)
@@ -38,8 +38,8 @@ limits = [40, 45, 260, 2600, 0.2, 0.4, 0.5, 0.25, 0.4, 0.12]  # means
 limits += [3, 5, 22, 560, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03]  # standard errors
 limits += [45, 55, 300, 4500, 0.3, 1.2, 1.4, 0.3, 0.7, 0.25]  # largest values
 schema = Schema(
-    {name: Bounded(0, top) for name, top in zip(X.columns, limits, strict=True)},
-    target="tumour",
+    {name: BoundedColumn(0, top) for name, top in zip(X.columns, limits, strict=True)},
+    target_column="tumour",
     classes=["benign", "malignant"],
 )
 budget = PrivacyBudget(epsilon=4, delta=1e-4, path=here / "tumours.ledger")
@@ -49,7 +49,7 @@ model = make_private_pipeline(schema, DPSGDClassifier(epsilon=2.0, delta=1e-5, b
 report = audit(model, X, y, X_new, y_new, n_shadows=4, random_state=0)
 save_model(model, here / "model.safetensors")
 create_key(here / "clinic.pem")
-certificate(
+issue_certificate(
     model, here / "certificate.json", key=here / "clinic.pem", budget=budget, report=report,
     model_file=here / "model.safetensors", issuer="A clinic",
 )  # fmt: skip

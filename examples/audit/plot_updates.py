@@ -15,11 +15,11 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, Repeated
+from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     GradientInversion,
     Updates,
-    UpdatesAttack,
+    UpdatesMembership,
     UpdatesPropertyInference,
 )
 
@@ -126,7 +126,7 @@ def membership(send, extra, alone, before, sent, random):
     noise = RATE * (NOISE * NORM / N if send is noisy else extra)
     starts = before[SEEN]
     seen = Updates(net, starts, starts - RATE * views, RATE, n, limit, noise)
-    attack = UpdatesAttack(seen, n_reference=500).fit(X[known], y[known])
+    attack = UpdatesMembership(seen, n_reference=500).fit(X[known], y[known])
     return attack.evaluate(X[:n], y[:n], X[others], y[others])
 
 
@@ -169,14 +169,14 @@ def inversion(send, extra, alone):
         first, first_bias, second, second_bias = layers(mean)
         sent.append([first.T, first_bias, second.T, second_bias])
     limit = NORM if send is clipped or send is noisy else None
-    attack = GradientInversion(net, max_grad_norm=limit, n_starts=1, n_iter=150, random_state=0)
+    attack = GradientInversion(net, max_grad_norm=limit, n_init=1, max_iter=150, random_state=0)
     attack.fit(X[known], y[known])
     return attack.evaluate(sent, [(X[rows], y[rows]) for rows in batches], labels_known=True)
 
 
 # %%
 rows = {}
-guarantee = PrivacyGuarantee(Repeated(GaussianEvent(NOISE), ROUNDS), at_delta=1e-5)
+guarantee = PrivacyGuarantee(RepeatedEvent(GaussianEvent(NOISE), ROUNDS), at_delta=1e-5)
 rates = np.linspace(0, 1, 1001)
 allowed = np.trapezoid(guarantee.tpr_bound(rates), rates)
 for name, (send, extra, alone) in defences.items():

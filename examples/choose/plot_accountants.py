@@ -12,8 +12,8 @@ import numpy as np
 
 from skprivacy.accounting import (
     GaussianEvent,
-    PoissonSampled,
-    Repeated,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     compare_accountants,
 )
@@ -24,8 +24,8 @@ names = {
     "zcdp": ("zCDP, without sampling", "#117a65"), "rdp": ("Rényi", "#c0392b"),
     "pld": ("loss distributions", "#1b6ca8"),
 }  # fmt: skip
-step = PoissonSampled(0.01, GaussianEvent(1.0))
-tables = [compare_accountants(Repeated(step, int(n)), 1e-5) for n in steps]
+step = PoissonSampledEvent(0.01, GaussianEvent(1.0))
+tables = [compare_accountants(RepeatedEvent(step, int(n)), 1e-5) for n in steps]
 for name, (label, _) in names.items():
     print(f"{label:25} epsilon {tables[-1][name]['epsilon']:10.2f} after {steps[-1]:,} steps")
 
@@ -43,6 +43,9 @@ plt.show()
 # The other way round: the noise that each needs to prove an epsilon of 1 for 1,000 steps.
 for name, (label, _) in names.items():
     noise = calibrate_noise_multiplier(
-        lambda z: Repeated(PoissonSampled(0.01, GaussianEvent(z)), 1000), 1.0, 1e-5, accountant=name
+        lambda z: RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(z)), 1000),
+        1.0,
+        1e-5,
+        accountant=name,
     )
     print(f"{label:25} {noise:8.2f}")

@@ -28,7 +28,7 @@ model = DPSGDClassifier(
     epsilon=0.5, delta=1e-6, classes=range(10), hidden_layer_sizes=(), epochs=10, budget=budget
 )
 print(cross_val_score(model, X, y, cv=5).round(2))
-print(budget.entries()[["who", "status", "cost"]].to_string(index=False))
+print(budget.entries()[["source", "status", "cost"]].to_string(index=False))
 
 # %%
 # Then fits go on until one is refused. Events are composed, not epsilons: many fits of epsilon 0.5

@@ -18,8 +18,8 @@ from sklearn.metrics import log_loss
 from skprivacy import DPSGDClassifier
 from skprivacy.accounting import (
     GaussianEvent,
-    PoissonSampled,
-    Repeated,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from skprivacy.attacks import LossThreshold
@@ -58,7 +58,7 @@ found = {}
 for name in accountants:
     for epsilon in epsilons:
         noise = calibrate_noise_multiplier(
-            lambda z: Repeated(PoissonSampled(0.25, GaussianEvent(z)), 120),
+            lambda z: RepeatedEvent(PoissonSampledEvent(0.25, GaussianEvent(z)), 120),
             epsilon, 1e-5, "zero_out", name,
         )  # fmt: skip
         model = trained(epsilon=None, noise_multiplier=noise)

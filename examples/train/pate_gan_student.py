@@ -95,7 +95,7 @@ if __name__ == "__main__":
     X = (X - 8.0) / 6.0
     ask = PATEClassifier(
         LogisticRegression(), RidgeClassifier(), n_teachers=20, n_queries=60, classes=range(10),
-        epsilon=8.0, delta=1e-4, keep_labels=True, random_state=0,
+        epsilon=8.0, delta=1e-4, store_labels=True, random_state=0,
     )  # fmt: skip
     labels = ask.fit(X[:1000], y[:1000], X_public=X[1000:]).labels_
     print(ask.privacy_)

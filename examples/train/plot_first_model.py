@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from skprivacy import DPSGDClassifier, make_private_pipeline
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 # %%
 # A made-up table of patients stands for your own.
@@ -31,11 +31,11 @@ readmitted = np.where(rng.random(n) < odds / (1 + odds), "yes", "no")
 # What is public: ranges, categories and classes, from a codebook and not from the table.
 schema = Schema(
     {
-        "age": Bounded(0, 120),
-        "sex": Categories(["f", "m"]),
-        "income": Bounded(0, 1_000_000, scale="log", knee=10_000),
+        "age": BoundedColumn(0, 120),
+        "sex": CategoricalColumn(["f", "m"]),
+        "income": BoundedColumn(0, 1_000_000, scale="log", knee=10_000),
     },
-    target="readmitted",
+    target_column="readmitted",
     classes=["no", "yes"],
 )
 X, X_new, y, y_new = train_test_split(table, readmitted, test_size=0.5, random_state=0)

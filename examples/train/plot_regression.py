@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 
 from skprivacy import FunctionalMechanismRegressor, make_private_pipeline
-from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.preprocessing import BoundedColumn, Schema
 
 data = load_diabetes(as_frame=True, scaled=False)
 bounds = {
@@ -21,8 +21,8 @@ bounds = {
     "s2": (40, 250), "s3": (20, 100), "s4": (1, 10), "s5": (3, 7), "s6": (50, 130),
 }  # fmt: skip
 schema = Schema(
-    {name: Bounded(*pair) for name, pair in bounds.items()},
-    target="progression",
+    {name: BoundedColumn(*pair) for name, pair in bounds.items()},
+    target_column="progression",
     target_bounds=(0, 350),
 )
 X, X_new, y, y_new = train_test_split(data.data, data.target, test_size=0.5, random_state=0)

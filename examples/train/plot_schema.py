@@ -11,13 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 schema = Schema(
     {
-        "age": Bounded(0, 120),
-        "income": Bounded(0, 1_000_000, scale="log", knee=10_000),
-        "ward": Categories(["A", "B", "C"]),
+        "age": BoundedColumn(0, 120),
+        "income": BoundedColumn(0, 1_000_000, scale="log", knee=10_000),
+        "ward": CategoricalColumn(["A", "B", "C"]),
     }
 )
 table = pd.DataFrame(
@@ -34,9 +34,9 @@ print(features.round(2))
 # into its lowest tenth. A logarithmic one is about linear up to its knee, and slow beyond.
 income = np.linspace(0, 300_000, 400)
 scales = {
-    "linear": Bounded(0, 1_000_000),
-    "log, knee 10,000": Bounded(0, 1_000_000, scale="log", knee=10_000),
-    "log, knee 1,000": Bounded(0, 1_000_000, scale="log", knee=1_000),
+    "linear": BoundedColumn(0, 1_000_000),
+    "log, knee 10,000": BoundedColumn(0, 1_000_000, scale="log", knee=10_000),
+    "log, knee 1,000": BoundedColumn(0, 1_000_000, scale="log", knee=1_000),
 }
 people = np.random.default_rng(0).lognormal(10.3, 0.7, 5000)
 

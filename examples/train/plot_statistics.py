@@ -48,5 +48,5 @@ plt.show()
 # %%
 # What was released so far, and what it costs together. The trials for the right panel were not
 # charged: nobody may do them on real data.
-print(budget.entries()[["who", "status", "cost"]].to_string(index=False))
+print(budget.entries()[["source", "status", "cost"]].to_string(index=False))
 print("together:", round(budget.spent(), 3))

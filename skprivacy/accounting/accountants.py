@@ -29,7 +29,14 @@ from .event import (
     check_relation,
     flatten,
 )
-from .events import ApproxDP, Composed, GaussianEvent, NonPrivate, PoissonSampled, Repeated
+from .events import (
+    ApproxDPEvent,
+    ComposedEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
+)
 from .events.composition import total_zcdp
 from .pld import pld
 from .renyi import DEFAULT_ORDERS, rdp
@@ -79,8 +86,8 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
 
     Examples
     --------
-    >>> from skprivacy.accounting import ApproxDP, Repeated, epsilon_of
-    >>> round(epsilon_of(Repeated(ApproxDP(0.1), 4), 0.0), 6)
+    >>> from skprivacy.accounting import ApproxDPEvent, RepeatedEvent, epsilon_of
+    >>> round(epsilon_of(RepeatedEvent(ApproxDPEvent(0.1), 4), 0.0), 6)
     0.4
     """
     check_event("event", event)
@@ -88,7 +95,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+    if any(isinstance(part, NonPrivateEvent) for part in flatten(event)):
         return math.inf
     try:
         loss = pld(event, relation)
@@ -129,7 +136,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+    if any(isinstance(part, NonPrivateEvent) for part in flatten(event)):
         return 1.0
     try:
         loss = pld(event, relation)
@@ -193,8 +200,8 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampled, Repeated, rdp_epsilon
-    >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent, rdp_epsilon
+    >>> round(rdp_epsilon(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
     1.0354
     """
     check_event("event", event)
@@ -291,8 +298,8 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, Repeated, zcdp
-    >>> zcdp(Repeated(GaussianEvent(10.0), 20))
+    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, zcdp
+    >>> zcdp(RepeatedEvent(GaussianEvent(10.0), 20))
     0.1
     """
     check_relation(relation)
@@ -336,9 +343,9 @@ def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add
     parts = flatten(event)
     if not parts:
         return 0.0
-    if any(isinstance(part, NonPrivate) for part in parts):
+    if any(isinstance(part, NonPrivateEvent) for part in parts):
         return math.inf
-    return float(ACCOUNTANTS[accountant](Composed((event,)), delta, relation))
+    return float(ACCOUNTANTS[accountant](ComposedEvent((event,)), delta, relation))
 
 
 def compare_accountants(
@@ -369,8 +376,8 @@ def compare_accountants(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, Repeated, compare_accountants
-    >>> table = compare_accountants(Repeated(GaussianEvent(10.0), 20), 1e-6)
+    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, compare_accountants
+    >>> table = compare_accountants(RepeatedEvent(GaussianEvent(10.0), 20), 1e-6)
     >>> {name: round(row["epsilon"], 3) for name, row in table.items()}
     {'naive': 9.225, 'advanced': 13.661, 'zcdp': 2.451, 'gdp': 1.995, 'rdp': 2.142, 'pld': 1.995}
     """
@@ -405,14 +412,16 @@ def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders
 def _split_off_failure(event: Event) -> tuple[Event, float]:
     """Split off the probability that an (epsilon, delta) event reveals everything."""
     counts = flatten(event)
-    log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
+    log_safe = sum(
+        n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDPEvent)
+    )
     if log_safe == 0:
         return event, 0.0
     pure = [
-        Repeated(ApproxDP(e.epsilon) if isinstance(e, ApproxDP) else e, n)
+        RepeatedEvent(ApproxDPEvent(e.epsilon) if isinstance(e, ApproxDPEvent) else e, n)
         for e, n in counts.items()
     ]
-    return Composed(tuple(pure)), -math.expm1(log_safe)
+    return ComposedEvent(tuple(pure)), -math.expm1(log_safe)
 
 
 def _naive_epsilon(event: Event, delta: float, relation: str) -> float:
@@ -449,7 +458,9 @@ def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
 
 
 def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
-    if allows_replacement(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
+    if allows_replacement(relation) and any(
+        isinstance(e, PoissonSampledEvent) for e in flatten(event)
+    ):
         return math.inf  # the central limit is for added or removed records
     mu = gdp_mu(event)[0]
     # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu

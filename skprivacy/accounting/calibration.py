@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 from .._validation import is_number, number, positive
 from .accountants import best_epsilon, delta_of, epsilon_by, epsilon_of
 from .event import Event, check_delta, check_relation, flatten
-from .events import Composed, Repeated
+from .events import ComposedEvent, RepeatedEvent
 from .guarantee import PrivacyGuarantee
 from .pld import NoLossDistributionError, pld
 
@@ -89,10 +89,10 @@ def calibrate_noise_multiplier(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, Repeated, calibrate_noise_multiplier
+    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, calibrate_noise_multiplier
     >>> round(calibrate_noise_multiplier(GaussianEvent, epsilon=1.0, delta=1e-5), 2)
     3.73
-    >>> steps = lambda z: Repeated(GaussianEvent(z), 1000)
+    >>> steps = lambda z: RepeatedEvent(GaussianEvent(z), 1000)
     >>> for name in ("naive", "advanced", "zcdp", "rdp", "pld"):
     ...     z = calibrate_noise_multiplier(steps, epsilon=1.0, delta=1e-5, accountant=name)
     ...     print(f"{name}: {z:.0f}")
@@ -304,7 +304,7 @@ def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relatio
 
     def quick(z: float) -> Event:
         leaves = flatten(make_event(z)).items()
-        return Composed(tuple(Repeated(getattr(e, "estimated", e), n) for e, n in leaves))
+        return ComposedEvent(tuple(RepeatedEvent(getattr(e, "estimated", e), n) for e, n in leaves))
 
     try:
         guess = _solve_for_noise(

@@ -1,9 +1,9 @@
 """Base class of privacy events: frozen descriptions of releases with known bounds on their cost.
 
-The meaning of an event never changes: a new meaning is a new class. Only :class:`Repeated` has a
+The meaning of an event never changes: a new meaning is a new class. Only :class:`RepeatedEvent` has a
 count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
-divide by the norm of one record's contribution instead: :class:`PoissonSampled` and
-:class:`MatrixFactorization`. Start reading at :class:`Event`.
+divide by the norm of one record's contribution instead: :class:`PoissonSampledEvent` and
+:class:`MatrixFactorizationEvent`. Start reading at :class:`Event`.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Event(PlainNumbers):
 
     Examples
     --------
-    >>> from skprivacy.accounting import Event, GaussianEvent, Repeated
-    >>> Event.from_dict(Repeated(GaussianEvent(2.0), 3).to_dict())
-    Repeated(event=GaussianEvent(noise_multiplier=2.0), count=3)
+    >>> from skprivacy.accounting import Event, GaussianEvent, RepeatedEvent
+    >>> Event.from_dict(RepeatedEvent(GaussianEvent(2.0), 3).to_dict())
+    RepeatedEvent(event=GaussianEvent(noise_multiplier=2.0), count=3)
     """
 
     _tag: ClassVar[str | None] = None
@@ -253,7 +253,7 @@ class Event(PlainNumbers):
         Returns
         -------
         tuple of two pairs, or None
-            For removing, and for adding. None: :class:`PoissonSampled` derives them from
+            For removing, and for adding. None: :class:`PoissonSampledEvent` derives them from
             :meth:`dominating_pairs`.
         """
         return None
@@ -562,12 +562,12 @@ def flatten(event: Event) -> Counter[Event]:
     Returns
     -------
     collections.Counter of Event
-        Counts of the events that are neither ``Repeated`` nor ``Composed``.
+        Counts of the events that are neither ``RepeatedEvent`` nor ``ComposedEvent``.
 
     Examples
     --------
-    >>> from skprivacy.accounting import Composed, GaussianEvent, Repeated, flatten
-    >>> flatten(Composed((Repeated(GaussianEvent(1.0), 3), GaussianEvent(1.0))))
+    >>> from skprivacy.accounting import ComposedEvent, GaussianEvent, RepeatedEvent, flatten
+    >>> flatten(ComposedEvent((RepeatedEvent(GaussianEvent(1.0), 3), GaussianEvent(1.0))))
     Counter({GaussianEvent(noise_multiplier=1.0): 4})
     """
     counts: Counter[Event] = Counter()

@@ -21,7 +21,7 @@ from .._output import displayable
 from .._validation import not_negative, positive, sequence, whole
 from .accountants import delta_of, epsilon_of, privacy_curve
 from .event import Event, check_arithmetic, check_delta, check_known, check_relation, flatten
-from .events import ApproxDP, NonPrivate
+from .events import ApproxDPEvent, NonPrivateEvent
 from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
 __all__ = [
@@ -178,7 +178,7 @@ class PrivacyGuarantee:
             raise ValueError(f"fpr={fpr!r} must be numbers in [0, 1].") from None
         if not ((fpr >= 0) & (fpr <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
-        if any(isinstance(part, NonPrivate) for part in flatten(self.event)):
+        if any(isinstance(part, NonPrivateEvent) for part in flatten(self.event)):
             return np.ones(fpr.shape)
         epsilons, deltas = privacy_curve(self.event, self.relation)
         flat = fpr.reshape(-1, 1)
@@ -194,7 +194,7 @@ class PrivacyGuarantee:
         if self.event.data_dependent:
             leak(
                 "This cost was computed from private data and is private itself. Publish it with "
-                "skprivacy.ensemble.sanitised_cost, or use the data-independent event."
+                "skprivacy.ensemble.sanitized_cost, or use the data-independent event."
             )
 
     def advantage_bound(self) -> float:
@@ -234,7 +234,7 @@ class PrivacyGuarantee:
         -----
         **Guarantees.** For noise that is added once, the sensitivity is multiplied by k (triangle
         inequality). For Poisson-sampled Gaussian steps, the bound is a mixture of Gaussians over
-        the number of records in the sample; :class:`SampledGroup` has the proof. Both bounds are
+        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds are
         exact, and both are events that compose tightly. A composition is grouped part by part: each
         part's bound holds between any two data sets, given all earlier answers. If some part has no
         such event, the privacy curve of the whole is chained over k neighbouring steps (Dong, Roth
@@ -244,8 +244,8 @@ class PrivacyGuarantee:
         Examples
         --------
         >>> from skprivacy.accounting import (
-        ...     GaussianEvent, PoissonSampled, PrivacyGuarantee, Repeated)
-        >>> visit = PrivacyGuarantee(Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 1000), 1e-5)
+        ...     GaussianEvent, PoissonSampledEvent, PrivacyGuarantee, RepeatedEvent)
+        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 1000), 1e-5)
         >>> visit, visit.group(3, unit="patient")
         ((0.63, 1e-05)-DP, add-remove, unspecified noise, proved, \
 (2.10, 1e-05)-DP per patient, add-remove, unspecified noise, proved \
@@ -313,7 +313,7 @@ assuming no patient has more than 3 records)
             epsilon = k * self.epsilon(0.0)
         else:
             epsilon = group_epsilon(self.event, k, delta, self.relation)
-        return ApproxDP(epsilon, delta) if math.isfinite(epsilon) else NonPrivate()
+        return ApproxDPEvent(epsilon, delta) if math.isfinite(epsilon) else NonPrivateEvent()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description of JSON types only.

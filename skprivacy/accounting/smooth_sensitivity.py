@@ -52,7 +52,7 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     Smoothed
         ``cost`` is :func:`rdp` at the order, or slightly more. ``sensitivity`` is the maximum over
         distances d of e^(-smoothness d) times the local sensitivity at d. Neither may be published
-        directly; :func:`skprivacy.ensemble.sanitised_cost` publishes the cost.
+        directly; :func:`skprivacy.ensemble.sanitized_cost` publishes the cost.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
 
     Examples
     --------
-    >>> from skprivacy.accounting import GNMaxVote, Repeated, smoothed_cost
-    >>> votes = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 100)
+    >>> from skprivacy.accounting import GNMaxEvent, RepeatedEvent, smoothed_cost
+    >>> votes = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 100)
     >>> cost, sensitivity = smoothed_cost(votes, order=10.0, smoothness=0.04)
     >>> round(cost, 4), round(sensitivity, 4)
     (0.0136, 0.008)

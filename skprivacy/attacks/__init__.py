@@ -39,7 +39,7 @@ from .membership.membership_attack import LossThreshold, MembershipAttack
 from .membership.quantile import QuantileAttack
 from .membership.strongest import LearnedRatio, StrongestAttack
 from .membership.thresholds import ReferenceThreshold, ShadowThreshold, SignalThreshold
-from .membership.update_membership import UpdatesAttack
+from .membership.update_membership import UpdatesMembership
 from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
 from .reconstruction.bayes import BayesInversion
 from .reconstruction.first_layer import FirstLayerInversion
@@ -88,8 +88,8 @@ __all__ = [
     "StrongestAttack",
     "SupervisedAttack",
     "Updates",
-    "UpdatesAttack",
     "UpdatesAttributeInference",
+    "UpdatesMembership",
     "UpdatesPropertyInference",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",

@@ -70,7 +70,7 @@ def expected_power(
     n_records: int,
     variances: ArrayLike,
     *,
-    noise: ArrayLike = 0.0,
+    noise_std: ArrayLike = 0.0,
     n_reference: int | None = None,
 ) -> ExpectedPower:
     """Return the expected power of membership inference from means, before publishing them.
@@ -81,7 +81,7 @@ def expected_power(
         Number of records in each mean.
     variances : array-like of shape (n_columns,)
         Variance of each column in the population; p(1 - p) for a frequency.
-    noise : float or array-like of shape (n_columns,), default=0.0
+    noise_std : float or array-like of shape (n_columns,), default=0.0
         Standard deviation of the noise that was added to each mean.
     n_reference : int, default=None
         Number of other records from which the attacker estimates the population. None: the
@@ -132,7 +132,7 @@ def expected_power(
             "variances must be a non-empty sequence of finite numbers from 0; got an array of "
             f"shape {v.shape}. Pass one variance per column."
         )
-    s = _check_noise(noise, len(v))
+    s = _check_noise(noise_std, len(v))
     v, s = v[v > 0], s[v > 0]
     panel = 0.0 if n_reference is None else n_records / n_reference
     # mu^2 of the docstring; panel is n / m
@@ -156,7 +156,7 @@ class AggregateAttack(BaseEstimator):
         "linear" is the most powerful test among sums over columns (Sankararaman et al. 2009).
         "homer" compares distances from the published means with distances from the population
         means (Homer et al. 2008).
-    noise : float or array-like of shape (n_columns,), default=0.0
+    noise_std : float or array-like of shape (n_columns,), default=0.0
         Standard deviation of the noise that was added to each mean. None estimates one value for
         all columns, from the distance between published and population means.
     correlated : bool, default=False
@@ -169,7 +169,7 @@ class AggregateAttack(BaseEstimator):
     ----------
     means_, variances_ : ndarray of shape (n_columns,)
         Means and variances of the population, as given or estimated.
-    noise_ : ndarray of shape (n_columns,)
+    noise_std_ : ndarray of shape (n_columns,)
         Standard deviation of the noise, as given or estimated.
     threshold_ : float
         Records that score higher are called members.
@@ -208,7 +208,7 @@ class AggregateAttack(BaseEstimator):
 
     >>> from skprivacy.preprocessing import private_mean
     >>> release = private_mean(patients, bounds=(0, 1), epsilon=1.0, delta=1e-5)
-    >>> attack = AggregateAttack(n_records=100, noise=None).fit(release.value, reference)
+    >>> attack = AggregateAttack(n_records=100, noise_std=None).fit(release.value, reference)
     >>> attack.evaluate(patients, strangers).auc < 0.9
     True
     """
@@ -216,7 +216,7 @@ class AggregateAttack(BaseEstimator):
     _parameter_constraints: dict[str, Any] = {
         "n_records": [Interval(Integral, 1, None, closed="left")],
         "statistic": [StrOptions({"linear", "homer"})],
-        "noise": ["array-like", Interval(Real, 0, None, closed="left"), None],
+        "noise_std": ["array-like", Interval(Real, 0, None, closed="left"), None],
         "correlated": ["boolean"],
         "fpr": [Interval(Real, 0, 1, closed="neither")],
     }
@@ -226,13 +226,13 @@ class AggregateAttack(BaseEstimator):
         n_records: int,
         *,
         statistic: str = "linear",
-        noise: Any = 0.0,
+        noise_std: Any = 0.0,
         correlated: bool = False,
         fpr: float = 0.05,
     ) -> None:
         self.n_records = n_records
         self.statistic = statistic
-        self.noise = noise
+        self.noise_std = noise_std
         self.correlated = correlated
         self.fpr = fpr
 
@@ -377,19 +377,19 @@ class AggregateAttack(BaseEstimator):
     def _weights(self, spread: Float64Array) -> Float64Array:
         """Return 1 / (n times the variance of each published mean); 0 for constant columns."""
         varies = self.variances_ > 0
-        if self.noise is None:
+        if self.noise_std is None:
             off = (self.released_ - self.means_)[varies] ** 2 - spread[varies] / self.n_records
             estimate = max(off.mean(), 0.0) if varies.any() else 0.0
-            self.noise_ = np.full(len(spread), np.sqrt(estimate))
+            self.noise_std_ = np.full(len(spread), np.sqrt(estimate))
         else:
-            self.noise_ = _check_noise(self.noise, len(spread))
-        total = spread + self.n_records * self.noise_**2
+            self.noise_std_ = _check_noise(self.noise_std, len(spread))
+        total = spread + self.n_records * self.noise_std_**2
         return np.divide(1.0, total, out=np.zeros_like(total), where=varies)
 
     def _invert_covariance(self, covariance: Float64Array) -> Float64Array:
         """Return the inverse of n times the covariance of the published means."""
         varies = self.variances_ > 0
-        noisy = covariance + np.diag(self.n_records * self.noise_**2)
+        noisy = covariance + np.diag(self.n_records * self.noise_std_**2)
         inverse = np.zeros_like(noisy)
         inverse[np.ix_(varies, varies)] = inv(noisy[np.ix_(varies, varies)])
         return inverse
@@ -445,11 +445,11 @@ def _check_row(name: str, values: ArrayLike, length: int | None) -> Float64Array
     return row
 
 
-def _check_noise(noise: ArrayLike, length: int) -> Float64Array:
-    s = as_numbers("noise", noise, "a standard deviation of 0 or more")
+def _check_noise(noise_std: ArrayLike, length: int) -> Float64Array:
+    s = as_numbers("noise_std", noise_std, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
-            f"noise={noise!r} must be a standard deviation (0 or more) or one for each of the "
+            f"noise_std={noise_std!r} must be a standard deviation (0 or more) or one for each of the "
             f"{length} columns."
         )
     return np.broadcast_to(s, (length,))

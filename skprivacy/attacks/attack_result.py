@@ -261,7 +261,7 @@ class AttackResult:
         table.insert(6, "exposed", table["p_value"] <= self.alpha)
         return table
 
-    def joined(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
+    def join_groups(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
         """Return the attack on groups: one score for all records of a group.
 
         Parameters
@@ -287,7 +287,7 @@ class AttackResult:
         --------
         >>> from skprivacy.attacks import AttackResult
         >>> visits = AttackResult([3.0, 1.0, 2.0], [0.0, 1.0, 2.0], attack="made up")
-        >>> people = visits.joined(["ann", "ann", "bob"], ["cid", "dot", "dot"])
+        >>> people = visits.join_groups(["ann", "ann", "bob"], ["cid", "dot", "dot"])
         >>> people.scores_in.tolist(), people.scores_out.tolist()
         ([1.0, 0.5], [-1.5, 0.0])
         """

@@ -184,7 +184,7 @@ class ShadowPool(BaseEstimator):
 
     @rolls_back_on_error
     def fit(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, groups: Any = None
     ) -> ShadowPool:
         """Train the shadow models.
 

@@ -37,7 +37,7 @@ class Updates:
 
     A server sees the updates of each party. A party sees the sum of the others' updates. A reader
     of every version of a model sees the updates of the whole training. ``Updates`` is the target of
-    :class:`UpdatesAttack`, :class:`UpdatesAttributeInference` and
+    :class:`UpdatesMembership`, :class:`UpdatesAttributeInference` and
     :class:`UpdatesPropertyInference`.
 
     Parameters
@@ -58,7 +58,7 @@ class Updates:
         Number of records over which the update is a mean.
     max_grad_norm : float, default=None
         L2 norm to which each record's gradient was clipped. None: not clipped.
-    noise : float, default=0.0
+    noise_std : float, default=0.0
         Standard deviation of the noise in each weight of an update.
 
     Attributes
@@ -93,7 +93,7 @@ class Updates:
     step: Any
     n_records: int
     max_grad_norm: float | None = None
-    noise: float = 0.0
+    noise_std: float = 0.0
     _network: Network = field(init=False, repr=False, compare=False)
     _as_inputs: Callable[[Any], Any] = field(init=False, repr=False, compare=False)
 
@@ -119,7 +119,7 @@ class Updates:
                 f"{self.n_rounds} rounds."
             )
         object.__setattr__(self, "step", np.broadcast_to(steps, self.n_rounds))
-        _check_party(self.n_records, self.max_grad_norm, self.noise)
+        _check_party(self.n_records, self.max_grad_norm, self.noise_std)
 
     @property
     def n_rounds(self) -> int:
@@ -175,7 +175,7 @@ class Updates:
             raise ValueError("updates must have the same max_grad_norm. Average those that agree.")
         total = sum(one.n_records for one in given)
         share = np.array([one.n_records / total for one in given])
-        noises = share * [one.noise for one in given]
+        noises = share * [one.noise_std for one in given]
         return cls(
             first.model,
             first.before,
@@ -183,7 +183,7 @@ class Updates:
             step=sum(s * u.step for s, u in zip(share, given, strict=True)),
             n_records=total,
             max_grad_norm=first.max_grad_norm,
-            noise=float(np.linalg.norm(noises)),
+            noise_std=float(np.linalg.norm(noises)),
         )
 
     def __repr__(self) -> str:
@@ -217,13 +217,13 @@ def gradient_ascent(
     step: float,
     n_records: int,
     max_grad_norm: float | None = None,
-    noise: float = 0.0,
+    noise_std: float = 0.0,
 ) -> Updates:
     """Run rounds as an active attacker by gradient ascent on target records (Nasr et al. 2019).
 
     Before each round, the weights move up the gradient of the target records' loss. A party that
     trains on some of these records reduces their loss again, while the loss of other records stays
-    high. :class:`UpdatesAttack` then attacks the weights that come back.
+    high. :class:`UpdatesMembership` then attacks the weights that come back.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def gradient_ascent(
         Number of records that ``train`` uses, of one party or several.
     max_grad_norm : float, default=None
         L2 norm to which each record's gradient is clipped. None: not clipped.
-    noise : float, default=0.0
+    noise_std : float, default=0.0
         Standard deviation of the noise in each weight that comes back.
 
     Returns
@@ -265,7 +265,7 @@ def gradient_ascent(
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.linear_model import SGDClassifier
-    >>> from skprivacy.attacks import UpdatesAttack, gradient_ascent
+    >>> from skprivacy.attacks import UpdatesMembership, gradient_ascent
     >>> X, y = make_classification(900, 100, flip_y=0.3, random_state=0)
     >>> party = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-4, alpha=0)
     >>> party = party.partial_fit(X[:100], y[:100], [0, 1])
@@ -275,7 +275,7 @@ def gradient_ascent(
     >>> seen = gradient_ascent(
     ...     party, train, X[:200], y[:200], ascent=1e-3, n_rounds=3, step=1e-2, n_records=100
     ... )
-    >>> attack = UpdatesAttack(seen).fit(X[200:], y[200:])
+    >>> attack = UpdatesMembership(seen).fit(X[200:], y[200:])
     >>> attack.evaluate(X[:100], y[:100], X[100:200], y[100:200]).auc > 0.6
     True
     """
@@ -298,7 +298,7 @@ def gradient_ascent(
         before.append(weights)
         weights = call_train(train, weights)
         after.append(weights)
-    return Updates(model, before, after, step, n_records, max_grad_norm, noise)
+    return Updates(model, before, after, step, n_records, max_grad_norm, noise_std)
 
 
 def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
@@ -337,12 +337,12 @@ def as_weights(given: Any) -> Float64Array:
     return np.array(given, dtype=float) if isinstance(given, ARRAYS) else weights_of(given)
 
 
-def _check_party(n_records: Any, max_grad_norm: Any, noise: Any) -> None:
+def _check_party(n_records: Any, max_grad_norm: Any, noise_std: Any) -> None:
     whole("n_records", n_records)
     if max_grad_norm is not None:
         positive("max_grad_norm", max_grad_norm)
-    if not (is_number(noise) and 0 <= noise < np.inf):
-        raise ValueError(f"noise={noise!r} must be a standard deviation of 0 or more.")
+    if not (is_number(noise_std) and 0 <= noise_std < np.inf):
+        raise ValueError(f"noise_std={noise_std!r} must be a standard deviation of 0 or more.")
 
 
 def _check_weights(name: str, given: Any, n_weights: int) -> Float64Array:

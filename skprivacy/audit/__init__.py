@@ -20,8 +20,8 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from .canaries.one_run import OneRunReport, audit_one_run
-from .canaries.synthesizer_audit import SynthesizerAudit, audit_synthesizer
+from .canaries.one_run import OneRunAuditReport, audit_one_run
+from .canaries.synthesizer_audit import SynthesizerAuditReport, audit_synthesizer
 from .inspection.claims import Claim, claim_of
 from .inspection.disclosure import DisclosureCheck, DisclosureReport, check_disclosure
 from .label_audit import LabelAuditReport
@@ -31,7 +31,7 @@ from .report.document import About
 from .report.findings import AttackFinding, GroupExposure
 from .runner import audit
 from .synthetic_records import audit_synthetic
-from .verification.verify_privacy import PrivacyVerification, verify_privacy, verify_release
+from .verification.verify_privacy import PrivacyVerificationReport, verify_privacy, verify_release
 
 __all__ = [
     "About",
@@ -42,9 +42,9 @@ __all__ = [
     "DisclosureReport",
     "GroupExposure",
     "LabelAuditReport",
-    "OneRunReport",
-    "PrivacyVerification",
-    "SynthesizerAudit",
+    "OneRunAuditReport",
+    "PrivacyVerificationReport",
+    "SynthesizerAuditReport",
     "audit",
     "audit_one_run",
     "audit_predictions",

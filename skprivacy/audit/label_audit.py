@@ -180,7 +180,7 @@ def guess_labels(
         )
     random = check_random_state(attack.random_state)
     # Steinke, Nasr and Jagielski 2023, one run: a fair coin flips the label of each canary.
-    canaries = LabelCanaries.drawn(
+    canaries = LabelCanaries.draw(
         y_train,
         min(attack.n_canaries, n // 4),
         classes=model.classes_,

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from .._groups import Groups
 from .._validation import sequence
-from ..accounting import ApproxDP, PrivacyGuarantee
+from ..accounting import ApproxDPEvent, PrivacyGuarantee
 from ..attacks import (
     LossThreshold,
     MembershipAttack,
@@ -43,10 +43,10 @@ _BEYOND_CHANCE = 6.1
 
 
 def audit_predictions(
-    proba_in: ArrayLike,
-    y_in: ArrayLike,
-    proba_out: ArrayLike,
-    y_out: ArrayLike,
+    proba_train: ArrayLike,
+    y_train: ArrayLike,
+    proba_test: ArrayLike,
+    y_test: ArrayLike,
     *,
     shadow_probas: ArrayLike | None = None,
     shadow_trained: ArrayLike | None = None,
@@ -62,12 +62,12 @@ def audit_predictions(
 
     Parameters
     ----------
-    proba_in : array-like of shape (n_in, n_classes)
+    proba_train : array-like of shape (n_in, n_classes)
         The model's probabilities for records that it was trained on. The columns of a DataFrame
         name the classes.
-    y_in : array-like of shape (n_in,)
+    y_train : array-like of shape (n_in,)
         True classes of these records.
-    proba_out, y_out : array-like of shape (n_out, n_classes) and (n_out,)
+    proba_test, y_test : array-like of shape (n_out, n_classes) and (n_out,)
         The same for records of the same population that it was not trained on.
     shadow_probas : array-like of shape (n_shadows, n_in + n_out, n_classes), default=None
         Probabilities from models that were trained like the audited one: first for its members,
@@ -91,7 +91,7 @@ def audit_predictions(
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None
-        Group of each row of ``proba_in`` and of ``proba_out``, where groups, such as people, have
+        Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people, have
         several records. Membership is then decided for whole groups, as in
         :func:`~skprivacy.audit.audit`; the claim counts as one for groups, and each shadow model
         was trained on all records of a group or on none.
@@ -129,14 +129,14 @@ def audit_predictions(
     """
     check_alpha(alpha)
     check_verbose(verbose)
-    names = _classes(classes, proba_in, (y_in, y_out))
-    inside, outside = check_table("proba_in", proba_in), check_table("proba_out", proba_out)
-    for name, table, label in (("in", inside, y_in), ("out", outside, y_out)):
+    names = _classes(classes, proba_train, (y_train, y_test))
+    inside, outside = check_table("proba_train", proba_train), check_table("proba_test", proba_test)
+    for name, table, label in (("train", inside, y_train), ("test", outside, y_test)):
         _check_group(name, table, label, names)
     n_in = len(inside)
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
-    records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
+    records = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
@@ -185,13 +185,13 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
         if named.ndim != 1 or len(np.unique(named)) != len(named) or len(named) != n_classes:
             raise ValueError(
                 f"classes={named.tolist()[:20]} must be one distinct name for each of the "
-                f"{n_classes} columns of proba_in."
+                f"{n_classes} columns of proba_train."
             )
         return named
     try:
         known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
     except (TypeError, ValueError, RuntimeError):  # also raised for tensors and matrices
-        raise TypeError("y_in and y_out must be labels of one type.") from None
+        raise TypeError("y_train and y_test must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 
 
@@ -222,7 +222,7 @@ def _guarantee(epsilon: float, delta: float, unit: str) -> PrivacyGuarantee:
     if isinstance(delta, bool) or not isinstance(delta, numbers.Real) or not 0 <= delta < 1:
         raise ValueError(f"delta={delta!r} must be a number of at least 0 and below 1.")
     return PrivacyGuarantee(
-        ApproxDP(float(epsilon), float(delta)),
+        ApproxDPEvent(float(epsilon), float(delta)),
         at_delta=float(delta) or None,
         unit=unit,
         kind="estimate",
@@ -242,7 +242,7 @@ def _pool(
         raise ValueError(
             f"shadow_probas has shape {tables.shape}; expected (n_shadows, {len(X)}, "
             f"{len(classes)}): first all members, then all non-members, with the columns of "
-            "proba_in."
+            "proba_train."
         )
     if len(tables) < 2:
         raise ValueError("shadow_probas has 1 model; at least 2 are needed. Train more.")

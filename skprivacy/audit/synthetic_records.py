@@ -24,7 +24,7 @@ from ..attacks import (
 from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
-from ..synthesis import PrivateSynthesizer
+from ..synthesis import MarginalSynthesizer
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
@@ -45,8 +45,8 @@ _NO_REFERENCE = (
 
 def audit_synthetic(
     synthetic: Any,
-    X_in: Any,
-    X_out: Any,
+    X_train: Any,
+    X_test: Any,
     *,
     reference: Any = None,
     generator: Any = None,
@@ -62,12 +62,12 @@ def audit_synthetic(
     ----------
     synthetic : array-like or DataFrame of shape (n_synthetic, n_columns)
         Records that the generator made. Pass many: they cost no privacy.
-    X_in : array-like or DataFrame of shape (n_in, n_columns)
+    X_train : array-like or DataFrame of shape (n_in, n_columns)
         Records that it was trained on.
-    X_out : array-like or DataFrame of shape (n_out, n_columns)
+    X_test : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Other records of this population that the attacker has, none of them in ``X_in``. None runs
+        Other records of this population that the attacker has, none of them in ``X_train``. None runs
         only the attack that needs none.
     generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
         The generator with its settings; clones are fitted, without a budget. An attacker who knows
@@ -88,7 +88,7 @@ def audit_synthetic(
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
-        Group of each record of ``X_in`` and ``X_out``, where groups, such as people, have several
+        Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have several
         records. Membership is then decided for whole groups: each attack joins the scores of a
         group's records, by their sum and by their maximum, and the claim must be for groups. No
         group may be in both.
@@ -110,7 +110,7 @@ def audit_synthetic(
     which can refute a claim but never confirm one, and records are assumed independent given the
     generator. Attacks on synthetic records find little in a good generator, and nothing is to be
     expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
-    The rehearsal uses no record of ``X_in`` and ``X_out``.
+    The rehearsal uses no record of ``X_train`` and ``X_test``.
 
     Examples
     --------
@@ -129,12 +129,12 @@ def audit_synthetic(
             f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
             "synthesizer, or None."
         )
-    for name, records in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
+    for name, records in (("synthetic", synthetic), ("X_train", X_train), ("X_test", X_test)):
         if num_samples(as_records(records, name)) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
     synthetic = as_records(synthetic, "synthetic")
     _check_generator(generator, reference)
-    _check_reference(reference, X_in, X_out)
+    _check_reference(reference, X_train, X_test)
     usual = attacks is None
     chosen = (
         _default_attacks(reference, generator, random_state)
@@ -145,8 +145,8 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    people = _people(groups, X_in, X_out)
-    n_shared = shared_rows(X_in, X_out, people, ("X_in", "X_out"))
+    people = _people(groups, X_train, X_test)
+    n_shared = shared_rows(X_train, X_test, people, ("X_train", "X_test"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
     claim = claim if people is None else claim_for_groups(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
@@ -157,14 +157,14 @@ def audit_synthetic(
         shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
-        result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
+        result = attack.fit(synthetic, reference).evaluate(X_train, X_test)
         results = [result] if people is None else people.join_results(result)
         findings += [
             AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
             for found in results
         ]
     left_out = usual and reference is None
-    counted = {"n_train": num_samples(X_in), "n_test": num_samples(X_out)}
+    counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
         model=f"a generator, by {num_samples(synthetic)} of its records",
         guarantee=claim.guarantee,
@@ -184,12 +184,12 @@ def audit_synthetic(
     )
 
 
-def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
+def _people(groups: Any, X_train: Any, X_test: Any) -> MemberGroups | None:
     if groups is None:
-        warn_of_identifiers(getattr(X_in, "columns", ()), "What an audit shows")
+        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
         return None
-    people = MemberGroups.from_pair(groups, num_samples(X_in), num_samples(X_out))
-    for whose, X in zip(groups, (X_in, X_out), strict=True):
+    people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
+    for whose, X in zip(groups, (X_train, X_test), strict=True):
         check_order(whose, X)
     return people
 
@@ -197,7 +197,7 @@ def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
 def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
-    counted = generator if isinstance(generator, PrivateSynthesizer) else None
+    counted = generator if isinstance(generator, MarginalSynthesizer) else None
     found = [
         NearestGenerated(), DensityRatio(), LikelihoodRatio(), GenerativeAttack(),
         MarginalAttack(counted, random_state=random_state),
@@ -236,17 +236,17 @@ def _check_generator(generator: Any, reference: Any) -> None:
         )
 
 
-def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
+def _check_reference(reference: Any, X_train: Any, X_test: Any) -> None:
     """Raise ValueError if members are among the reference records, beyond chance."""
     if reference is None:
         return
     known = fingerprints(as_records(reference, "reference"))
-    inside = np.isin(fingerprints(as_records(X_in, "X_in")), known)
-    outside = np.isin(fingerprints(as_records(X_out, "X_out")), known)
+    inside = np.isin(fingerprints(as_records(X_train, "X_train")), known)
+    outside = np.isin(fingerprints(as_records(X_test, "X_test")), known)
     table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
     if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
         raise ValueError(
-            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, but only "
-            f"{outside.sum()} of the {len(outside)} of X_out. Remove the members from reference: "
+            f"reference holds {inside.sum()} of the {len(inside)} records of X_train, but only "
+            f"{outside.sum()} of the {len(outside)} of X_test. Remove the members from reference: "
             "attacks treat its records as non-members."
         )

@@ -8,8 +8,14 @@ Files, in reading order:
 - ``signing``: Ed25519 keys and signatures
 """
 
-from .checking import Check, Verification, verify_certificate
-from .issuing import certificate
+from .checking import CertificateCheck, CertificateVerification, verify_certificate
+from .issuing import issue_certificate
 from .signing import create_key
 
-__all__ = ["Check", "Verification", "certificate", "create_key", "verify_certificate"]
+__all__ = [
+    "CertificateCheck",
+    "CertificateVerification",
+    "create_key",
+    "issue_certificate",
+    "verify_certificate",
+]

@@ -22,7 +22,7 @@ from .issuing import FORMAT, SECTIONS, digest_of_file, guarantee_in_file, schema
 from .recomputing import differing_epsilon, epsilon_bracket, has_second_accountant
 from .signing import altered_sections, fingerprint, public_key
 
-__all__ = ["Check", "Verification", "verify_certificate"]
+__all__ = ["CertificateCheck", "CertificateVerification", "verify_certificate"]
 
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
 VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
@@ -40,7 +40,7 @@ _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the m
 
 
 @dataclass(frozen=True)
-class Check:
+class CertificateCheck:
     """Result of one check of a certificate.
 
     Attributes
@@ -58,7 +58,7 @@ class Check:
 
 
 @dataclass(frozen=True, repr=False)
-class Verification:
+class CertificateVerification:
     """Result of the verification of a certificate; returned by :func:`verify_certificate`.
 
     Attributes
@@ -75,7 +75,7 @@ class Verification:
         Fingerprint of the key that signed; empty if there is no valid signature.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[CertificateCheck, ...]
     statement: str = ""
     assumptions: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def verify_certificate(
     *,
     key: str | PathLike[str] | Ed25519PublicKey | None = None,
     schema: Schema | None = None,
-) -> Verification:
+) -> CertificateVerification:
     """Check a certificate, without data and without trust in its issuer.
 
     Parameters
@@ -156,7 +156,7 @@ def verify_certificate(
 
     Returns
     -------
-    Verification
+    CertificateVerification
         The result, with its ``state`` and one entry per check.
 
     Raises
@@ -191,11 +191,15 @@ def verify_certificate(
         if sections["about"]["format"] != FORMAT:
             raise ValueError(f"its format is {sections['about']['format']!r}, not {FORMAT}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Verification((Check("the file", FAILED, f"this is not a certificate: {error}"),))
+        return CertificateVerification(
+            (CertificateCheck("the file", FAILED, f"this is not a certificate: {error}"),)
+        )
     who, checks = _signature(sections, signature, trusted)
     if any(check.status == FAILED for check in checks):
-        rest = Check("the rest", OPEN, "only sections with a valid signature are checked")
-        return Verification((*checks, rest), fingerprint=who)
+        rest = CertificateCheck(
+            "the rest", OPEN, "only sections with a valid signature are checked"
+        )
+        return CertificateVerification((*checks, rest), fingerprint=who)
     checks += _run_check("the model file", lambda: _model(sections, file))
     checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
     checks += _run_check("the ledger", lambda: _ledger(sections))
@@ -204,62 +208,72 @@ def verify_certificate(
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
-        checks.append(Check("the statement", FAILED, f"cannot be understood ({error})"))
+        checks.append(CertificateCheck("the statement", FAILED, f"cannot be understood ({error})"))
         told = "What it states cannot be understood.", (), ()
-    return Verification(tuple(checks), *told, fingerprint=who)
+    return CertificateVerification(tuple(checks), *told, fingerprint=who)
 
 
-def _run_check(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+def _run_check(
+    name: str, check: Callable[[], Iterator[CertificateCheck]]
+) -> list[CertificateCheck]:
     """Run a check; any error that a forged certificate causes is a failure."""
     try:
         return list(check())
     except ImportError:  # a fault of this computer, not of the certificate
         raise
     except WorkLimitError as error:
-        return [Check(name, FAILED, str(error))]
+        return [CertificateCheck(name, FAILED, str(error))]
     except Exception as error:
-        return [Check(name, FAILED, f"cannot be understood ({error})")]
+        return [CertificateCheck(name, FAILED, f"cannot be understood ({error})")]
 
 
-def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> tuple[str, list[Check]]:
+def _signature(
+    sections: dict[str, Any], signature: Any, trusted: Any
+) -> tuple[str, list[CertificateCheck]]:
     """Return the fingerprint of the signing key, and the checks of signature and signer."""
     try:
         key, altered = altered_sections(sections, signature)
     except (ValueError, RecursionError) as error:
-        return "", [Check(_SIGNATURE, FAILED, f"it does not hold: {error}")]
+        return "", [CertificateCheck(_SIGNATURE, FAILED, f"it does not hold: {error}")]
     who = fingerprint(key)
     if altered:
-        return who, [Check(_SIGNATURE, FAILED, f"altered after signing: {', '.join(altered)}")]
-    signed = Check(_SIGNATURE, HOLDS, f"nothing was altered since the owner of {who} signed")
+        return who, [
+            CertificateCheck(_SIGNATURE, FAILED, f"altered after signing: {', '.join(altered)}")
+        ]
+    signed = CertificateCheck(
+        _SIGNATURE, HOLDS, f"nothing was altered since the owner of {who} signed"
+    )
     if trusted is None:
-        signer = Check(_SIGNER, OPEN, "no key was passed: pass the issuer's public key")
+        signer = CertificateCheck(_SIGNER, OPEN, "no key was passed: pass the issuer's public key")
     elif fingerprint(trusted) == who:
-        signer = Check(_SIGNER, HOLDS, "the owner of the key that you passed")
+        signer = CertificateCheck(_SIGNER, HOLDS, "the owner of the key that you passed")
     else:
-        signer = Check(
+        signer = CertificateCheck(
             _SIGNER, FAILED, f"signed with another key, {who}, than {fingerprint(trusted)}"
         )
     return who, [signed, signer]
 
 
-def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
+def _model(sections: dict[str, Any], file: Path | None) -> Iterator[CertificateCheck]:
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
-        yield Check(name, OPEN, "no model file was passed")
+        yield CertificateCheck(name, OPEN, "no model file was passed")
         return
     try:
         found = digest_of_file(file)
     except ValueError as error:
-        yield Check(name, FAILED, str(error))
+        yield CertificateCheck(name, FAILED, str(error))
         return
     if found != model["sha256"]:
-        yield Check(name, FAILED, f"{file.name} is another file: its digest is {found}")
+        yield CertificateCheck(name, FAILED, f"{file.name} is another file: its digest is {found}")
         return
-    yield Check(name, HOLDS, "identical to the file that the certificate is about")
+    yield CertificateCheck(name, HOLDS, "identical to the file that the certificate is about")
     inside = guarantee_in_file(file)
     if inside is None:
-        yield Check("what the file states", OPEN, "this kind of file states no guarantee")
+        yield CertificateCheck(
+            "what the file states", OPEN, "this kind of file states no guarantee"
+        )
         return
     own = PrivacyGuarantee.from_dict(inside)
     whole = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
@@ -271,99 +285,117 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     if within and assumed and terms and noise:
         words = "part of the certificate's guarantee"
         words = "the certificate's guarantee" if own.event == whole.event else words
-    yield Check("what the file states", HOLDS if "another" not in words else FAILED, words)
+    yield CertificateCheck(
+        "what the file states", HOLDS if "another" not in words else FAILED, words
+    )
 
 
-def _claim(claim: dict[str, Any]) -> Iterator[Check]:
+def _claim(claim: dict[str, Any]) -> Iterator[CertificateCheck]:
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
     if claim["epsilon"] is None:
-        yield Check(_EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed")
+        yield CertificateCheck(
+            _EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed"
+        )
         return
     if claim["words"] != repr(guarantee):
-        yield Check("the words", FAILED, f"the guarantee reads {guarantee!r}")
+        yield CertificateCheck("the words", FAILED, f"the guarantee reads {guarantee!r}")
     if claim["noise"] != guarantee.noise_in_words:
-        yield Check("the noise", FAILED, f"the guarantee has {guarantee.noise_in_words}")
+        yield CertificateCheck("the noise", FAILED, f"the guarantee has {guarantee.noise_in_words}")
     if guarantee.kind != "proved":
-        yield Check("the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved")
+        yield CertificateCheck(
+            "the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved"
+        )
     if claim["delta"] != (guarantee.at_delta or 0.0):
-        yield Check("delta", FAILED, f"the guarantee is stated at delta {guarantee.at_delta!r}")
+        yield CertificateCheck(
+            "delta", FAILED, f"the guarantee is stated at delta {guarantee.at_delta!r}"
+        )
     yield from _epsilon(_EPSILON, claim["epsilon"], claim["delta"], guarantee)
 
 
-def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) -> Iterator[Check]:
+def _epsilon(
+    name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee
+) -> Iterator[CertificateCheck]:
     event, relation = guarantee.event, guarantee.relation
     value = math.inf if stated is None else float(stated)
     found = differing_epsilon(value, event, delta, relation)
     if found is not None:
-        yield Check(name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}")
+        yield CertificateCheck(
+            name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}"
+        )
         return
-    yield Check(name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events")
+    yield CertificateCheck(
+        name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events"
+    )
     second = f"{name}, by dp_accounting"
     if not has_second_accountant():
-        yield Check(second, OPEN, "dp_accounting is not installed, or cannot be imported")
+        yield CertificateCheck(
+            second, OPEN, "dp_accounting is not installed, or cannot be imported"
+        )
     elif (bracket := epsilon_bracket(event, delta, relation)) is None:
-        yield Check(second, OPEN, "it cannot compute it for these events")
+        yield CertificateCheck(second, OPEN, "it cannot compute it for these events")
     else:
         low, high = bracket
         above = f" and at most {high:.6g}" if math.isfinite(high) else ""
         words = f"at least {low:.6g}{above}"
-        yield Check(second, HOLDS if value >= low else FAILED, words)
+        yield CertificateCheck(second, HOLDS if value >= low else FAILED, words)
 
 
-def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
+def _ledger(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
     ledger, name = sections["ledger"], "the ledger"
     if ledger is None:
-        yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
+        yield CertificateCheck(
+            name, OPEN, "the certificate holds no ledger: other releases are not known"
+        )
         return
     check_ledger_work(ledger["lines"])
     statement = open_exported_ledger("the certificate's ledger", ledger["scope"], ledger["lines"])
     try:
         last = statement.verify()
     except LedgerError as error:
-        yield Check(name, FAILED, str(error))
+        yield CertificateCheck(name, FAILED, str(error))
         return
     if last != ledger["digest"]:
-        yield Check(name, FAILED, "its last line is not the one whose digest is stated")
+        yield CertificateCheck(name, FAILED, "its last line is not the one whose digest is stated")
         return
     spent = statement.guarantee()
     claimed = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
     terms = (spent.relation, spent.unit) == (claimed.relation, claimed.unit)
     charged = terms and not flatten(claimed.event) - flatten(spent.event)
     lines, word = len(ledger["lines"]), "" if charged else "NOT "
-    yield Check(
+    yield CertificateCheck(
         name, HOLDS if charged else FAILED,
         f"{lines} lines, each consistent with its digest, within every cap; all releases of the "
         f"model are {word}charged in it",
     )  # fmt: skip
     if ledger["witness"] not in _WITNESSES:
-        yield Check(name, FAILED, f"its witness {ledger['witness']!r} is unknown")
+        yield CertificateCheck(name, FAILED, f"its witness {ledger['witness']!r} is unknown")
     elif (ledger["witness"] == "counter") != (statement.counter is not None):
-        yield Check(name, FAILED, "its first line contradicts what is said of a counter")
+        yield CertificateCheck(name, FAILED, "its first line contradicts what is said of a counter")
     if ledger["delta"] != (spent.at_delta or 0.0):
-        yield Check(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
+        yield CertificateCheck(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
 
 
-def _audit(sections: dict[str, Any]) -> Iterator[Check]:
+def _audit(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
     audit, name = sections["audit"], "the audit"
     if audit is None:
-        yield Check(name, OPEN, "the certificate holds no audit: nothing was measured")
+        yield CertificateCheck(name, OPEN, "the certificate holds no audit: nothing was measured")
         return
     if audit["claim"] != sections["claim"]["guarantee"]:
-        yield Check(name, FAILED, "it was an audit of another claim")
+        yield CertificateCheck(name, FAILED, "it was an audit of another claim")
         return
     refuted = audit["verdict"].startswith("VIOLATED")
-    yield Check(name, FAILED if refuted else HOLDS, audit["verdict"])
+    yield CertificateCheck(name, FAILED if refuted else HOLDS, audit["verdict"])
 
 
-def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
+def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[CertificateCheck]:
     if about["schema"] is None:
         return
     if schema is None:
-        yield Check("the schema", OPEN, "no schema was passed")
+        yield CertificateCheck("the schema", OPEN, "no schema was passed")
         return
     same = schema_digest(schema) == about["schema"]
-    yield Check(
+    yield CertificateCheck(
         "the schema", HOLDS if same else FAILED,
         "the one that was used" if same else "not the one that was used",
     )  # fmt: skip

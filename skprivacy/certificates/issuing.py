@@ -1,7 +1,7 @@
 """Issue of certificates: a model's claim, charges and measured leakage under one signature.
 
 A certificate names its model by the digest of the model's file. Start reading at
-:func:`certificate`.
+:func:`issue_certificate`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .signing import Key, digest, private_key, sign
 __all__ = [
     "FORMAT",
     "SECTIONS",
-    "certificate",
     "digest_of_file",
     "guarantee_in_file",
+    "issue_certificate",
     "schema_digest",
 ]
 
@@ -41,7 +41,7 @@ SECTIONS = ("about", "model", "claim", "ledger", "audit")
 _LIBRARIES = ("skprivacy", "numpy", "scipy", "scikit-learn", "torch", "cryptography")
 
 
-def certificate(
+def issue_certificate(
     model: Any,
     path: str | PathLike[str],
     *,

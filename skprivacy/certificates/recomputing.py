@@ -9,12 +9,12 @@ from typing import Any
 from scipy.stats import binom
 
 from ..accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
-    PoissonSampled,
-    SampledGroup,
+    PoissonSampledEvent,
+    SampledGroupEvent,
     epsilon_of,
 )
 from ..accounting.events import flatten
@@ -56,7 +56,7 @@ def epsilon_bracket(event: Event, delta: float, relation: str) -> Bracket | None
     have too little noise for it.
     """
     counts = flatten(event)
-    groups = sum(isinstance(part, SampledGroup) for part in counts)
+    groups = sum(isinstance(part, SampledGroupEvent) for part in counts)
     if sum(counts.values()) > MOST_PARTS or len(counts) > MOST_KINDS or groups > MOST_GROUPS:
         return None
     bounds = [_epsilon(event, delta, relation, pessimistic) for pessimistic in (False, True)]
@@ -84,10 +84,10 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
 
 def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     pld = import_module(_SECOND)
-    if isinstance(event, SampledGroup):
+    if isinstance(event, SampledGroupEvent):
         return _group_distribution(pld, event, relation, pessimistic)
     rate, inner = 1.0, event
-    if isinstance(event, PoissonSampled):
+    if isinstance(event, PoissonSampledEvent):
         if relation not in ("add_remove", "zero_out"):
             return None
         rate, inner = event.sampling_rate, event.event
@@ -101,7 +101,7 @@ def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
         return pld.from_gaussian_mechanism(inner.noise_multiplier, **options)
     if isinstance(inner, LaplaceEvent) and inner.noise_multiplier >= LEAST_NOISE:
         return pld.from_laplace_mechanism(inner.noise_multiplier, **options)
-    if isinstance(inner, ApproxDP) and rate == 1 and inner.epsilon <= 1 / LEAST_NOISE:
+    if isinstance(inner, ApproxDPEvent) and rate == 1 and inner.epsilon <= 1 / LEAST_NOISE:
         more, less = _worst_pair(inner)
         return pld.from_two_probability_mass_functions(
             less, more, pessimistic_estimate=pessimistic, value_discretization_interval=GRID
@@ -109,7 +109,9 @@ def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     return None
 
 
-def _group_distribution(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -> Any:
+def _group_distribution(
+    pld: Any, event: SampledGroupEvent, relation: str, pessimistic: bool
+) -> Any:
     """Return the loss distribution of a Poisson-sampled group; None if it is not supported."""
     noise, size = event.event.noise_multiplier, event.size
     known = relation in ("add_remove", "zero_out") and size <= MOST_RECORDS
@@ -129,7 +131,7 @@ def _group_distribution(pld: Any, event: SampledGroup, relation: str, pessimisti
     )
 
 
-def _worst_pair(event: ApproxDP) -> tuple[dict[str, float], dict[str, float]]:
+def _worst_pair(event: ApproxDPEvent) -> tuple[dict[str, float], dict[str, float]]:
     """Return the log-probabilities of the worst (epsilon, delta)-DP mechanism on two data sets."""
     # Kairouz, Oh and Viswanath 2015: this mechanism dominates every (epsilon, delta)-DP one. It
     # reveals the data set with probability delta, and otherwise makes a randomised response.

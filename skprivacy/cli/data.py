@@ -19,7 +19,14 @@ from .. import _config
 from .._groups import find_identifiers
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema, draft_schema
+from ..preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
+    Schema,
+    draft_schema,
+)
 from ..preprocessing.cell_values import category_key, column_numbers
 from . import tables
 from .console import UserError, print_message
@@ -176,8 +183,14 @@ def read_described_table(
     whose = [] if groups is None else [groups]
     if schema is None:
         return tables.read_table(path, args, whose or None)
-    texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
-    missing = {name: tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
+    texts = [
+        name
+        for name, fact in schema.items()
+        if isinstance(fact, CategoricalColumn | DateColumn | HashedColumn)
+    ]
+    missing = {
+        name: tables.MISSING for name, fact in schema.items() if isinstance(fact, BoundedColumn)
+    }
     if target is not None:
         missing[target] = [""]
         texts += [] if schema.target_bounds is not None else [target]
@@ -243,7 +256,7 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
     target = args.target
     if schema and target:
         _check_target(target, schema)
-    target = target or (schema.target if schema else None)
+    target = target or (schema.target_column if schema else None)
     if target is None:
         raise UserError(f"{path} has no known target. Give the column to predict by --target NAME.")
     frame = read_described_table(path, args, schema, target, args.groups)
@@ -285,9 +298,9 @@ def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
 
 
 def _check_target(target: str, schema: Schema) -> None:
-    if schema.target not in (None, target):
+    if schema.target_column not in (None, target):
         raise UserError(
-            f"--target {target!r} differs from the schema's target {schema.target!r}. Leave "
+            f"--target {target!r} differs from the schema's target {schema.target_column!r}. Leave "
             "--target out, or correct one of them."
         )
     if target in schema:

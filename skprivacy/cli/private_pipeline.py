@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from .._clones import group_names
 from ..base import PrivateEstimatorMixin
-from ..preprocessing import Bounded, SchemaTransformer, make_private_pipeline
+from ..preprocessing import BoundedColumn, SchemaTransformer, make_private_pipeline
 from .console import UserError
 from .data import Records
 from .registry import MODELS, model_class
@@ -132,7 +132,7 @@ def _set_voting_facts(model: Any, records: Records) -> Any:
     """Set schema, classes and teacher of a model that draws public records from a schema."""
     public = None if records.schema.unconfirmed else records.schema.classes
     facts: dict[str, Any] = {"schema": records.schema, "classes": public}
-    texts = [name for name, fact in records.schema.items() if not isinstance(fact, Bounded)]
+    texts = [name for name, fact in records.schema.items() if not isinstance(fact, BoundedColumn)]
     if "teacher" not in model.get_params() and texts:
         raise UserError(
             f"{type(model).__name__} measures distances between numbers, but {', '.join(texts)} "

@@ -150,9 +150,9 @@ def certify(
     """Write the certificate of the saved model if ``--certificate`` is given."""
     if args.certificate is None:
         return
-    from ..certificates import certificate
+    from ..certificates import issue_certificate
 
-    certificate(
+    issue_certificate(
         model, args.certificate, key=args.key, model_file=args.save, budget=budget, report=report,
         schema=schema, issuer=args.issuer, password=os.environ.get(PASSWORD),
     )  # fmt: skip

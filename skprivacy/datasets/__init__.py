@@ -8,12 +8,12 @@ Files, in reading order:
 - ``mnist``: fetch_mnist, load_demo
 - ``membership_benchmarks``: Location-30, Purchase-100, Texas-100
 - ``lookalikes``: make_adult_like and other generated tables
-- ``grouped``: make_people
+- ``grouped``: make_grouped_table
 - ``parquet``: open_parquet
 """
 
 from .adult import fetch_adult
-from .grouped import make_people
+from .grouped import make_grouped_table
 from .lookalikes import make_adult_like, make_location_like, make_purchase_like, make_texas_like
 from .membership_benchmarks import fetch_location30, fetch_purchase100, fetch_texas100
 from .mnist import fetch_mnist, load_demo
@@ -27,8 +27,8 @@ __all__ = [
     "fetch_texas100",
     "load_demo",
     "make_adult_like",
+    "make_grouped_table",
     "make_location_like",
-    "make_people",
     "make_purchase_like",
     "make_texas_like",
     "open_parquet",

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils import Bunch
 
 from .._docs import fill_docs
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = ["ADULT_SCHEMA", "fetch_adult"]
@@ -31,25 +31,25 @@ _FILES = {
 }
 
 
-def _split_categories(names: str) -> Categories:
-    return Categories(tuple(names.split("|")))
+def _split_categories(names: str) -> CategoricalColumn:
+    return CategoricalColumn(tuple(names.split("|")))
 
 
-# Categories follow adult.names. Bounds follow the census codebook and the file's documentation:
+# CategoricalColumn follow adult.names. Bounds follow the census codebook and the file's documentation:
 # age is top-coded at 90, hours at 99 and capital gains at 99,999.
 ADULT_SCHEMA = Schema(
     {
-        "age": Bounded(17, 90),
+        "age": BoundedColumn(17, 90),
         "workclass": _split_categories(
             "Private|Self-emp-not-inc|Self-emp-inc|Federal-gov|Local-gov|State-gov|"
             "Without-pay|Never-worked"
         ),
-        "fnlwgt": Bounded(0, 1_500_000, scale="log"),
+        "fnlwgt": BoundedColumn(0, 1_500_000, scale="log"),
         "education": _split_categories(
             "Bachelors|Some-college|11th|HS-grad|Prof-school|Assoc-acdm|Assoc-voc|9th|"
             "7th-8th|12th|Masters|1st-4th|10th|Doctorate|5th-6th|Preschool"
         ),
-        "education-num": Bounded(1, 16),
+        "education-num": BoundedColumn(1, 16),
         "marital-status": _split_categories(
             "Married-civ-spouse|Divorced|Never-married|Separated|Widowed|"
             "Married-spouse-absent|Married-AF-spouse"
@@ -64,9 +64,9 @@ ADULT_SCHEMA = Schema(
         ),
         "race": _split_categories("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
         "sex": _split_categories("Female|Male"),
-        "capital-gain": Bounded(0, 99_999, scale="log", knee=5_000),
-        "capital-loss": Bounded(0, 5_000, scale="log", knee=5_000),
-        "hours-per-week": Bounded(1, 99),
+        "capital-gain": BoundedColumn(0, 99_999, scale="log", knee=5_000),
+        "capital-loss": BoundedColumn(0, 5_000, scale="log", knee=5_000),
+        "hours-per-week": BoundedColumn(1, 99),
         "native-country": _split_categories(
             "United-States|Cambodia|England|Puerto-Rico|Canada|Germany|"
             "Outlying-US(Guam-USVI-etc)|India|Japan|Greece|South|China|Cuba|Iran|Honduras|"
@@ -76,7 +76,7 @@ ADULT_SCHEMA = Schema(
             "Holand-Netherlands"
         ),
     },
-    target="income",
+    target_column="income",
     classes=("<=50K", ">50K"),
 )
 

@@ -13,19 +13,19 @@ from sklearn.utils import Bunch
 from .._input_data import check_consistent_length, column_or_1d
 from .._validation import check_random_state, is_number, whole
 
-__all__ = ["make_people"]
+__all__ = ["make_grouped_table"]
 
 _COPY_NOISE = 0.1  # of a column's standard deviation, and share of other values drawn anew
 Ints = NDArray[np.int64]
 
 
-def make_people(
+def make_grouped_table(
     X: Any,
     y: Any,
     *,
     rows: str = "nearest",
     n_people: int | None = None,
-    most: int = 50,
+    max_group_size: int = 50,
     exponent: float = 1.75,
     random_state: Any = None,
 ) -> Bunch:
@@ -44,7 +44,7 @@ def make_people(
         arbitrary records.
     n_people : int, default=None
         Number of people. ``None`` adds people until they have as many records as the table.
-    most : int, default=50
+    max_group_size : int, default=50
         Largest number of records per person.
     exponent : float, default=1.75
         A person has m records with a probability in proportion to m ** -exponent (Zipf).
@@ -64,15 +64,15 @@ def make_people(
 
     Examples
     --------
-    >>> from skprivacy.datasets import load_demo, make_people
+    >>> from skprivacy.datasets import load_demo, make_grouped_table
     >>> X, y = load_demo(return_X_y=True)
-    >>> people = make_people(X, y, random_state=0)
+    >>> people = make_grouped_table(X, y, random_state=0)
     >>> people.data.shape, people.groups.nunique(), int(people.groups.value_counts().max())
     ((1797, 64), 455, 48)
     """
     if not isinstance(rows, str) or rows not in _METHODS:
         raise ValueError(f"rows={rows!r} must be one of {tuple(_METHODS)}.")
-    whole("most", most)
+    whole("max_group_size", max_group_size)
     if n_people is not None:
         whole("n_people", n_people)
     if not (is_number(exponent) and exponent >= 0):
@@ -85,7 +85,7 @@ def make_people(
     if table.empty:
         raise ValueError(f"X has shape {table.shape}; expected records.")
     rng = check_random_state(random_state)
-    sizes = _draw_sizes(len(table), n_people, int(most), float(exponent), rng)
+    sizes = _draw_sizes(len(table), n_people, int(max_group_size), float(exponent), rng)
     person = np.repeat(np.arange(len(sizes)), sizes)
     taken, made = _METHODS[rows](table, sizes, rng)
     order = rng.permutation(len(person))
@@ -97,14 +97,16 @@ def make_people(
     )
 
 
-def _draw_sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
+def _draw_sizes(
+    n: int, n_people: int | None, max_group_size: int, exponent: float, rng: Any
+) -> Ints:
     """Draw how many records each person has."""
     if n_people is not None and n_people > n:
         raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
-    most = min(most, n)
-    weights = np.arange(1, most + 1) ** -exponent
+    max_group_size = min(max_group_size, n)
+    weights = np.arange(1, max_group_size + 1) ** -exponent
     count = n if n_people is None else int(n_people)
-    sizes = rng.choice(np.arange(1, most + 1), count, p=weights / weights.sum())
+    sizes = rng.choice(np.arange(1, max_group_size + 1), count, p=weights / weights.sum())
     if n_people is None:
         sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), n)) + 1]
         sizes[-1] -= sizes.sum() - n

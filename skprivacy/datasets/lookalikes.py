@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from .._docs import fill_docs
 from .._validation import check_random_state, whole
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from .adult import ADULT_SCHEMA
 from .files import DATASET_DOCS, as_bunch
 
@@ -59,7 +59,7 @@ def make_adult_like(
     for name, most in (("capital-gain", 99_999), ("capital-loss", 4_356)):
         columns[name] = np.clip(columns[name], 0, most).astype(int)
     for name, fact in ADULT_SCHEMA.items():
-        if isinstance(fact, Categories):
+        if isinstance(fact, CategoricalColumn):
             weights = 0.6 ** np.arange(len(fact.values))
             values = np.array(fact.values, dtype=object)
             columns[name] = rng.choice(values, n, p=weights / weights.sum())
@@ -206,7 +206,9 @@ def _make_binary_classes(
         block = slice(start, start + 1000)
         X[block] = rng.random_sample((len(y[block]), d)) < rates[y[block]]
     schema = Schema(
-        {f"x{i}": Bounded(0, 1) for i in range(d)}, target="label", classes=range(1, k + 1)
+        {f"x{i}": BoundedColumn(0, 1) for i in range(d)},
+        target_column="label",
+        classes=range(1, k + 1),
     )
     return as_bunch(
         pd.DataFrame(X, columns=list(schema), copy=False),

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 
 from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing import Bounded, Schema
+from ..preprocessing import BoundedColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = ["fetch_location30", "fetch_purchase100", "fetch_texas100"]
@@ -39,8 +39,8 @@ class _BinaryTable:
     @property
     def schema(self) -> Schema:
         return Schema(
-            {f"x{i}": Bounded(0, 1) for i in range(self.n_features)},
-            target=self.target,
+            {f"x{i}": BoundedColumn(0, 1) for i in range(self.n_features)},
+            target_column=self.target,
             classes=range(1, self.n_classes + 1),
         )
 

@@ -17,7 +17,7 @@ from sklearn.utils import Bunch
 
 from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
-from ..preprocessing import Bounded, Schema
+from ..preprocessing import BoundedColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = [
@@ -52,7 +52,9 @@ def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tu
     return as_bunch(
         pd.DataFrame(data, columns=names),
         pd.Series(target, name="digit"),
-        Schema(dict.fromkeys(names, Bounded(0, 16)), target="digit", classes=range(10)),
+        Schema(
+            dict.fromkeys(names, BoundedColumn(0, 16)), target_column="digit", classes=range(10)
+        ),
         description="Handwritten digits, 8 by 8 pixels (scikit-learn's embedded copy).",
         as_frame=as_frame,
         return_X_y=return_X_y,
@@ -118,7 +120,9 @@ def fetch_mnist(
     return as_bunch(
         pd.DataFrame(np.concatenate([X for X, _ in read]), columns=names, copy=False),
         pd.Series(np.concatenate([y for _, y in read]), name="digit"),
-        Schema(dict.fromkeys(names, Bounded(0, 255)), target="digit", classes=range(10)),
+        Schema(
+            dict.fromkeys(names, BoundedColumn(0, 255)), target_column="digit", classes=range(10)
+        ),
         description=f"MNIST ({subset}), LeCun, Cortes, Burges.",
         as_frame=as_frame,
         return_X_y=return_X_y,

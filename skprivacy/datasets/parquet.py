@@ -28,7 +28,7 @@ Path = str | PathLike[str]
 def open_parquet(
     path: Path | Sequence[Path],
     *,
-    target: str | list[str] | None = None,
+    target_column: str | list[str] | None = None,
     columns: list[str] | None = None,
     transformer: Any = None,
     directory: Path | None = None,
@@ -44,7 +44,7 @@ def open_parquet(
     ----------
     path : str, path-like or sequence of these
         The file, or files with the same columns, whose rows are concatenated.
-    target : str or list of str, default=None
+    target_column : str or list of str, default=None
         The column of the target, or the columns of several labels. It is kept in memory.
     columns : list of str, default=None
         The columns to use as features, in this order; all but the target by default.
@@ -86,12 +86,12 @@ def open_parquet(
     --------
     >>> from skprivacy.datasets import open_parquet
     >>> from skprivacy.neural_network import DPSGDClassifier
-    >>> X, y = open_parquet("claims.parquet", target="fraud", return_X_y=True)  # doctest: +SKIP
+    >>> X, y = open_parquet("claims.parquet", target_column="fraud", return_X_y=True)  # doctest: +SKIP
     >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
     """
     flag("return_X_y", return_X_y)
     files = [_open_file(file) for file in as_paths("path", path)]
-    targets = _check_names("target", () if target is None else target)
+    targets = _check_names("target_column", () if target_column is None else target_column)
     names = _feature_columns(files, targets, columns)
     labels: list[NDArray] = []
     feature_names = names
@@ -114,7 +114,7 @@ def open_parquet(
         # The mapping keeps the nameless file alive for as long as it is used.
         data = np.memmap(cache, np.float32, "r", shape=(rows, width))
     y = np.concatenate(labels) if labels else None
-    if y is not None and isinstance(target, str):
+    if y is not None and isinstance(target_column, str):
         y = y[:, 0]
     if return_X_y:
         return data, y
@@ -160,7 +160,7 @@ def _feature_columns(files: list[Any], targets: list[str], columns: list[str] | 
         if missing:
             raise ValueError(
                 f"The columns {sorted(missing)!r} are not in the file; expected some of "
-                f"{file.schema_arrow.names!r}. Correct columns or target."
+                f"{file.schema_arrow.names!r}. Correct columns or target_column."
             )
     if both := set(names) & set(targets):
         raise ValueError(

@@ -43,9 +43,9 @@ class MemGuardClassifier(OutputDefence):
     ----------
     estimator : classifier with ``predict_proba``
         Cloned, and fitted to the records that are not held out.
-    distortion : float, default=1.0
+    max_distortion : float, default=1.0
         Largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
-    held_out : float, default=0.25
+    validation_fraction : float, default=0.25
         Share of the records that the classifier does not learn from, the non-members for the
         defender's attack.
     hidden_layer_sizes : sequence of int, default=(64,)
@@ -90,8 +90,8 @@ class MemGuardClassifier(OutputDefence):
 
     _parameter_constraints = {
         **CONSTRAINTS,
-        "distortion": [Interval(Real, 0, 2, closed="both")],
-        "held_out": [Interval(Real, 0, 1, closed="neither")],
+        "max_distortion": [Interval(Real, 0, 2, closed="both")],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "hidden_layer_sizes": ["array-like"],
         "random_state": ["random_state"],
     }
@@ -100,14 +100,14 @@ class MemGuardClassifier(OutputDefence):
         self,
         estimator: Any,
         *,
-        distortion: float = 1.0,
-        held_out: float = 0.25,
+        max_distortion: float = 1.0,
+        validation_fraction: float = 0.25,
         hidden_layer_sizes: Sequence[int] = (64,),
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
-        self.distortion = distortion
-        self.held_out = held_out
+        self.max_distortion = max_distortion
+        self.validation_fraction = validation_fraction
         self.hidden_layer_sizes = hidden_layer_sizes
         self.random_state = random_state
 
@@ -122,12 +122,12 @@ class MemGuardClassifier(OutputDefence):
         seed, self._key = random.randint(2**31 - 1), random.bytes(16)
         try:
             kept, out = train_test_split(
-                np.arange(num_samples(X)), test_size=self.held_out, random_state=seed
+                np.arange(num_samples(X)), test_size=self.validation_fraction, random_state=seed
             )
         except ValueError:  # in scikit-learn's words
             raise ValueError(
-                f"X has n_samples = {num_samples(X)}, too few to hold out held_out="
-                f"{self.held_out!r} of them and to learn from the others."
+                f"X has n_samples = {num_samples(X)}, too few to hold out validation_fraction="
+                f"{self.validation_fraction!r} of them and to learn from the others."
             ) from None
         with name_failing_model(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
@@ -176,7 +176,7 @@ class MemGuardClassifier(OutputDefence):
         size = np.abs(noisy - rounded).sum(axis=1)
         helps = (size > 0) & (guess <= told)
         # Jia et al. 2019, phase II: add the noise with the probability that meets the distortion
-        chance = np.minimum(1.0, self.distortion / np.maximum(size, _FLOOR))
+        chance = np.minimum(1.0, self.max_distortion / np.maximum(size, _FLOOR))
         chosen = helps & (_coins(rounded, self._key) < chance)
         return np.where(chosen[:, None], noisy, proba)
 

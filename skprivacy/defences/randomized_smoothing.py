@@ -43,9 +43,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Number of noisy copies of a row that determine its certificate.
     n_selection : int, default=100
         Number of noisy copies that select the class beforehand.
-    alpha : float, default=0.001
+    failure_probability : float, default=0.001
         Probability with which a certificate may be wrong.
-    augment : bool, default=True
+    train_on_noise : bool, default=True
         Whether to train on noisy rows, so that the classifier is fitted to them.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise.
@@ -63,7 +63,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** With probability at least 1 - ``alpha`` for each row, the smoothed classifier
+    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the smoothed classifier
     has the certified class everywhere within the certified L2 radius. All rows of a call share
     their noise, so the result for one row does not depend on the others; wrong certificates may
     therefore occur together.
@@ -101,8 +101,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         "sigma": [Interval(Real, 0, None, closed="neither")],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_selection": [Interval(Integral, 1, None, closed="left")],
-        "alpha": [Interval(Real, 0, 1, closed="neither")],
-        "augment": ["boolean"],
+        "failure_probability": [Interval(Real, 0, 1, closed="neither")],
+        "train_on_noise": ["boolean"],
         "random_state": ["random_state"],
     }
 
@@ -113,23 +113,23 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         sigma: float = 0.25,
         n_samples: int = 1000,
         n_selection: int = 100,
-        alpha: float = 0.001,
-        augment: bool = True,
+        failure_probability: float = 0.001,
+        train_on_noise: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
         self.sigma = sigma
         self.n_samples = n_samples
         self.n_selection = n_selection
-        self.alpha = alpha
-        self.augment = augment
+        self.failure_probability = failure_probability
+        self.train_on_noise = train_on_noise
         self.random_state = random_state
 
     @rolls_back_on_error
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> SmoothedClassifier:
-        """Fit the classifier, on noisy rows if ``augment``.
+        """Fit the classifier, on noisy rows if ``train_on_noise``.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         given = {} if groups is None else {"groups": groups}
-        if self.augment:
+        if self.train_on_noise:
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
@@ -197,7 +197,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         chosen = self._counts(rows, self.n_selection, random).argmax(axis=1)
         hits = self._counts(rows, self.n_samples, random)[np.arange(len(rows)), chosen]
         # The one-sided bound at alpha is the lower end of a two-sided interval at twice alpha.
-        low, _ = clopper_pearson(hits, self.n_samples, min(2 * self.alpha, 0.999))
+        low, _ = clopper_pearson(hits, self.n_samples, min(2 * self.failure_probability, 0.999))
         radii = np.where(low > 0.5, self.sigma * ndtri(np.maximum(low, 0.5)), 0.0)
         return self.classes_[chosen], radii
 

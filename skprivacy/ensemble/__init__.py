@@ -10,16 +10,16 @@ Files, in reading order:
 - ``drawn_records``: queries drawn from noisy marginals, without public records
 - ``knn``: PrivateKNNClassifier
 - ``vote_analysis``: Renyi costs of a matrix of votes
-- ``published_cost``: sanitised_cost: publication of the data-dependent cost
+- ``published_cost``: sanitized_cost: publication of the data-dependent cost
 """
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
-from .published_cost import SanitisedCost, sanitised_cost
+from .published_cost import SanitizedCost, sanitized_cost
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
+from .vote_analysis import VoteAnalysis, analyze_votes, epsilon_of_moments
 
 __all__ = [
     "Aggregator",
@@ -31,9 +31,9 @@ __all__ = [
     "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
-    "SanitisedCost",
+    "SanitizedCost",
     "VoteAnalysis",
-    "analyse_votes",
+    "analyze_votes",
     "epsilon_of_moments",
-    "sanitised_cost",
+    "sanitized_cost",
 ]

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import is_number
-from ..accounting import Composed, Event, NonPrivate, VoteBlock, calibrate_noise_multiplier
+from ..accounting import (
+    ComposedEvent,
+    Event,
+    NonPrivateEvent,
+    VoteBlockEvent,
+    calibrate_noise_multiplier,
+)
 from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
@@ -154,7 +160,7 @@ class Aggregator(StatesArithmetic, ABC):
 
         def make(noise: float) -> Event:
             votes = self.with_noise(noise).event(n_queries, moved)
-            return votes if beside is None else Composed((beside, votes))
+            return votes if beside is None else ComposedEvent((beside, votes))
 
         noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
         return self.with_noise(noise)
@@ -194,7 +200,7 @@ class GNMax(_NoisyMax):
 
     Notes
     -----
-    Only the winners are released and charged (:class:`~skprivacy.accounting.VoteBlock`). If a
+    Only the winners are released and charged (:class:`~skprivacy.accounting.VoteBlockEvent`). If a
     neighbour moves two votes of a query, all noisy counts are charged.
 
     References
@@ -289,7 +295,7 @@ class ThresholdedGNMax(Aggregator):
         n_answers = min(self.max_answers, n_queries)
         tests = _vote_block_event("threshold", self.test_noise, n_queries, moved)
         answers = _vote_block_event("gnmax", _require_noise(self.noise), n_answers, moved)
-        return Composed((tests, answers))
+        return ComposedEvent((tests, answers))
 
     @property
     def test_noise(self) -> float:
@@ -408,7 +414,7 @@ class InteractiveGNMax(ThresholdedGNMax):
     released labels, hence is public when it is subtracted from the counts; the number of teachers
     is a parameter, and the same for neighbours. A neighbour that moves m votes changes each count
     by at most m, hence also the largest excess over fixed numbers. The queries of a round depend on
-    earlier answers. A :class:`~skprivacy.accounting.VoteBlock` allows this, and so do two
+    earlier answers. A :class:`~skprivacy.accounting.VoteBlockEvent` allows this, and so do two
     alternating blocks: each query may be chosen after all answers so far, of either block.
 
     **Edge cases.** Expected votes are rounded to integers, so that excesses are exact. A student
@@ -487,7 +493,7 @@ def _check_noise(name: str, value: float | None) -> None:
 
 def _vote_block_event(kind: str, noise: float, n_queries: int, moved: int) -> Event:
     """Return the event of queries that release nothing but their winners."""
-    return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
+    return VoteBlockEvent(kind, noise, n_queries, moved) if noise > 0 else NonPrivateEvent()
 
 
 def _require_noise(noise: float | None) -> float:

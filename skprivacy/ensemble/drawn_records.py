@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..mechanisms import Gaussian, analytic_noise_multiplier
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import described_columns
@@ -31,7 +31,7 @@ class Marginals:
     by at most sqrt(2). A value that is missing, unreadable or unknown is not counted.
     """
 
-    schema: Schema  # of Bounded and Categories alone
+    schema: Schema  # of BoundedColumn and CategoricalColumn alone
     n_classes: int
     epsilon: float  # of the counts; infinity means no noise
     delta: float
@@ -75,22 +75,22 @@ class Marginals:
                 cells[own] = random.choice(
                     len(table), len(own), p=_project_to_simplex(table[:, code])
                 )
-            if isinstance(fact, Bounded):
+            if isinstance(fact, BoundedColumn):
                 columns[name] = fact.from_unit((cells + random.uniform(size=n)) / _BINS)
-            elif isinstance(fact, Categories):
+            elif isinstance(fact, CategoricalColumn):
                 columns[name] = np.array(fact.values, dtype=object)[cells]
         return pd.DataFrame(columns)
 
 
 def _n_cells(fact: Column) -> int:
-    return len(fact.values) if isinstance(fact, Categories) else _BINS
+    return len(fact.values) if isinstance(fact, CategoricalColumn) else _BINS
 
 
 def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
     """Return the bin or category of each value, which depends on that value alone."""
-    if isinstance(fact, Categories):
+    if isinstance(fact, CategoricalColumn):
         return category_codes(column, fact.values).astype(np.int64)
-    assert isinstance(fact, Bounded)
+    assert isinstance(fact, BoundedColumn)
     values = column_numbers(column)
     bins = np.minimum(_BINS * fact.to_unit(values), _BINS - 1).astype(np.int64)
     return np.where(np.isnan(values), _MISSING, bins)

@@ -15,10 +15,10 @@ from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     check_delta,
 )
@@ -60,7 +60,7 @@ class PrivateKNNClassifier(StudentClassifier):
     %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
-    %(keep_labels)s
+    %(store_labels)s
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
     %(budget)s
@@ -73,7 +73,7 @@ class PrivateKNNClassifier(StudentClassifier):
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records that were not queried.
+        With ``store_labels``: indices of classes, -1 for records that were not queried.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -127,7 +127,7 @@ class PrivateKNNClassifier(StudentClassifier):
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
         schema: Schema | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -141,7 +141,7 @@ class PrivateKNNClassifier(StudentClassifier):
         self.delta = delta
         self.classes = classes
         self.schema = schema
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
@@ -203,9 +203,9 @@ class PrivateKNNClassifier(StudentClassifier):
 
     def _event(self, noise_multiplier: float, n_queries: int) -> Event:
         if noise_multiplier == 0:
-            return NonPrivate()
-        sampled = PoissonSampled(float(self.sampling_rate), GaussianEvent(noise_multiplier))
-        return Repeated(sampled, n_queries)
+            return NonPrivateEvent()
+        sampled = PoissonSampledEvent(float(self.sampling_rate), GaussianEvent(noise_multiplier))
+        return RepeatedEvent(sampled, n_queries)
 
     def _calibrate_noise(self, n_queries: int) -> float:
         if math.isinf(self.epsilon):

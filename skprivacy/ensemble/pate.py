@@ -184,7 +184,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
         Share of ``epsilon``, in [0, 1), for noisy counts of the private records by column and
         class. If ``fit`` gets no public records, they are drawn from these counts instead of from
         the schema alone. 0.2 is a good start for tables of some dozen columns.
-    %(keep_labels)s
+    %(store_labels)s
     %(training_of_teachers)s
     %(budget)s
     %(noise_seed)s
@@ -195,7 +195,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
     %(student_)s
     %(aggregator_)s
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records without an answer.
+        With ``store_labels``: indices of classes, -1 for records without an answer.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -263,7 +263,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
         classes: ArrayLike | None = None,
         schema: Schema | None = None,
         marginal_share: float = 0.0,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -282,7 +282,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
         self.classes = classes
         self.schema = schema
         self.marginal_share = marginal_share
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state

@@ -1,4 +1,4 @@
-"""sanitised_cost: publication of the data-dependent cost of PATE votes (Papernot et al. 2018)."""
+"""sanitized_cost: publication of the data-dependent cost of PATE votes (Papernot et al. 2018)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from .._validation import number, positive
 from ..accounting import (
     Event,
-    GNMaxVote,
+    GNMaxEvent,
     PrivacyBudget,
-    VoteThreshold,
+    VoteThresholdEvent,
     check_delta,
     events,
     flatten,
@@ -25,13 +25,13 @@ from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom
 
 __all__ = [
-    "SanitisedCost",
-    "sanitised_cost",
+    "SanitizedCost",
+    "sanitized_cost",
 ]
 
 
 @dataclass(frozen=True)
-class SanitisedCost:
+class SanitizedCost:
     """Data-dependent cost of votes, in a form that may be published.
 
     Attributes
@@ -85,7 +85,7 @@ class SanitisedCost:
         )
 
 
-def sanitised_cost(
+def sanitized_cost(
     event: Event,
     order: float,
     *,
@@ -95,7 +95,7 @@ def sanitised_cost(
     budget: PrivacyBudget | None = None,
     relation: str = "add_remove",
     noise_seed: int | None = None,
-) -> SanitisedCost:
+) -> SanitizedCost:
     """Publish the data-dependent Renyi cost of votes with noise of smooth sensitivity.
 
     Parameters
@@ -122,7 +122,7 @@ def sanitised_cost(
 
     Returns
     -------
-    SanitisedCost
+    SanitizedCost
         Its ``epsilon(delta)`` includes the cost of the release itself.
 
     Notes
@@ -142,10 +142,10 @@ def sanitised_cost(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GNMaxVote, Repeated
-    >>> from skprivacy.ensemble import sanitised_cost
-    >>> votes = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 1000)
-    >>> published = sanitised_cost(votes, order=6.0)
+    >>> from skprivacy.accounting import GNMaxEvent, RepeatedEvent
+    >>> from skprivacy.ensemble import sanitized_cost
+    >>> votes = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 1000)
+    >>> published = sanitized_cost(votes, order=6.0)
     >>> published.epsilon(1e-5) < 5.8  # data-independently at this order, and 4.98 at the best one
     True
     """
@@ -165,25 +165,25 @@ def sanitised_cost(
             f"{-math.log1p(-1 / order) / 2:.4g}. Pass None for the default."
         )
     with private_release(
-        mechanism.event, relation=relation, at_delta=0.0, who="sanitised_cost", budget=budget,
+        mechanism.event, relation=relation, at_delta=0.0, source="sanitized_cost", budget=budget,
         noise_seed=noise_seed, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, random)
     proved = privacy.kind == "proved"
-    return SanitisedCost(float(order), published, mechanism.event, confidence, proved)
+    return SanitizedCost(float(order), published, mechanism.event, confidence, proved)
 
 
 def _data_independent(event: Event) -> Event:
     """Return the event without the votes' counts."""
     counts = flatten(event).items()
-    return events.Composed(tuple(events.Repeated(_remove_votes(e), n) for e, n in counts))
+    return events.ComposedEvent(tuple(events.RepeatedEvent(_remove_votes(e), n) for e, n in counts))
 
 
 def _remove_votes(event: Event) -> Event:
     if not event.data_dependent:
         return event
-    if not isinstance(event, GNMaxVote | VoteThreshold):
+    if not isinstance(event, GNMaxEvent | VoteThresholdEvent):
         raise TypeError(
             f"event={event!r} has no known smooth sensitivity; expected GNMaxVote, VoteThreshold "
             "and data-independent events. Account for the data-independent cost."

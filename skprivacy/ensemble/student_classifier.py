@@ -32,10 +32,10 @@ from .._input_data import (
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state
 from .._wrapped_classifier import WrappedClassifier, constant_model
-from ..accounting import Composed, Event, PrivacyBudget
+from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import check_columns
 from .aggregators import UNANSWERED
@@ -60,8 +60,8 @@ STUDENT_DOCS = {
     "teacher": """\
 teacher : classifier or pipeline, default=None
     Classifier cloned and fitted on each partition. ``None`` means logistic regression.""",
-    "keep_labels": """\
-keep_labels : bool, default=False
+    "store_labels": """\
+store_labels : bool, default=False
     Whether to keep the noisy labels as ``labels_``. They are released anyway.""",
     "training_of_teachers": """\
 n_jobs : int, default=None
@@ -103,7 +103,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 
     student: Any
     schema: Schema | None
-    keep_labels: bool
+    store_labels: bool
     random_state: Any
     epsilon: float
     delta: float
@@ -114,7 +114,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "classes": ["array-like", None],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -218,7 +218,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         """Fit the student to noisy labels of the queries, the only figures of private records."""
         labels = scatter_labels(answers, queries, num_samples(public))
         self.student_ = self._fit_student(public, labels)
-        if self.keep_labels:
+        if self.store_labels:
             self.labels_ = labels
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
@@ -312,7 +312,7 @@ def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
 
 def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
     """Return the event of the votes, composed with the marginals' event if there is one."""
-    return votes if beside is None else Composed((beside, votes))
+    return votes if beside is None else ComposedEvent((beside, votes))
 
 
 def scatter_labels(
@@ -373,9 +373,9 @@ def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
 
 
 def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
-    if isinstance(fact, Bounded):
+    if isinstance(fact, BoundedColumn):
         return random.uniform(fact.lower, fact.upper, n)
-    assert isinstance(fact, Categories)
+    assert isinstance(fact, CategoricalColumn)
     return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
 
 

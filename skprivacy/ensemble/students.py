@@ -72,7 +72,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Weight of the neighbours' labels against the record's own, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
-    max_rounds : int, default=10
+    max_iter : int, default=10
         Largest number of fits of the ridge classifier.
 
     Attributes
@@ -114,7 +114,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "spread": [Interval(Real, 0, 1, closed="neither")],
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "max_rounds": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -124,13 +124,13 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         n_components: int = 200,
         spread: float = 0.9,
         alpha: float = 1.0,
-        max_rounds: int = 10,
+        max_iter: int = 10,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
         self.spread = spread
         self.alpha = alpha
-        self.max_rounds = max_rounds
+        self.max_iter = max_iter
 
     @rolls_back_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
@@ -162,7 +162,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         ridge = _Ridge(rows, float(self.alpha))
         known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
         decided = _one_hot_winners(propagate_labels(graph, known, self.spread))
-        for n_rounds in range(1, self.max_rounds + 1):
+        for n_rounds in range(1, self.max_iter + 1):
             self._coef_, self._intercept_ = ridge.solve(decided)
             self.n_rounds_ = n_rounds
             scores = rows @ self._coef_ + self._intercept_

@@ -17,7 +17,7 @@ from ..accounting import DEFAULT_ORDERS, check_delta
 from ..accounting.events.gnmax import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
-__all__ = ["VoteAnalysis", "analyse_votes", "epsilon_of_moments"]
+__all__ = ["VoteAnalysis", "analyze_votes", "epsilon_of_moments"]
 
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
@@ -27,7 +27,7 @@ CONVERSIONS = ("tight", "classic", "strong")
 
 @dataclass(frozen=True)
 class VoteAnalysis:
-    """Cost of each query at each Renyi order; made by :func:`analyse_votes`.
+    """Cost of each query at each Renyi order; made by :func:`analyze_votes`.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class VoteAnalysis:
     def private_epsilon(self, n_queries: int | None = None) -> float:
         """Return the epsilon of the first queries given their votes: **not for release**.
 
-        It depends on private data. :func:`~skprivacy.ensemble.sanitised_cost` turns it into a
+        It depends on private data. :func:`~skprivacy.ensemble.sanitized_cost` turns it into a
         figure that may be published.
 
         Parameters
@@ -105,7 +105,7 @@ class VoteAnalysis:
             )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
-            "Use epsilon(), or skprivacy.ensemble.sanitised_cost."
+            "Use epsilon(), or skprivacy.ensemble.sanitized_cost."
         )
         return self._epsilon(self.dependent, n_queries)
 
@@ -185,7 +185,7 @@ def epsilon_of_moments(
     return float(np.min((moments - math.log(delta)) / places))
 
 
-def analyse_votes(
+def analyze_votes(
     votes: ArrayLike,
     aggregator: Aggregator,
     *,
@@ -236,9 +236,9 @@ def analyse_votes(
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.ensemble import GNMax, analyse_votes
+    >>> from skprivacy.ensemble import GNMax, analyze_votes
     >>> votes = np.tile([200, 30, 20], (286, 1))
-    >>> round(analyse_votes(votes, GNMax(40.0)).epsilon(), 2)
+    >>> round(analyze_votes(votes, GNMax(40.0)).epsilon(), 2)
     2.64
     """
     counts = _check_votes(votes)

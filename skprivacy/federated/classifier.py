@@ -79,7 +79,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     batch_size : int or "auto", default="auto"
         Expected number of records in a round, over all parties. Only for ``unit="record"``. A
         protected party uses all of its records.
-    max_norm : float or "auto", default="auto"
+    max_grad_norm : float or "auto", default="auto"
         L2 norm to which the gradient of each record (or the update of each party) is clipped.
         "auto" is 1 for records, and 0.4 for parties.
     learning_rate : float or "auto", default="auto"
@@ -114,7 +114,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     n_rounds_ : int
         Number of rounds.
     noise_multiplier_ : float
-        Standard deviation of the noise that counts, divided by ``max_norm``.
+        Standard deviation of the noise that counts, divided by ``max_grad_norm``.
     settings_ : dict
         Value used for each parameter that can be "auto".
     %(guarantee_attributes)s
@@ -143,7 +143,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     Gaussian-DP parameter of ``epsilon`` and ``delta``, n the number of records (or parties), d the
     number of features, and t = n * mu / sqrt(d). Records take 32 * sqrt(t) rounds, between 128 and
     1,536, in batches of min(n / 4, 1024); parties take 64 rounds. The learning rate is t divided by
-    the rounds, at most 2, and divided by ``max_norm``.
+    the rounds, at most 2, and divided by ``max_grad_norm``.
 
     **Edge cases.** A record with NaN, infinite or huge values is ignored. This is not reported,
     since it would reveal the record. A party may have no records, or records of one class only: it
@@ -180,7 +180,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         "n_parties_": "count",
         "n_rounds_": "count",
         "noise_multiplier_": "number",
-        "settings_": "settings n_rounds# batch_size# max_norm learning_rate",
+        "settings_": "settings n_rounds# batch_size# max_grad_norm learning_rate",
         "coef_": "array outputs features",
         "intercept_": "array outputs",
     }
@@ -193,7 +193,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         "party_names": ["array-like", None],
         "n_rounds": _SIZE,
         "batch_size": _SIZE,
-        "max_norm": _LENGTH,
+        "max_grad_norm": _LENGTH,
         "learning_rate": _LENGTH,
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "local_steps": [Interval(Integral, 1, None, closed="left")],
@@ -216,7 +216,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         party_names: Sequence[Any] | None = None,
         n_rounds: int | str = "auto",
         batch_size: int | str = "auto",
-        max_norm: float | str = "auto",
+        max_grad_norm: float | str = "auto",
         learning_rate: float | str = "auto",
         momentum: float = 0.9,
         local_steps: int = 1,
@@ -235,7 +235,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         self.party_names = party_names
         self.n_rounds = n_rounds
         self.batch_size = batch_size
-        self.max_norm = max_norm
+        self.max_grad_norm = max_grad_norm
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.local_steps = local_steps
@@ -252,7 +252,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         return tags
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, parties: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, parties: ArrayLike | None = None
     ) -> DPFederatedClassifier:
         """Train over the parties.
 
@@ -320,7 +320,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 f"{'parties' if of_parties else 'records'}: publishing one of them in full would "
                 "meet a larger delta. Set a smaller one."
             )
-        names = ("n_rounds", "batch_size", "max_norm", "learning_rate")
+        names = ("n_rounds", "batch_size", "max_grad_norm", "learning_rate")
         settings = resolve_auto_settings(
             {name: getattr(self, name) for name in names},
             n=n, n_features=n_features, epsilon=self.epsilon, delta=self.delta, parties=of_parties,
@@ -333,7 +333,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             n_rounds=settings["n_rounds"],
             of_parties=of_parties,
             sampling_rate=settings["batch_size"] / n,
-            max_norm=settings["max_norm"],
+            max_grad_norm=settings["max_grad_norm"],
             n_noises=1 if trusted else None,
             n_untrusted=0 if trusted else self.n_untrusted,
             learning_rate=settings["learning_rate"],
@@ -394,16 +394,16 @@ def resolve_auto_settings(
     automatic: dict[str, Any] = {
         "n_rounds": round(min(max(rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)),
         "batch_size": max(min(n // 4, _BATCH), n // _MOST_ROUNDS, 1),
-        "max_norm": 1.0,
+        "max_grad_norm": 1.0,
         "learning_rate": "auto",
     }
     if parties:
         automatic |= {
-            "n_rounds": _ROUNDS_OF_PARTIES, "batch_size": n, "max_norm": _NORM_OF_PARTIES
+            "n_rounds": _ROUNDS_OF_PARTIES, "batch_size": n, "max_grad_norm": _NORM_OF_PARTIES
         }  # fmt: skip
     settings = {name: automatic[name] if v == "auto" else v for name, v in given.items()}
     settings["batch_size"] = min(settings["batch_size"], n)
     if settings["learning_rate"] == "auto":
         rate = min(time / settings["n_rounds"], _LARGEST_RATE)
-        settings["learning_rate"] = rate / settings["max_norm"]
+        settings["learning_rate"] = rate / settings["max_grad_norm"]
     return settings

@@ -18,9 +18,9 @@ from .._validation import PlainNumbers, flag, is_number, not_negative, number, p
 from ..accounting import (
     Event,
     GaussianEvent,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from ..mechanisms import DistributedGaussian
@@ -60,10 +60,10 @@ class FederatedPlan(PlainNumbers):
     sampling_rate : float, default=1.0
         Probability with which a record takes part in a round. Must be 1 for parties, since the
         server sees which parties answer.
-    max_norm : float, default=1.0
+    max_grad_norm : float, default=1.0
         L2 norm to which each contribution is clipped.
     noise_multiplier : float, default=0.0
-        Standard deviation of the noise of a round, divided by ``max_norm``.
+        Standard deviation of the noise of a round, divided by ``max_grad_norm``.
     n_noises : int, default=None
         Number of parties that add noise: 1 if the server does it, ``None`` for all parties.
     n_untrusted : int, default=0
@@ -109,7 +109,7 @@ class FederatedPlan(PlainNumbers):
     n_rounds: int
     of_parties: bool = False
     sampling_rate: float = 1.0
-    max_norm: float = 1.0
+    max_grad_norm: float = 1.0
     noise_multiplier: float = 0.0
     n_noises: int | None = None
     n_untrusted: int = 0
@@ -121,7 +121,7 @@ class FederatedPlan(PlainNumbers):
     def __post_init__(self) -> None:
         for name in ("n_features", "n_outputs", "n_parties", "n_units", "n_rounds", "local_steps"):
             whole(name, getattr(self, name))
-        for name in ("max_norm", "learning_rate", "local_learning_rate"):
+        for name in ("max_grad_norm", "learning_rate", "local_learning_rate"):
             positive(name, getattr(self, name))
         number("sampling_rate", self.sampling_rate, "in (0, 1]")
         number("momentum", self.momentum, "in [0, 1)")
@@ -166,7 +166,7 @@ class FederatedPlan(PlainNumbers):
         Parameters
         ----------
         noise_multiplier : float
-            Standard deviation of the noise of a round, divided by ``max_norm``.
+            Standard deviation of the noise of a round, divided by ``max_grad_norm``.
 
         Returns
         -------
@@ -175,11 +175,11 @@ class FederatedPlan(PlainNumbers):
         """
         not_negative("noise_multiplier", noise_multiplier)
         if noise_multiplier == 0:
-            return NonPrivate()
+            return NonPrivateEvent()
         # Sampled even for parties, whose rate is 1: the event then relates ``noise_multiplier`` to
         # one contribution, and accounts for two of them if a unit is replaced.
-        return Repeated(
-            PoissonSampled(self.sampling_rate, GaussianEvent(noise_multiplier)), self.n_rounds
+        return RepeatedEvent(
+            PoissonSampledEvent(self.sampling_rate, GaussianEvent(noise_multiplier)), self.n_rounds
         )
 
     def with_noise_for(self, epsilon: float, delta: float, relation: str) -> FederatedPlan:
@@ -232,7 +232,7 @@ class FederatedPlan(PlainNumbers):
         Returns
         -------
         ndarray of int64 of shape (n_outputs * (n_features + 1),)
-            The contribution in steps of ``max_norm`` / 2**36.
+            The contribution in steps of ``max_grad_norm`` / 2**36.
 
         Notes
         -----
@@ -252,7 +252,7 @@ class FederatedPlan(PlainNumbers):
         rows = max(1, _MAX_NUMBERS_IN_MEMORY // weights.size)
         for begin in range(0, len(X), rows):
             part = slice(begin, begin + rows)
-            # McMahan et al. 2018, DP-FedSGD: the gradient of each record, clipped to max_norm
+            # McMahan et al. 2018, DP-FedSGD: the gradient of each record, clipped to max_grad_norm
             with np.errstate(all="ignore"):  # weights are unbounded, so scores may overflow
                 errors, inputs = gradient_factors(weights, X[part], codes[part])
                 norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
@@ -280,7 +280,7 @@ class FederatedPlan(PlainNumbers):
     def _clipping_factors(self, norms: NDArray) -> NDArray:
         """Return the factors that clip gradients of these norms and convert them to steps."""
         shortened = _INWARDS * DistributedGaussian.sensitivity
-        factors: NDArray = shortened / np.maximum(norms, self.max_norm)
+        factors: NDArray = shortened / np.maximum(norms, self.max_grad_norm)
         return factors
 
     def step(
@@ -305,7 +305,7 @@ class FederatedPlan(PlainNumbers):
             Velocity for the next round.
         """
         # McMahan et al. 2018: divide by the expected number of units, which is public
-        unit = self.max_norm / DistributedGaussian.sensitivity
+        unit = self.max_grad_norm / DistributedGaussian.sensitivity
         mean = total.reshape(weights.shape) * (unit / (self.n_units * self.sampling_rate))
         velocity = self.momentum * velocity + mean
         size = self.learning_rate * (1.0 - done / self.n_rounds)

@@ -27,7 +27,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
@@ -202,7 +202,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return tags
 
     def fit(
-        self, X: Any, y: ArrayLike, X_public: Any = None, groups: ArrayLike | None = None
+        self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
     ) -> ALMFineTuner:
         """Fit the head to private records, and the encoder to public ones if it is unfitted.
 
@@ -249,6 +249,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         X: Any,
         y: ArrayLike,
         epsilons: Iterable[float],
+        *,
         X_public: Any = None,
         groups: ArrayLike | None = None,
     ) -> list[ALMFineTuner]:
@@ -297,7 +298,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
             with fit.charged(
-                Composed(events),
+                ComposedEvent(events),
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,

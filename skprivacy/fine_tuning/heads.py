@@ -20,7 +20,7 @@ from scipy.linalg import null_space
 from scipy.special import softmax
 
 from .._validation import is_number, positive
-from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
+from ..accounting import Event, GaussianEvent, NonPrivateEvent, RepeatedEvent
 from ..linear_model.logistic_solver import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
@@ -61,42 +61,46 @@ class GradientHead(Head):
 
     Parameters
     ----------
-    steps : int, default=30
+    n_steps : int, default=30
         Number of steps. The cost is the same for any number, since more steps get more noise.
-    clip : float, default=0.2
+    max_grad_norm : float, default=0.2
         L2 norm to which the gradient of each record, for features of norm 1, is clipped.
 
     Notes
     -----
-    **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``clip`` (twice that if a
-    record is replaced), with sqrt(steps) times the noise of a single release. The steps are
+    **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``max_grad_norm`` (twice that if a
+    record is replaced), with sqrt(n_steps) times the noise of a single release. The steps are
     adaptive, and their composition is exactly that single release. A record's gradient is its row
     times its residual, so clipping the residual clips the gradient. The gradient of a group is the
-    mean of its records' clipped gradients, whose norm is at most ``clip``. Scores are exact
+    mean of its records' clipped gradients, whose norm is at most ``max_grad_norm``. Scores are exact
     products with rounded weights, and residuals lie on a grid. A record's gradient is therefore a
     function of that record and of the weights, to the last bit, and sums are exact. It is clipped
-    to a millionth less than ``clip``, which outweighs the rounding of its norm.
+    to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
 
     References
     ----------
     J. Dong, A. Roth and W. Su, "Gaussian differential privacy", JRSS B 2022.
     """
 
-    steps: int = 30
-    clip: float = 0.2
+    n_steps: int = 30
+    max_grad_norm: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (type(self.steps) is int and 1 <= self.steps <= 10_000):
-            raise ValueError(f"steps={self.steps!r} must be a whole number from 1 to 10000.")
-        if not (is_number(self.clip) and 1e-3 <= self.clip <= 2):
+        if not (type(self.n_steps) is int and 1 <= self.n_steps <= 10_000):
+            raise ValueError(f"n_steps={self.n_steps!r} must be a whole number from 1 to 10000.")
+        if not (is_number(self.max_grad_norm) and 1e-3 <= self.max_grad_norm <= 2):
             raise ValueError(
-                f"clip={self.clip!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
+                f"max_grad_norm={self.max_grad_norm!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
                 "are at most sqrt(2)."
             )
 
     def event(self, task: Task) -> Event:
         multiplier = self._multiplier(task)
-        return Repeated(GaussianEvent(multiplier), self.steps) if multiplier else NonPrivate()
+        return (
+            RepeatedEvent(GaussianEvent(multiplier), self.n_steps)
+            if multiplier
+            else NonPrivateEvent()
+        )
 
     def arithmetic(self, task: Task) -> str:
         return Gaussian.arithmetic
@@ -115,20 +119,20 @@ class GradientHead(Head):
         if math.isinf(task.epsilon):
             return 0.0
         # Dong et al. 2022: T adaptive Gaussian mechanisms of parameter mu compose to sqrt(T) mu
-        return math.sqrt(self.steps) * analytic_noise_multiplier(task.epsilon, task.delta)
+        return math.sqrt(self.n_steps) * analytic_noise_multiplier(task.epsilon, task.delta)
 
     def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         multiplier = self._multiplier(task)
-        mechanism = Gaussian(multiplier, task.moved * self.clip)
-        noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
-        length = _TRAVEL / (noise * task.moved * self.clip * self.steps)
+        mechanism = Gaussian(multiplier, task.moved * self.max_grad_norm)
+        noise = max(multiplier / math.sqrt(self.n_steps), _LEAST_NOISE)
+        length = _TRAVEL / (noise * task.moved * self.max_grad_norm * self.n_steps)
         targets = records.targets
         weights = np.zeros((task.size, task.n_classes))
-        averaged, late = np.zeros_like(weights), max(1, round(self.steps * _AVERAGED))
-        for step in range(self.steps):
+        averaged, late = np.zeros_like(weights), max(1, round(self.n_steps * _AVERAGED))
+        for step in range(self.n_steps):
             gradient = exact_product(records.rows, self._residuals(records, targets, weights))
             weights = weights - length * mechanism.release(gradient, random)
-            if step >= self.steps - late:
+            if step >= self.n_steps - late:
                 averaged += weights / late
         return averaged
 
@@ -139,7 +143,9 @@ class GradientHead(Head):
         scores = exact_map(records.rows, weights, GRID_BITS)
         residuals = softmax(scores, axis=1) - targets
         norms = row_norms(records.rows) * row_norms(residuals)
-        residuals *= (_INWARDS * self.clip / np.maximum(norms, self.clip))[:, None]
+        residuals *= (_INWARDS * self.max_grad_norm / np.maximum(norms, self.max_grad_norm))[
+            :, None
+        ]
         return quantize(residuals * records.counts[:, None])
 
 

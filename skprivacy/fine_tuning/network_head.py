@@ -42,7 +42,7 @@ class NetworkHead(Head):
         needs.
     random_state : int, default=None
         Seed of the initial weights only.
-    max_group_rows : int or None, default=2
+    max_group_size : int or None, default=2
         With ``groups``: largest number of records used of each group, drawn once. ``None`` uses
         all.
     group_contribution : {"mean", "sum"}, default="mean"
@@ -59,7 +59,7 @@ class NetworkHead(Head):
     batch_size: int | str = "auto"
     n_records: int | None = None
     random_state: int | None = None
-    max_group_rows: int | None = 2
+    max_group_size: int | None = 2
     group_contribution: str = "mean"
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class NetworkHead(Head):
             epochs=self.epochs,
             classes=range(task.n_classes),
             n_records=self.n_records,
-            max_group_rows=self.max_group_rows,
+            max_group_size=self.max_group_size,
             group_contribution=self.group_contribution,
             random_state=self.random_state,
             noise_seed=task.noise_seed,

@@ -28,7 +28,7 @@ from .._input_data import (
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from .._wrapped_classifier import WrappedClassifier
-from ..accounting import Event, NonPrivate, PrivacyBudget
+from ..accounting import Event, NonPrivateEvent, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
@@ -54,8 +54,8 @@ n_folds : int, default=3
 epsilon : float, default=1.0
     Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
     **and without any guarantee**, for comparison.""",
-    "keep_labels": """\
-keep_labels : bool, default=False
+    "store_labels": """\
+store_labels : bool, default=False
     Whether to keep the released labels as ``labels_``.""",
     "folds_seed": """\
 random_state : int, RandomState instance or None, default=None
@@ -65,10 +65,10 @@ estimator_ : classifier
     The fitted estimator. It predicts indices of ``classes_``.""",
     "reports_": """\
 labels_ : ndarray of shape (n_samples,)
-    With ``keep_labels``: the reported labels.""",
+    With ``store_labels``: the reported labels.""",
     "labelled_": """\
 labelled_ : ndarray of shape (n_groups,)
-    With ``keep_labels``: positions of the records of ``labels_``, one record of each group.""",
+    With ``store_labels``: positions of the records of ``labels_``, one record of each group.""",
     "label_edge_cases": """\
 **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
 estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.""",
@@ -95,7 +95,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "classes": ["array-like", None],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -112,7 +112,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
         n_rounds: int = 3,
         n_folds: int = 3,
         classes: ArrayLike | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -122,12 +122,12 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
         self.n_rounds = n_rounds
         self.n_folds = n_folds
         self.classes = classes
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Release the labels once, with noise, and learn from them.
 
         Parameters
@@ -166,7 +166,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
                 X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)
-            event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
+            event = NonPrivateEvent() if np.isinf(self.epsilon) else self._event(k)
             with fit.charged(
                 event,
                 relation="label",
@@ -179,7 +179,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
             self.estimator_ = fit_on_posterior(
                 self._unfitted_model(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
-            if self.keep_labels:
+            if self.store_labels:
                 self.labels_, self.labelled_ = labels, drawn
         return self
 

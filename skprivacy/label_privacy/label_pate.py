@@ -46,7 +46,7 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
     delta : float, default=1e-5
         In (0, 1).
     %(classes)s
-    %(keep_labels)s
+    %(store_labels)s
     %(training_of_teachers)s
     %(budget)s
     %(noise_seed)s
@@ -57,7 +57,7 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
     %(student_)s
     %(aggregator_)s
     labels_ : ndarray of shape (n_samples,)
-        With ``keep_labels``: indices of classes, -1 for records that were not voted on.
+        With ``store_labels``: indices of classes, -1 for records that were not voted on.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -101,7 +101,7 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -116,14 +116,14 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> LabelPATEClassifier:
         """Train teachers on partitions of the records, and a student on all features.
 
         Parameters

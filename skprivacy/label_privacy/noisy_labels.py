@@ -19,8 +19,8 @@ from scipy import stats
 from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
-from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
-from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseAmong, SecureRandom
+from ..accounting import ApproxDPEvent, Event, PrivacyBudget, weakest_arithmetic
+from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
 from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
 from .posterior import (
     class_scores,
@@ -56,7 +56,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    %(keep_labels)s
+    %(store_labels)s
     %(folds_seed)s
     %(budget)s
     %(noise_seed)s
@@ -66,7 +66,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
     %(classes_)s
     %(label_estimator_)s
     labels_ : ndarray of shape (n_samples, n_classes)
-        With ``keep_labels``: the noisy one-hot vectors.
+        With ``store_labels``: the noisy one-hot vectors.
     %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
@@ -136,7 +136,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    %(keep_labels)s
+    %(store_labels)s
     %(folds_seed)s
     %(budget)s
     %(noise_seed)s
@@ -212,10 +212,10 @@ class LP2STClassifier(NoisyLabelClassifier):
     %(label_estimator)s
     %(label_epsilon)s
     %(label_rounds)s
-    first : float, default=0.5
+    first_share : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
     %(classes)s
-    %(keep_labels)s
+    %(store_labels)s
     random_state : int, RandomState instance or None, default=None
         Seed of the first stage's records, the folds and the estimator, never of the noise.
     %(budget)s
@@ -260,12 +260,12 @@ class LP2STClassifier(NoisyLabelClassifier):
     """
 
     _arithmetic = weakest_arithmetic(
-        (RandomizedResponse.arithmetic, RandomizedResponseAmong.arithmetic)
+        (RandomizedResponse.arithmetic, RandomizedResponseWithPrior.arithmetic)
     )
 
     _parameter_constraints: dict = {
         **NoisyLabelClassifier._parameter_constraints,
-        "first": [Interval(Real, 0, 1, closed="neither")],
+        "first_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
     def __init__(
@@ -275,9 +275,9 @@ class LP2STClassifier(NoisyLabelClassifier):
         epsilon: float = 1.0,
         n_rounds: int = 3,
         n_folds: int = 3,
-        first: float = 0.5,
+        first_share: float = 0.5,
         classes: ArrayLike | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -288,24 +288,24 @@ class LP2STClassifier(NoisyLabelClassifier):
             n_rounds=n_rounds,
             n_folds=n_folds,
             classes=classes,
-            keep_labels=keep_labels,
+            store_labels=store_labels,
             random_state=random_state,
             budget=budget,
             noise_seed=noise_seed,
         )
-        self.first = first
+        self.first_share = first_share
 
     def _event(self, n_classes: int) -> Event:
         # The event of any pure mechanism, since the number of candidates differs between records.
         RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), n_classes)  # checks the epsilon
-        return ApproxDP(float(self.epsilon))
+        return ApproxDPEvent(float(self.epsilon))
 
     def _release_labels(
         self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], Floats, Floats]:
         n, k = len(codes), len(self.classes_)
         order = random.permutation(n)
-        n_first = min(max(round(self.first * n), 2), n - 1)
+        n_first = min(max(round(self.first_share * n), 2), n - 1)
         one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
@@ -365,7 +365,7 @@ def _respond_with_prior(
         positions = np.where(found.any(axis=1), found.argmax(axis=1), -1)
         # Ghazi et al. 2021, RRTop-k: randomised response among the k candidates; a label outside
         # of them is reported as any of them, uniformly
-        mechanism = RandomizedResponseAmong(min(epsilon, LARGEST_EPSILON), size)
+        mechanism = RandomizedResponseWithPrior(min(epsilon, LARGEST_EPSILON), size)
         chosen = mechanism.release(positions, noise)
         reports[rows] = candidates[np.arange(len(rows)), chosen]
         true = mechanism.truth_probability

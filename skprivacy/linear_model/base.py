@@ -82,7 +82,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Fit to private records.
 
         Parameters

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import Interval
-from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
+from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
 from ..base import PrivateFit, public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
@@ -101,8 +101,12 @@ class ObjectivePerturbation(Mechanism):
 
     @property
     def event(self) -> Event:
-        """``ApproxDP(epsilon, delta)``; ``NonPrivate()`` for an infinite epsilon."""
-        return NonPrivate() if math.isinf(self.epsilon) else ApproxDP(self.epsilon, self.delta)
+        """``ApproxDPEvent(epsilon, delta)``; ``NonPrivateEvent()`` for an infinite epsilon."""
+        return (
+            NonPrivateEvent()
+            if math.isinf(self.epsilon)
+            else ApproxDPEvent(self.epsilon, self.delta)
+        )
 
     def _jacobian_epsilon(self, size: int) -> float:
         """Return the part of epsilon spent on the Jacobian: what the desired ridge needs."""
@@ -210,8 +214,8 @@ class _PerturbedClassifier(PrivateLinearClassifier):
 
     def _event(self) -> Event:
         if math.isinf(self.epsilon):
-            return NonPrivate()
-        return ApproxDP(float(self.epsilon), float(self.delta))
+            return NonPrivateEvent()
+        return ApproxDPEvent(float(self.epsilon), float(self.delta))
 
     @abstractmethod
     def _arithmetic(self) -> str:

@@ -24,7 +24,7 @@ from .float_noise import FloatGaussian, FloatLogistic
 from .matrix_gaussian import MatrixGaussian
 from .rounded_gaussian import RoundedGaussian
 from .secure_random import PoissonSampler, SecureRandom
-from .selection import Exponential, RandomizedResponse, RandomizedResponseAmong, ReportNoisyMax
+from .selection import Exponential, RandomizedResponse, RandomizedResponseWithPrior, ReportNoisyMax
 
 __all__ = [
     "DistributedGaussian",
@@ -39,7 +39,7 @@ __all__ = [
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",
-    "RandomizedResponseAmong",
+    "RandomizedResponseWithPrior",
     "ReportNoisyMax",
     "RoundedGaussian",
     "SecureRandom",

@@ -84,8 +84,8 @@ class _GridNoise(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """The accounting event; ``NonPrivate()`` without noise."""
-        return self._event() if self.noise_multiplier else events.NonPrivate()
+        """The accounting event; ``NonPrivateEvent()`` without noise."""
+        return self._event() if self.noise_multiplier else events.NonPrivateEvent()
 
     @abstractmethod
     def _event(self) -> events.Event: ...
@@ -445,7 +445,7 @@ class KNorm(_GridNoise):
 
     def _event(self) -> events.Event:
         positive("noise_multiplier", self.noise_multiplier)
-        return events.ApproxDP(1.0 / self.noise_multiplier)
+        return events.ApproxDPEvent(1.0 / self.noise_multiplier)
 
     def std_of(self, size: int) -> float:
         """Return the standard deviation of the noise of each of ``size`` numbers.

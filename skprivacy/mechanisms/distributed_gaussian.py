@@ -136,9 +136,9 @@ class DistributedGaussian(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivate()`` without noise."""
+        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
         if self.noise_multiplier == 0:
-            return events.NonPrivate()
+            return events.NonPrivateEvent()
         return events.GaussianEvent(self.noise_multiplier)
 
     @property

@@ -43,7 +43,7 @@ class FloatGaussian(Mechanism):
     ----------
     noise_multiplier : float
         Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
-        is then ``NonPrivate``.
+        is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 
@@ -87,9 +87,9 @@ class FloatGaussian(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivate()`` without noise."""
+        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
         if self.noise_multiplier == 0:
-            return events.NonPrivate()
+            return events.NonPrivateEvent()
         return events.GaussianEvent(self.noise_multiplier)
 
     def _release(self, value: Any, random: SecureRandom) -> Any:
@@ -149,7 +149,7 @@ class FloatLogistic(Mechanism):
     ----------
     noise_multiplier : float
         Scale of the noise divided by ``sensitivity``; the standard deviation is
-        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivate``.
+        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 
@@ -189,9 +189,9 @@ class FloatLogistic(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``LogisticEvent(noise_multiplier, norm=2)``, or ``NonPrivate()`` without noise."""
+        """``LogisticEvent(noise_multiplier, norm=2)``, or ``NonPrivateEvent()`` without noise."""
         if self.noise_multiplier == 0:
-            return events.NonPrivate()
+            return events.NonPrivateEvent()
         return events.LogisticEvent(self.noise_multiplier, norm=2)
 
     def _release(self, value: Any, random: SecureRandom) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_flat, is_tensor
-from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
+from ..accounting import BandedFactorizationEvent, MatrixFactorizationEvent, TreeAggregationEvent
 from ..accounting.events.matrix_factorization import last_step_deviation
 from .base import Mechanism
 from .float_noise import check_finite, check_noise
@@ -63,9 +63,9 @@ class MatrixGaussian(Mechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.accounting import BandedFactorization
+    >>> from skprivacy.accounting import BandedFactorizationEvent
     >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-    >>> stream = MatrixGaussian(BandedFactorization(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
+    >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
     >>> random = SecureRandom()
     >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
     [(3,), (3,)]
@@ -73,7 +73,7 @@ class MatrixGaussian(Mechanism):
 
     arithmetic = "floating_point"
 
-    run: MatrixFactorization
+    run: MatrixFactorizationEvent
     sensitivity: float
     _noise: _CorrelatedNoise = field(init=False, repr=False, compare=False)
 
@@ -89,7 +89,7 @@ class MatrixGaussian(Mechanism):
         )
 
     @property
-    def event(self) -> MatrixFactorization:
+    def event(self) -> MatrixFactorizationEvent:
         """``run``, which accounts for all releases together, not for a single one."""
         return self.run
 
@@ -202,17 +202,17 @@ def _zeros(shape: tuple[int, ...], random: Random) -> Any:
 
 
 @singledispatch
-def _noise_of(event: MatrixFactorization) -> _CorrelatedNoise:
+def _noise_of(event: MatrixFactorizationEvent) -> _CorrelatedNoise:
     raise TypeError(
         f"run={event!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
     )
 
 
 @_noise_of.register
-def _(event: BandedFactorization) -> _CorrelatedNoise:
+def _(event: BandedFactorizationEvent) -> _CorrelatedNoise:
     return _BandedNoise(event.coefficients, event.n_steps)
 
 
 @_noise_of.register
-def _(event: TreeAggregation) -> _CorrelatedNoise:
+def _(event: TreeAggregationEvent) -> _CorrelatedNoise:
     return _TreeNoise()

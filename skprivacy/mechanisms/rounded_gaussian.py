@@ -49,7 +49,7 @@ class RoundedGaussian(Mechanism):
     ----------
     noise_multiplier : float
         Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
-        is then ``NonPrivate``.
+        is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector as computed, rounding errors included. For a double-precision
         sum of gradients that are clipped a little below the clipping norm, it is that norm.
@@ -110,9 +110,9 @@ class RoundedGaussian(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivate()`` without noise."""
+        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
         if self.noise_multiplier == 0:
-            return events.NonPrivate()
+            return events.NonPrivateEvent()
         return events.GaussianEvent(self.noise_multiplier)
 
     def _scale_steps(self, size: int) -> float:

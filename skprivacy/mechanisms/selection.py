@@ -23,7 +23,7 @@ from .secure_random import SecureRandom
 __all__ = [
     "Exponential",
     "RandomizedResponse",
-    "RandomizedResponseAmong",
+    "RandomizedResponseWithPrior",
     "ReportNoisyMax",
 ]
 
@@ -142,7 +142,7 @@ class RandomizedResponse(Mechanism):
 
 
 @dataclass(frozen=True)
-class RandomizedResponseAmong(RandomizedResponse):
+class RandomizedResponseWithPrior(RandomizedResponse):
     """Randomised response among candidates that need not contain the true category (RRTop-k).
 
     A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
@@ -174,8 +174,8 @@ class RandomizedResponseAmong(RandomizedResponse):
 
     Examples
     --------
-    >>> from skprivacy.mechanisms import RandomizedResponseAmong, SecureRandom
-    >>> responses = RandomizedResponseAmong(epsilon=2.0, n_categories=3)
+    >>> from skprivacy.mechanisms import RandomizedResponseWithPrior, SecureRandom
+    >>> responses = RandomizedResponseWithPrior(epsilon=2.0, n_categories=3)
     >>> responses.release([0, -1, 1], SecureRandom()).shape
     (3,)
     """

@@ -25,7 +25,7 @@ Measure = Callable[[Any, Any, Any, Any, Any], float]
 _REMEDY = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
 
 
-def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> float:
+def loss_auc(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> float:
     """Return the AUC of a membership attack by the loss (Yeom et al. 2018).
 
     Parameters
@@ -34,7 +34,7 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
         The model that is attacked.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on.
-    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,)
+    X_test, y_test : array-like of shape (n_new, n_features) and (n_new,)
         Records of the same population that it was not trained on.
 
     Returns
@@ -65,7 +65,9 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
         _negative_loss(
             model, _check_records("X_train", X_train), _check_labels("y_train", y_train, model)
         ),
-        _negative_loss(model, _check_records("X_new", X_new), _check_labels("y_new", y_new, model)),
+        _negative_loss(
+            model, _check_records("X_test", X_test), _check_labels("y_test", y_test, model)
+        ),
     )
 
 
@@ -115,7 +117,7 @@ def make_leakage_scorer(
     groups : array-like of shape (n_samples,), default=None
         The groups that are passed to the search's ``fit``.
     measure : callable, default=loss_auc
-        Measure of leakage: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that
+        Measure of leakage: a function ``(model, X_train, y_train, X_test, y_test) -> float`` that
         is larger for models that leak more.
 
     Returns
@@ -165,7 +167,7 @@ class LeakageScorer:
             check_consistent_length(X, _check_labels("groups", groups))
         if not callable(measure):
             raise TypeError(
-                f"measure={measure!r} must be a function (model, X_train, y_train, X_new, y_new) "
+                f"measure={measure!r} must be a function (model, X_train, y_train, X_test, y_test) "
                 "that returns a number, such as skprivacy.model_selection.loss_auc."
             )
         self.X, self.y, self.measure = X, y, measure

@@ -23,11 +23,11 @@ from scipy.optimize import brentq
 
 from .._clones import seed_globally
 from ..accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     Event,
-    Mixture,
+    MixtureEvent,
     PrivacyGuarantee,
-    PrivateSelection,
+    PrivateSelectionEvent,
     epsilon_of,
     weakest_arithmetic,
 )
@@ -116,17 +116,17 @@ def search_event(
     **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is either
     fitted on or scored on. In the first case a trial costs as much as its fit: the held-out records
     are equal, and the score depends on them and on the fitted model. The settings are drawn
-    uniformly and released, which is a :class:`~skprivacy.accounting.Mixture`. In the second case
+    uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the second case
     the fits are equal, and a trial costs as much as its noisy score. In both cases one mechanism
     runs several times and its best outcome is released:
-    :class:`~skprivacy.accounting.PrivateSelection`. A record is held out with probability
+    :class:`~skprivacy.accounting.PrivateSelectionEvent`. A record is held out with probability
     ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """
     counts = Counter(fits)
     fit = fits[0]
     if len(counts) > 1:
-        fit = Mixture(tuple(n / len(fits) for n in counts.values()), tuple(counts))
-    return Mixture((1 - test_size, test_size), (trials.best_of(fit), trials.best_of(score)))
+        fit = MixtureEvent(tuple(n / len(fits) for n in counts.values()), tuple(counts))
+    return MixtureEvent((1 - test_size, test_size), (trials.best_of(fit), trials.best_of(score)))
 
 
 def score_mechanism(epsilon: float, delta: float) -> Laplace | Gaussian:
@@ -306,7 +306,7 @@ _MIN_PROBABILITY_OF_ONE = (
 class NumberOfTrials:
     """Truncated negative binomial distribution of the number of trials K.
 
-    ``eta`` and ``gamma`` are those of :class:`~skprivacy.accounting.PrivateSelection`.
+    ``eta`` and ``gamma`` are those of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
 
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
     off by about 1e-16, and less probable numbers are never drawn. The distribution of the best
@@ -346,11 +346,11 @@ class NumberOfTrials:
     @property
     def mean(self) -> float:
         """The mean of K."""
-        return PrivateSelection(ApproxDP(0.0), self.eta, self.gamma).expected_trials
+        return PrivateSelectionEvent(ApproxDPEvent(0.0), self.eta, self.gamma).expected_trials
 
-    def best_of(self, event: Event) -> PrivateSelection:
+    def best_of(self, event: Event) -> PrivateSelectionEvent:
         """Return the event of the best of K trials."""
-        return PrivateSelection(event, self.eta, self.gamma)
+        return PrivateSelectionEvent(event, self.eta, self.gamma)
 
     def draw(self, random: SecureRandom) -> int:
         """Draw K, at least 1."""

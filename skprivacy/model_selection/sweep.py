@@ -16,7 +16,7 @@ from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, indexable, validate_data
 from .._output import as_path
 from .._sklearn import num_samples
-from ..accounting import NonPrivate, PrivacyGuarantee
+from ..accounting import NonPrivateEvent, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
@@ -387,5 +387,5 @@ def _joint_cost(claims: list[Claim]) -> PrivacyGuarantee:
     whole = total_of(claims)
     note = "it covers the trained models together, never the scores and attacks in cv_results_"
     if whole.charged is None:
-        return PrivacyGuarantee(NonPrivate(), assumptions=(whole.reason, note))
+        return PrivacyGuarantee(NonPrivateEvent(), assumptions=(whole.reason, note))
     return replace(whole.charged, assumptions=(*whole.charged.assumptions, note))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from .._html import NARROW, embed_figure, format_guarantee, render
 from .._output import json_safe
-from ..accounting import NonPrivate
+from ..accounting import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.facts import ledger_caveats
@@ -197,7 +197,8 @@ def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
     return [
         (params.get("estimator", ""), whole)
         for params, whole in zip(sweep.cv_results_["params"], sweep.guarantees_, strict=True)
-        if math.isfinite(next(iter(params.values()))) and not isinstance(whole.event, NonPrivate)
+        if math.isfinite(next(iter(params.values())))
+        and not isinstance(whole.event, NonPrivateEvent)
     ]
 
 

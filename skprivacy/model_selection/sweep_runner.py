@@ -212,7 +212,7 @@ def measure_leakage(
     shown = result
     of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
     if result is not None and of_people:
-        shown = result.joined(split.own.people, split.new.people)
+        shown = result.join_groups(split.own.people, split.new.people)
     found: dict[str, Any] = {
         "attack_auc": math.nan if shown is None else shown.auc,
         f"attack_tpr_at_{FPR}": math.nan if shown is None else shown.tpr_at_fpr(FPR).tpr,
@@ -461,7 +461,7 @@ class SweepRunner:
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
             pool.set_params(path=Path(pool.path) / part)
         weights, _ = split_weights(records.fit_params, candidate.model)
-        return pool.fit(records.X, records.y, weights, records.people)
+        return pool.fit(records.X, records.y, weights, groups=records.people)
 
     @contextmanager
     def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:

@@ -163,7 +163,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -196,7 +196,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.classes = classes
         self.class_weight = class_weight
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
@@ -211,7 +211,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> DPSGDClassifier:
         """Train on private records.
 
         Parameters
@@ -244,6 +246,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         X: ArrayLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
+        *,
         groups: ArrayLike | None = None,
     ) -> DPSGDClassifier:
         """Train for another ``epochs``, on the same or other records, at another ``epsilon``.

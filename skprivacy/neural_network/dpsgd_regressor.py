@@ -136,7 +136,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -168,7 +168,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
@@ -178,7 +178,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.verbose = verbose
         self._set_module_params(module_params)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> DPSGDRegressor:
         """Train on private records.
 
         Parameters
@@ -205,7 +205,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return self._fit(X, y, groups, True)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> DPSGDRegressor:
         """Train for another ``epochs``, on the same or other records, at another ``epsilon``.
 

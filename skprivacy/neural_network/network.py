@@ -75,7 +75,7 @@ TRAINING_CONSTRAINTS: dict = {
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
-    "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],
+    "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
     "group_contribution": [StrOptions({"mean", "sum"})],
     "device": [str],
     "noise_seed": [Integral, None],
@@ -109,7 +109,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     delta: float
     noise_seed: int | None
     distributed: str | None
-    max_group_rows: int | None
+    max_group_size: int | None
     group_contribution: str
     module_: nn.Module
     privacy_: Any
@@ -119,7 +119,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         if groups is None:
             return None, None
         checked = check_groups(groups, rows)
-        most = None if self.max_group_rows is None else int(self.max_group_rows)
+        most = None if self.max_group_size is None else int(self.max_group_size)
         return checked, PerGroup(checked.unit, most, self.group_contribution)
 
     def _peers(self) -> AbstractContextManager[Peers]:

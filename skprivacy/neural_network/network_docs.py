@@ -69,7 +69,7 @@ averaging : float, "ema" or "auto", default="auto"
 averaging_decay : float, default=0.95
     For "ema": weight of a step relative to the step after it, in (0, 1).""",
     "group_limits": """\
-max_group_rows : int or None, default=2
+max_group_size : int or None, default=2
     With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
     before training. The noise does not depend on this number: 5 is better where the records of a
     group differ much, see :doc:`/people`. ``None`` uses all.

@@ -37,7 +37,7 @@ class SCARFEncoder(ContrastiveEncoder):
         Units of the hidden layers.
     corruption : float, default=0.6
         Share of the columns that are replaced.
-    groups : array-like of shape (n_features,), default=None
+    column_groups : array-like of shape (n_features,), default=None
         A number for each column. Columns of equal number, such as the indicators of one category,
         are replaced together. ``None`` replaces each column by itself.
     temperature : float, default=1.0
@@ -85,7 +85,7 @@ class SCARFEncoder(ContrastiveEncoder):
         **CONSTRAINTS,
         "hidden_layer_sizes": ["array-like"],
         "corruption": [Interval(Real, 0, 1, closed="right")],
-        "groups": ["array-like", None],
+        "column_groups": ["array-like", None],
     }
 
     def __init__(
@@ -94,7 +94,7 @@ class SCARFEncoder(ContrastiveEncoder):
         *,
         hidden_layer_sizes: Sequence[int] = (256, 256),
         corruption: float = 0.6,
-        groups: ArrayLike | None = None,
+        column_groups: ArrayLike | None = None,
         temperature: float = 1.0,
         batch_size: int = 128,
         epochs: int = 30,
@@ -106,7 +106,7 @@ class SCARFEncoder(ContrastiveEncoder):
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
         self.corruption = corruption
-        self.groups = groups
+        self.column_groups = column_groups
         self.temperature = temperature
         self.batch_size = batch_size
         self.epochs = epochs
@@ -124,8 +124,8 @@ class SCARFEncoder(ContrastiveEncoder):
         )
 
     def _make_views(self, rows: Tensor) -> Views:
-        groups = _column_groups(self.groups, rows.shape[1]).to(rows.device)
-        n_groups = int(groups.max()) + 1
+        column_groups = _column_groups(self.column_groups, rows.shape[1]).to(rows.device)
+        n_groups = int(column_groups.max()) + 1
         n_replaced = max(1, round(self.corruption * n_groups))
 
         # Bahri et al. 2022, Algorithm 1: replace random features by draws from their marginals
@@ -133,8 +133,8 @@ class SCARFEncoder(ContrastiveEncoder):
             n = len(batch)
             rank = torch.rand(n, n_groups, device=rows.device).argsort(1).argsort(1)
             donors = torch.randint(len(rows), (n, n_groups), device=rows.device)
-            others = rows[donors[:, groups], torch.arange(rows.shape[1], device=rows.device)]
-            return torch.where((rank < n_replaced)[:, groups], others, batch)
+            others = rows[donors[:, column_groups], torch.arange(rows.shape[1], device=rows.device)]
+            return torch.where((rank < n_replaced)[:, column_groups], others, batch)
 
         return lambda batch: (batch, corrupted(batch))
 

@@ -80,7 +80,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
     epochs: int
     batch_size: int
     learning_rate: float
-    unlabelled_weight: float
+    unlabeled_weight: float
     random_state: Any
     classes_: NDArray[Any]
     module_: nn.Module
@@ -91,7 +91,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
-        "unlabelled_weight": [Interval(Real, 0, None, closed="left")],
+        "unlabeled_weight": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -156,7 +156,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
             answers = self.module_(self._labeled_view(rows[known[drawn]]))
             others = rows[torch.randint(len(rows), (self.batch_size,))]
             loss = F.cross_entropy(answers, codes[drawn])
-            loss = loss + self.unlabelled_weight * self._unlabeled_loss(self.module_, others)
+            loss = loss + self.unlabeled_weight * self._unlabeled_loss(self.module_, others)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -270,7 +270,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         Strong augmentation, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
     threshold : float, default=0.95
         Least probability of a confident prediction, in (0, 1).
-    unlabelled_weight : float, default=1.0
+    unlabeled_weight : float, default=1.0
         Weight of the loss on distorted views relative to the loss on labels.
     %(student_training)s
 
@@ -317,7 +317,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         weak: Any = None,
         strong: Any = None,
         threshold: float = 0.95,
-        unlabelled_weight: float = 1.0,
+        unlabeled_weight: float = 1.0,
         module: Any = None,
         hidden_layer_sizes: tuple[int, ...] = (256,),
         epochs: int = 30,
@@ -328,7 +328,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         self.weak = weak
         self.strong = strong
         self.threshold = threshold
-        self.unlabelled_weight = unlabelled_weight
+        self.unlabeled_weight = unlabeled_weight
         self.module = module
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epochs = epochs
@@ -362,7 +362,7 @@ class VATStudent(SemiSupervisedNetwork):
     radius : float, default=0.3
         Distance over which predictions must not change, as a share of the root mean square distance
         of records from their mean.
-    unlabelled_weight : float, default=1.0
+    unlabeled_weight : float, default=1.0
         Weight of the penalties relative to the loss on labels.
     %(student_training)s
 
@@ -404,7 +404,7 @@ class VATStudent(SemiSupervisedNetwork):
         self,
         *,
         radius: float = 0.3,
-        unlabelled_weight: float = 1.0,
+        unlabeled_weight: float = 1.0,
         module: Any = None,
         hidden_layer_sizes: tuple[int, ...] = (256,),
         epochs: int = 30,
@@ -413,7 +413,7 @@ class VATStudent(SemiSupervisedNetwork):
         random_state: Any = None,
     ) -> None:
         self.radius = radius
-        self.unlabelled_weight = unlabelled_weight
+        self.unlabeled_weight = unlabeled_weight
         self.module = module
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epochs = epochs

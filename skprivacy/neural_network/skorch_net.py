@@ -185,7 +185,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         augment: Any = None,
         augmentations: int = 1,
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
@@ -211,7 +211,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.augment = augment
         self.augmentations = augmentations
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
@@ -224,6 +224,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
@@ -258,6 +259,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         X: ArrayLike,
         y: ArrayLike | None = None,
         classes: Any = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
@@ -302,7 +304,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
                 fit.assume("the weights that training starts from are public")
             refuse_several_modules(self)
             validate_parameter_constraints(
-                self._parameter_constraints, self.get_params(deep=False), fit.who
+                self._parameter_constraints, self.get_params(deep=False), fit.source
             )
             check_unmasked(X)
             check_unmasked(y, "y")

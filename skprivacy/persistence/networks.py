@@ -38,12 +38,12 @@ _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
     "learning_rate", "schedule", "momentum", "averaging", "averaging_decay", "n_records",
-    "max_group_rows", "group_contribution",
+    "max_group_size", "group_contribution",
 )  # fmt: skip
 _NET_PARAMS = (
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "clipping",
     "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
-    "averaging_decay", "n_records", "max_group_rows", "group_contribution",
+    "averaging_decay", "n_records", "max_group_size", "group_contribution",
 )  # fmt: skip
 _ENCODER_PARAMS = (
     "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",

@@ -77,7 +77,7 @@ CLASSES = {
         ),
         "skprivacy.synthesis": (
             "DPGANSynthesizer",
-            "PrivateSynthesizer",
+            "MarginalSynthesizer",
             "SyntheticDataClassifier",
             "SyntheticDataRegressor",
         ),
@@ -85,7 +85,7 @@ CLASSES = {
     for name in names
 }
 # Classes with their own modules: a declaration cannot describe networks or tables on grids.
-_SYNTHESIZERS = ("DPGANSynthesizer", "PrivateSynthesizer")
+_SYNTHESIZERS = ("DPGANSynthesizer", "MarginalSynthesizer")
 _NETWORKS = ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor", "SCARFEncoder", "SimCLREncoder")
 _ADVICE = {
     "StandardScaler": "use PrivateStandardScaler, or SchemaTransformer with public bounds",

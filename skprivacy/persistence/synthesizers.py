@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._environment import name_missing_torch
-from ..preprocessing import Categories, Schema
-from ..synthesis import DPGANSynthesizer, Grid, PrivateSynthesizer
+from ..preprocessing import CategoricalColumn, Schema
+from ..synthesis import DPGANSynthesizer, Grid, MarginalSynthesizer
 from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
 from ..synthesis.gan_features import Features
 from ..synthesis.graphical_model import GraphicalModel, Measurement, count_junction_tree_cells
@@ -27,11 +27,11 @@ from .value_checks import (
 
 __all__ = ["from_state", "to_state"]
 
-_PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "rounds", "max_cells", "relation")
+_PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "n_rounds", "max_cells", "relation")
 _GAN_PARAMS = (
     "epsilon", "delta", "label", "hidden_layer_sizes", "generator_layer_sizes", "latent_size",
     "batch_size", "epochs", "discriminator_steps", "learning_rate", "max_grad_norm", "n_records",
-    "max_group_rows",
+    "max_group_size",
 )  # fmt: skip
 _MAX_CELLS = 1 << 27  # all tables of a model together: 1 GiB of float64
 _FACTS = (
@@ -64,7 +64,7 @@ def from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> Any:
     return _marginals_from_state(kind, facts, arrays)
 
 
-def _marginals_to_state(model: PrivateSynthesizer) -> tuple[dict[str, Any], dict[str, NDArray]]:
+def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the facts and the arrays of a synthesizer fitted from marginals."""
     facts, arrays = _table_to_state(model, _PARAMS)
     workload, graph = model.workload, model.model_
@@ -90,11 +90,11 @@ def _marginals_to_state(model: PrivateSynthesizer) -> tuple[dict[str, Any], dict
     return facts | more, arrays
 
 
-def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> PrivateSynthesizer:
+def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> MarginalSynthesizer:
     """Return the marginal synthesizer that facts and arrays describe."""
     own = {name: facts[name] for name in ("workload", "total", "measurements", "fine_std")}
     table = {name: fact for name, fact in facts.items() if name not in own}
-    model: PrivateSynthesizer = _table_from_state(
+    model: MarginalSynthesizer = _table_from_state(
         kind, table, arrays, _PARAMS, workload=_load_workload(own["workload"])
     )
     columns, names = model.domain_.columns, model.domain_.names
@@ -113,7 +113,7 @@ def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> 
     return model
 
 
-def _fine_measurements(model: PrivateSynthesizer, std: float) -> list[Measurement]:
+def _fine_measurements(model: MarginalSynthesizer, std: float) -> list[Measurement]:
     """Return the table of each column on its grid, crossed with the label if there is one."""
     names = model.domain_.names
     tie = () if model.label_ is None else (names.index(model.label_),)
@@ -313,7 +313,7 @@ def _load_column(stated: Any, arrays: Arrays, name: str) -> ColumnCells:
         )
     cells: Cells
     if stated["values"] is not None:
-        cells = ValueCells(Categories(tuple(stated["values"])))
+        cells = ValueCells(CategoricalColumn(tuple(stated["values"])))
     elif isinstance(stated["whole"], bool):
         left, right = arrays.take(name, (2, whole(stated, "n_cells")))
         if not ((np.diff(left) > 0).all() and (left <= right).all()):

@@ -81,7 +81,7 @@ _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
         },
     ),
     PropagationStudent: (
-        ["n_neighbors", "n_components", "spread", "alpha", "max_rounds"],
+        ["n_neighbors", "n_components", "spread", "alpha", "max_iter"],
         {
             "classes_": "indices",
             "_coef_": "typed features classes",

@@ -20,12 +20,12 @@ Files, in reading order:
 """
 
 from ..defences.randomized_smoothing import SmoothedClassifier
-from .columns import Bounded, Categories, Hashed
-from .dates import Dates
+from .columns import BoundedColumn, CategoricalColumn, HashedColumn
+from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
 from .parquet_summary import Summary, private_summary
 from .schema import Schema
-from .schema_check import ColumnCheck, RowsPerPerson, SchemaCheck
+from .schema_check import ColumnCheck, RowsPerGroup, SchemaCheck
 from .schema_draft import SchemaDraft, draft_schema
 from .standard_scaler import PrivateStandardScaler
 from .statistics import (
@@ -40,14 +40,14 @@ from .statistics import (
 from .transformer import SchemaTransformer, make_private_pipeline
 
 __all__ = [
-    "Bounded",
-    "Categories",
+    "BoundedColumn",
+    "CategoricalColumn",
     "ColumnCheck",
-    "Dates",
-    "Hashed",
+    "DateColumn",
+    "HashedColumn",
     "LocalPerturbation",
     "PrivateStandardScaler",
-    "RowsPerPerson",
+    "RowsPerGroup",
     "Schema",
     "SchemaCheck",
     "SchemaDraft",

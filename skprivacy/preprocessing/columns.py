@@ -1,6 +1,6 @@
 """Public facts about one column, and its encoding as bounded features.
 
-:class:`Bounded` describes numbers, :class:`Categories` known categories, and :class:`Hashed`
+:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and :class:`HashedColumn`
 categories that cannot be listed. :class:`Column` holds the common parts.
 """
 
@@ -23,10 +23,10 @@ from .confirmation import Confirmation, facts_digest
 
 __all__ = [
     "COLUMN_DOCS",
-    "Bounded",
-    "Categories",
+    "BoundedColumn",
+    "CategoricalColumn",
     "Column",
-    "Hashed",
+    "HashedColumn",
     "category_key",
     "fields_of",
 ]
@@ -240,7 +240,7 @@ def _check_finite(name: str, value: Any) -> float:
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Bounded(Column):
+class BoundedColumn(Column):
     """A numeric column whose values lie in a publicly known range.
 
     Parameters
@@ -263,9 +263,9 @@ class Bounded(Column):
 
     Examples
     --------
-    >>> Bounded(0, 100).to_unit([-5, 25, 1000, float("nan")])
+    >>> BoundedColumn(0, 100).to_unit([-5, 25, 1000, float("nan")])
     array([0.  , 0.25, 1.  , 0.5 ])
-    >>> Bounded(0, 100, bins=4).thermometer([0.1, 0.25, 0.9])
+    >>> BoundedColumn(0, 100, bins=4).thermometer([0.1, 0.25, 0.9])
     array([[0. , 0. , 0. ],
            [0.5, 0. , 0. ],
            [0.5, 0.5, 0.5]])
@@ -405,7 +405,7 @@ class Bounded(Column):
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Categories(Column):
+class CategoricalColumn(Column):
     """A column whose possible values are publicly known.
 
     Parameters
@@ -417,8 +417,8 @@ class Categories(Column):
 
     Examples
     --------
-    >>> Categories(["Female", "Male"])
-    Categories(values=('Female', 'Male'))
+    >>> CategoricalColumn(["Female", "Male"])
+    CategoricalColumn(values=('Female', 'Male'))
     """
 
     values: tuple[Any, ...]
@@ -486,7 +486,7 @@ MAX_BUCKETS = 1 << 16
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Hashed(Column):
+class HashedColumn(Column):
     """A column of many categories, encoded by feature hashing into public buckets.
 
     A list of postcodes or products read off private data would leak rare ones. A hash needs no
@@ -507,8 +507,8 @@ class Hashed(Column):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Hashed, Schema, SchemaTransformer
-    >>> schema = Schema({"postcode": Hashed(4)})
+    >>> from skprivacy.preprocessing import HashedColumn, Schema, SchemaTransformer
+    >>> schema = Schema({"postcode": HashedColumn(4)})
     >>> X = pd.DataFrame({"postcode": ["8001", 8001, None]})
     >>> SchemaTransformer(schema).fit_transform(X)
     array([[1., 0., 0., 0.],

@@ -14,7 +14,7 @@ from .._docs import fill_docs
 from .cell_values import map_values
 from .columns import COLUMN_DOCS, Column, largest_magnitude, largest_number, write_one_hot
 
-__all__ = ["Dates"]
+__all__ = ["DateColumn"]
 
 PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
     "month": (12, lambda moment: moment.month - 1),
@@ -27,7 +27,7 @@ _NO_DATE = datetime.min
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Dates(Column):
+class DateColumn(Column):
     """A column of dates that lie between two publicly known ones.
 
     A date is encoded as the scaled number of days since ``first``, and one-hot columns of calendar
@@ -52,8 +52,8 @@ class Dates(Column):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Dates, Schema, SchemaTransformer
-    >>> schema = Schema({"admitted": Dates("2020-01-01", "2020-12-31", parts=["weekday"])})
+    >>> from skprivacy.preprocessing import DateColumn, Schema, SchemaTransformer
+    >>> schema = Schema({"admitted": DateColumn("2020-01-01", "2020-12-31", parts=["weekday"])})
     >>> X = pd.DataFrame({"admitted": ["2020-01-01", "2020-12-31", "unknown"]})
     >>> SchemaTransformer(schema).fit_transform(X)[:, :5]
     array([[-1.,  0.,  0.,  1.,  0.],

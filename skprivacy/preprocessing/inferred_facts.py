@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .._input_data import as_frame, check_column_names, check_one_type
 from .._validation import as_array, raise_alone, whole
 from .cell_values import category_key, column_numbers
-from .columns import Bounded, Categories, Column
+from .columns import BoundedColumn, CategoricalColumn, Column
 
 __all__ = [
     "NEARLY_UNIQUE",
@@ -172,7 +172,7 @@ def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Colum
                 f"Schema.infer: column {name!r} has no finite value. Drop it, or describe it in a "
                 "Schema."
             )
-        return Bounded(finite.min(), finite.max(), inferred=True)
+        return BoundedColumn(finite.min(), finite.max(), inferred=True)
     values = pd.unique(column.dropna())
     if not len(values):
         raise ValueError(
@@ -184,6 +184,6 @@ def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Colum
             f"max_categories={max_categories}. Drop it, or describe it in a Schema."
         )
     try:
-        return Categories(tuple(sorted(values, key=category_key)), inferred=True)
+        return CategoricalColumn(tuple(sorted(values, key=category_key)), inferred=True)
     except (TypeError, ValueError) as error:
         raise_alone(ValueError(f"Schema.infer: column {name!r}: {error}"))

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from ..accounting import Composed, Event, weakest_arithmetic
+from ..accounting import ComposedEvent, Event, weakest_arithmetic
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import (
     Gaussian,
@@ -19,7 +19,7 @@ from ..mechanisms import (
     SecureRandom,
     analytic_noise_multiplier,
 )
-from .columns import Bounded, Categories
+from .columns import BoundedColumn, CategoricalColumn
 from .schema import Schema
 from .transformer import TRANSFORMER_DOCS, SchemaTransformer
 
@@ -81,9 +81,9 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
     >>> from skprivacy.preprocessing.local_perturbation import LocalPerturbation
-    >>> schema = Schema({"age": Bounded(0, 100), "sex": Categories(["Female", "Male"])})
+    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])})
     >>> X = pd.DataFrame({"age": [25, 52], "sex": ["Male", "Female"]})
     >>> local = LocalPerturbation(schema, epsilon=4.0)
     >>> local.fit_transform(X).shape
@@ -183,11 +183,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         low, high = self.feature_range
         numbers, at = {}, 0
         for fact in self.schema_.values():
-            if isinstance(fact, Bounded):
+            if isinstance(fact, BoundedColumn):
                 numbers[at] = fact
                 at += fact.n_features_out
                 continue
-            assert isinstance(fact, Categories)  # no other kinds: see _restate
+            assert isinstance(fact, CategoricalColumn)  # no other kinds: see _restate
             k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
@@ -206,7 +206,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     def _restate(self) -> None:
         """Store the settings that the guarantee describes, in a fit or after loading."""
         self.schema_.check_kinds(type(self).__name__, missing=False)
-        self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
+        self._numeric = sum(isinstance(fact, BoundedColumn) for fact in self.schema_.values())
         self._stated = self._settings()
 
     def _finish_loading(self) -> None:
@@ -219,12 +219,14 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     def _event(self) -> Event:
         """Return the release of a record in each call."""
-        return Composed(tuple(mechanism.event for mechanism in self._mechanisms()))
+        return ComposedEvent(tuple(mechanism.event for mechanism in self._mechanisms()))
 
     def _mechanisms(self) -> list[Mechanism]:
         numbers: list[Mechanism] = [self._number_noise()] if self._numeric else []
         facts = self.schema_.values()
-        return numbers + [self._category_response(f) for f in facts if isinstance(f, Categories)]
+        return numbers + [
+            self._category_response(f) for f in facts if isinstance(f, CategoricalColumn)
+        ]
 
     def _settings(self) -> tuple[Any, ...]:
         return self.epsilon, self.delta, self.perturb
@@ -246,7 +248,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         z = analytic_noise_multiplier(share, float(self.delta))
         return Gaussian(z, math.sqrt(self._numeric))
 
-    def _category_response(self, fact: Categories) -> RandomizedResponse:
+    def _category_response(self, fact: CategoricalColumn) -> RandomizedResponse:
         return RandomizedResponse(float(self.epsilon) / len(self.schema_), len(fact.values) + 1)
 
     def _check_parameters(self) -> None:

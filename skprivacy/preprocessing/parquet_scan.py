@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cell_values import category_key
-from .columns import Bounded, Categories
+from .columns import BoundedColumn, CategoricalColumn
 
 __all__ = ["Scan"]
 
@@ -39,11 +39,11 @@ class Scan:
     """
 
     files: Sequence[str]
-    facts: Mapping[str, Bounded | Categories]
+    facts: Mapping[str, BoundedColumn | CategoricalColumn]
     marginals: Sequence[tuple[str, ...]]  # columns that are counted together
     means: Sequence[str]  # bounded columns that are summed
-    person: str | None  # the column by which rows belong together
-    max_rows: int  # used per person: the first ones in the order of the files
+    groups: str | None  # the column by which rows belong together
+    max_group_size: int  # used per person: the first ones in the order of the files
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -55,25 +55,27 @@ class Scan:
         described = connection.execute(f"DESCRIBE SELECT * FROM {self._source_sql()}").fetchall()
         kinds = {name: kind.split("(")[0] for name, kind, *_ in described}
         used = [*self.means, *(name for names in self.marginals for name in names)]
-        for name in [*used, *([self.person] if self.person else [])]:
+        for name in [*used, *([self.groups] if self.groups else [])]:
             if name not in kinds:
                 raise ValueError(
                     f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
                 )
         for name in used:
-            expected = _NUMBER_TYPES if isinstance(self.facts[name], Bounded) else _CATEGORY_TYPES
+            expected = (
+                _NUMBER_TYPES if isinstance(self.facts[name], BoundedColumn) else _CATEGORY_TYPES
+            )
             if kinds[name] not in expected:
                 raise ValueError(
                     f"The column {name!r} is of type {kinds[name]}, and its facts are "
                     f"{self.facts[name]!r}. Bounded columns hold numbers, and categories text, "
                     "whole numbers or booleans. Convert the column, or correct the schema."
                 )
-        if self.person and (own := [name for name in kinds if name.lower() in _DUCKDB_COLUMNS]):
+        if self.groups and (own := [name for name in kinds if name.lower() in _DUCKDB_COLUMNS]):
             raise ValueError(
                 f"path has a column {own[0]!r}, and by DuckDB's column of this name the first rows "
                 "of a person are found. Rename or drop it."
             )
-        self._check_same_types(connection, [*used, *([self.person] if self.person else [])])
+        self._check_same_types(connection, [*used, *([self.groups] if self.groups else [])])
 
     def _check_same_types(self, connection: Any, used: list[str]) -> None:
         """Refuse files of which one is read twice, or as another type than its own.
@@ -91,9 +93,9 @@ class Scan:
         long = connection.execute(
             f"SELECT name FROM parquet_schema({listed}) WHERE precision > 38"
         ).fetchall()
-        if (self.person,) in long:
+        if (self.groups,) in long:
             raise ValueError(
-                f"The column {self.person!r} holds decimals of more than 38 digits, which DuckDB "
+                f"The column {self.groups!r} holds decimals of more than 38 digits, which DuckDB "
                 "rounds: two persons could become one. Convert them to text."
             )
         first: dict[str, str] = {}
@@ -138,12 +140,12 @@ class Scan:
         ]
         steps = [f"CAST({self._steps_sql(n)} AS INTEGER) AS z{i}" for i, n in enumerate(self.means)]
         values = ", ".join(["CAST(1 AS TINYINT) AS one", *cells, *steps])
-        if self.person is None:
+        if self.groups is None:
             query = self._sum_query(f"SELECT {values} FROM {self._source_sql()}")
             yield from connection.execute(query).fetchall()
             return
         ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source_sql()}").fetchall()
-        parts, who = 1 + rows // ROWS_PER_PART, _quote_name(self.person)
+        parts, who = 1 + rows // ROWS_PER_PART, _quote_name(self.groups)
         connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_PER_WRITE}")
         connection.execute(
             f"COPY (SELECT hash({who}) % {parts} AS part, {who} AS who, file_index, "
@@ -156,7 +158,7 @@ class Scan:
             )
             kept = (
                 f"SELECT * FROM {source} QUALIFY row_number() OVER (PARTITION BY who "
-                f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
+                f"ORDER BY file_index, file_row_number) <= {self.max_group_size}"
             )
             yield from connection.execute(self._sum_query(kept)).fetchall()
 
@@ -179,14 +181,18 @@ class Scan:
         found = "0::BIGINT"
         for name in names:
             fact = self.facts[name]
-            place = _bin_sql(name, fact) if isinstance(fact, Bounded) else _category_sql(name, fact)
+            place = (
+                _bin_sql(name, fact)
+                if isinstance(fact, BoundedColumn)
+                else _category_sql(name, fact)
+            )
             found = f"({found}) * {_count_cells(fact)} + ({place})"
         return found
 
     def _steps_sql(self, name: str) -> str:
         """Return SQL for a number's distance from the middle of its bounds, in steps."""
         fact = self.facts[name]
-        assert isinstance(fact, Bounded)
+        assert isinstance(fact, BoundedColumn)
         half = (fact.upper - fact.lower) / 2
         middle = (fact.upper + fact.lower) / 2
         if half == 0:
@@ -196,8 +202,8 @@ class Scan:
         return f"CASE WHEN {_number_sql(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
 
 
-def _count_cells(fact: Bounded | Categories) -> int:
-    return fact.bins if isinstance(fact, Bounded) else len(fact.values)
+def _count_cells(fact: BoundedColumn | CategoricalColumn) -> int:
+    return fact.bins if isinstance(fact, BoundedColumn) else len(fact.values)
 
 
 def _number_sql(name: str) -> str:
@@ -206,13 +212,13 @@ def _number_sql(name: str) -> str:
     return f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)"
 
 
-def _clip_sql(name: str, fact: Bounded) -> str:
+def _clip_sql(name: str, fact: BoundedColumn) -> str:
     """Return SQL for a clipped number; the result for NULL is not used."""
     lower, upper = _quote_number(fact.lower), _quote_number(fact.upper)
     return f"greatest({lower}, least({upper}, {_number_sql(name)}))"
 
 
-def _bin_sql(name: str, fact: Bounded) -> str:
+def _bin_sql(name: str, fact: BoundedColumn) -> str:
     span = fact.upper - fact.lower
     if span == 0:
         return f"CASE WHEN {_number_sql(name)} IS NOT NULL THEN 0 END"
@@ -226,7 +232,7 @@ def _bin_sql(name: str, fact: Bounded) -> str:
     return f"CASE WHEN {_number_sql(name)} IS NOT NULL THEN {place} END"
 
 
-def _category_sql(name: str, fact: Categories) -> str:
+def _category_sql(name: str, fact: CategoricalColumn) -> str:
     keys = ", ".join(_quote_text(category_key(value)) for value in fact.values)
     column = _quote_name(name)
     truth = f"CAST(CAST({column} AS TINYINT) AS VARCHAR)"  # of a boolean, which is 1 or 0

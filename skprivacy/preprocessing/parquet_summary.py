@@ -18,7 +18,7 @@ from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
-from .columns import Bounded
+from .columns import BoundedColumn
 from .parquet_scan import STEPS_PER_UNIT, Scan
 from .schema import Schema
 
@@ -55,19 +55,19 @@ def private_summary(
     *,
     marginals: Iterable[str | Sequence[str]] = (),
     means: Iterable[str] = (),
-    person: str | None = None,
-    max_rows: int = 1,
+    groups: str | None = None,
+    max_group_size: int = 1,
     epsilon: float,
     delta: float = 0.0,
     relation: str = "add_remove",
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
-    memory: str = "512MB",
+    memory_limit: str = "512MB",
     directory: Path | None = None,
 ) -> Release:
     """Return a private row count, means and marginals of Parquet files of any size.
 
-    DuckDB scans the files once. With ``person`` it also writes the needed columns to ``directory``,
+    DuckDB scans the files once. With ``groups`` it also writes the needed columns to ``directory``,
     and then processes the rows of some persons at a time. All numbers are one release with one
     charge.
 
@@ -82,10 +82,10 @@ def private_summary(
         in their bins: ``schema.with_bins(16)``.
     means : iterable of str, default=()
         Bounded columns. A missing value counts as the middle of the bounds.
-    person : str, default=None
+    groups : str, default=None
         Column that names the person of a row. The guarantee then protects all rows of a person, and
         rows without a person are left out. ``None`` protects a row.
-    max_rows : int, default=1
+    max_group_size : int, default=1
         Number of rows used per person: the first ones in the order of the files. Noise is
         proportional to it.
     epsilon : float
@@ -99,7 +99,7 @@ def private_summary(
         A scan that fails or is interrupted stays charged, once, and has released nothing.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
-    memory : str, default="512MB"
+    memory_limit : str, default="512MB"
         Limit of DuckDB's buffers; the process needs about 200 MB more.
     directory : str or path-like, default=None
         Folder for data larger than memory; default: the system's temporary folder.
@@ -119,9 +119,9 @@ def private_summary(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``person``, of a
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
     person. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column,
-    and 1 to at most one cell of each marginal. A person adds at most ``max_rows`` times that.
+    and 1 to at most one cell of each marginal. A person adds at most ``max_group_size`` times that.
     Values are rounded to the grid and summed as integers, hence exactly. The choice of a
     person's rows depends on this person's rows only. The noise is exact.
 
@@ -131,21 +131,21 @@ def private_summary(
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema, private_summary
-    >>> schema = Schema({"age": Bounded(0, 120, bins=12), "sex": Categories(["f", "m"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, private_summary
+    >>> schema = Schema({"age": BoundedColumn(0, 120, bins=12), "sex": CategoricalColumn(["f", "m"])})
     >>> summary, privacy = private_summary(  # doctest: +SKIP
     ...     "visits.parquet", schema, marginals=["sex", ("age", "sex")], means=["age"],
-    ...     person="patient", max_rows=5, epsilon=1.0,
+    ...     groups="patient", max_group_size=5, epsilon=1.0,
     ... )
     >>> privacy  # doctest: +SKIP
     1.00-DP per patient, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    scan = _check_arguments(path, schema, marginals, means, person, max_rows)
+    scan = _check_arguments(path, schema, marginals, means, groups, max_group_size)
     schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
-    most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
-    with _open_connection(memory, directory) as (connection, folder):
+    most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
+    with _open_connection(memory_limit, directory) as (connection, folder):
         scan.check_types(connection)
 
         def compute() -> NDArray[np.float64]:
@@ -157,7 +157,7 @@ def private_summary(
             return _read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std))
 
         statistic = Statistic(
-            person or "record", most * size, most * math.sqrt(size), compute, read_noisy
+            groups or "record", most * size, most * math.sqrt(size), compute, read_noisy
         )
         return release_statistic(
             statistic, "private_summary", epsilon=epsilon, delta=delta, relation=relation,
@@ -170,7 +170,7 @@ def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summa
     means, at = {}, 1
     for name in scan.means:
         fact = scan.facts[name]
-        assert isinstance(fact, Bounded)
+        assert isinstance(fact, BoundedColumn)
         middle, half = (fact.upper + fact.lower) / 2, (fact.upper - fact.lower) / 2
         means[name] = float(middle + half * np.clip(noisy[at] / count, -1.0, 1.0))
         at += 1
@@ -186,8 +186,8 @@ def _check_arguments(
     schema: Schema,
     marginals: Iterable[str | Sequence[str]],
     means: Iterable[str],
-    person: str | None,
-    max_rows: int,
+    groups: str | None,
+    max_group_size: int,
 ) -> Scan:
     if not isinstance(schema, Schema):
         raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
@@ -222,25 +222,25 @@ def _check_arguments(
     counted = [*summed, *(name for names in sets for name in names)]
     facts = schema.check_kinds("private_summary", counted, missing=True)
     for name in summed:
-        if not isinstance(facts[name], Bounded):
+        if not isinstance(facts[name], BoundedColumn):
             raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")
     for name in {name for names in sets for name in names}:
         fact = facts[name]
-        if isinstance(fact, Bounded) and fact.bins == 1:
+        if isinstance(fact, BoundedColumn) and fact.bins == 1:
             raise ValueError(
                 f"marginals holds {name!r}, which has one bin. Say how finely it is counted, for "
                 "example schema.with_bins(16)."
             )
-    if not (is_whole(max_rows) and max_rows >= 1):
-        raise ValueError(f"max_rows={max_rows!r} must be an integer >= 1.")
-    if person is None and max_rows != 1:
+    if not (is_whole(max_group_size) and max_group_size >= 1):
+        raise ValueError(f"max_group_size={max_group_size!r} must be an integer >= 1.")
+    if groups is None and max_group_size != 1:
         raise ValueError(
-            f"max_rows={max_rows!r} is of a person, and person=None: a row is protected. Name the "
+            f"max_group_size={max_group_size!r} limits a group, and groups=None: a row is protected. Name the "
             "column that says whom a row belongs to."
         )
-    if person == "record" or not (person is None or (isinstance(person, str) and person)):
-        raise ValueError(f"person={person!r} must be the name of a column, other than 'record'.")
-    scan = Scan(files, facts, sets, summed, person, int(max_rows))
+    if groups == "record" or not (groups is None or (isinstance(groups, str) and groups)):
+        raise ValueError(f"groups={groups!r} must be the name of a column, other than 'record'.")
+    scan = Scan(files, facts, sets, summed, groups, int(max_group_size))
     if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MAX_CELLS:
         raise ValueError(
             f"marginals={sets!r} have {cells:,} cells; expected at most {_MAX_CELLS:,}. Use fewer "
@@ -250,7 +250,7 @@ def _check_arguments(
 
 
 @contextmanager
-def _open_connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
+def _open_connection(memory_limit: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
     """Open an empty database that spills into a temporary folder."""
     try:
         import duckdb
@@ -264,7 +264,7 @@ def _open_connection(memory: str, directory: Path | None) -> Iterator[tuple[Any,
         raise ValueError(f"directory={parent!r} must be a folder that exists.")
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         settings: dict[str, Any] = {
-            "memory_limit": memory,
+            "memory_limit": memory_limit,
             "temp_directory": f"{folder}/spilled",
             "preserve_insertion_order": "false",
             "autoinstall_known_extensions": "false",
@@ -273,14 +273,14 @@ def _open_connection(memory: str, directory: Path | None) -> Iterator[tuple[Any,
             connection = duckdb.connect(config=settings)
         except duckdb.Error as error:
             raise ValueError(
-                f"memory={memory!r} must be a size such as '512MB' ({error})."
+                f"memory_limit={memory_limit!r} must be a size such as '512MB' ({error})."
             ) from error
         try:
             yield connection, f"{folder}/rows"
         except duckdb.Error as error:
             raise ValueError(
                 f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
-                f"exist and are whole, or try more memory than {memory!r} or a roomier directory."
+                f"exist and are whole, or try more memory than {memory_limit!r} or a roomier directory."
             ) from None
         finally:
             connection.close()

@@ -17,16 +17,17 @@ from .._output import as_path, write_file
 from .._untrusted_files import parse_json, read_file
 from .._validation import flag, sequence, storable, whole
 from ..mechanisms.bounds import check_bounds
-from .columns import Bounded, Categories, Column, Hashed, fields_of
+from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import ASSUMPTION, Confirmation, facts_digest
-from .dates import Dates
+from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
 
 __all__ = ["Schema"]
 
 KINDS: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
+    kind.__name__.lower(): kind
+    for kind in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
 _KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
 _FREE_TEXT_ERROR = (
@@ -46,8 +47,8 @@ def _check_columns(columns: Mapping[Any, Any]) -> None:
         storable("columns", name)
         if not isinstance(column, tuple(KINDS.values())):
             raise TypeError(
-                f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
-                f"Dates(first, last) or Hashed(buckets); got {column!r}."
+                f"Schema: column {name!r} must be BoundedColumn(lower, upper), CategoricalColumn(values), "
+                f"Dates(first, last) or HashedColumn(buckets); got {column!r}."
             )
 
 
@@ -76,7 +77,7 @@ def _schema_arguments(facts: Any) -> dict[str, Any]:
         raise ValueError(
             f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
         )
-    known = {name: facts.get(name) for name in ("target", "classes", "target_bounds")}
+    known = {name: facts.get(name) for name in ("classes", "target_bounds")}
     columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
     return {"columns": columns, **known, **_origin_marks("Schema", facts)}
 
@@ -141,10 +142,10 @@ def _target_range(target_bounds: Any) -> tuple[float, float]:
 
 
 _KIND_NAMES = {
-    "Bounded": "bounded",
-    "Categories": "categorical",
-    "Dates": "date",
-    "Hashed": "hashed",
+    "BoundedColumn": "bounded",
+    "CategoricalColumn": "categorical",
+    "DateColumn": "date",
+    "HashedColumn": "hashed",
 }
 
 
@@ -159,7 +160,7 @@ class Schema(Mapping[str, Column]):
     ----------
     columns : mapping of str to Bounded, Categories, Dates or Hashed
         The feature columns, in order.
-    target : str, default=None
+    target_column : str, default=None
         The name of the target column.
     classes : sequence of str or int, default=None
         The target's publicly known classes.
@@ -178,10 +179,10 @@ class Schema(Mapping[str, Column]):
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
-    >>> schema = Schema({"age": Bounded(0, 120), "sex": Categories(["Female", "Male"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> schema = Schema({"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])})
     >>> schema["age"]
-    Bounded(lower=0.0, upper=120.0, scale='linear', knee=1.0, bins=1)
+    BoundedColumn(lower=0.0, upper=120.0, scale='linear', knee=1.0, bins=1)
     >>> Schema.from_json(schema.to_json()) == schema
     True
     """
@@ -190,7 +191,7 @@ class Schema(Mapping[str, Column]):
         self,
         columns: Mapping[str, Column],
         *,
-        target: str | None = None,
+        target_column: str | None = None,
         classes: Iterable[Any] | None = None,
         target_bounds: tuple[float, float] | None = None,
         inferred: bool = False,
@@ -199,15 +200,17 @@ class Schema(Mapping[str, Column]):
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError(
                 f"Schema: columns={columns!r} must map at least one column name to its facts, such "
-                "as {'age': Bounded(0, 120)}."
+                "as {'age': BoundedColumn(0, 120)}."
             )
         _check_columns(columns)
-        if target is not None and not isinstance(target, str):
-            raise TypeError(f"Schema: target={target!r} must be the name of a column, or None.")
-        storable("target", target or "")
-        if target is not None and target in columns:
+        if target_column is not None and not isinstance(target_column, str):
+            raise TypeError(
+                f"Schema: target_column={target_column!r} must be the name of a column, or None."
+            )
+        storable("target_column", target_column or "")
+        if target_column is not None and target_column in columns:
             raise ValueError(
-                f"Schema: target={target!r} must not be among the feature columns. Remove it from "
+                f"Schema: target_column={target_column!r} must not be among the feature columns. Remove it from "
                 "columns."
             )
         flag("inferred", inferred)
@@ -217,8 +220,10 @@ class Schema(Mapping[str, Column]):
             name: replace(column, inferred=True) if inferred and not column.inferred else column
             for name, column in columns.items()
         }
-        self.target = target
-        self.classes = None if classes is None else Categories(sequence("classes", classes)).values
+        self.target_column = target_column
+        self.classes = (
+            None if classes is None else CategoricalColumn(sequence("classes", classes)).values
+        )
         self.target_bounds = None if target_bounds is None else _target_range(target_bounds)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
@@ -236,7 +241,7 @@ class Schema(Mapping[str, Column]):
         return isinstance(other, Schema) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        facts = (self.target, self.classes, self.target_bounds, self.unconfirmed)
+        facts = (self.target_column, self.classes, self.target_bounds, self.unconfirmed)
         return hash((tuple(self._columns.items()), *facts))
 
     def __repr__(self) -> str:
@@ -244,11 +249,11 @@ class Schema(Mapping[str, Column]):
         *most, last = [
             f"{counts[kind]} {name}"
             for kind, name in _KIND_NAMES.items()
-            if counts[kind] or kind in ("Bounded", "Categories")
+            if counts[kind] or kind in ("BoundedColumn", "CategoricalColumn")
         ]
         return (
             f"Schema({', '.join(most)} and {last} columns"
-            f"{', target ' + repr(self.target) if self.target else ''}"
+            f"{', target ' + repr(self.target_column) if self.target_column else ''}"
             f"{', INFERRED from data' if self.unconfirmed else ''})"
         )
 
@@ -267,7 +272,7 @@ class Schema(Mapping[str, Column]):
         if not self._inferred or (self.classes is None and self.target_bounds is None):
             return columns
         known = self._confirmed is not None and self._confirmed.digest == self._target_digest()
-        return columns if known else (*columns, self.target or "target")
+        return columns if known else (*columns, self.target_column or "target")
 
     def confirm(self, name: str, *, by: str) -> Schema:
         """Return a copy in which the facts about one column, or the target, are confirmed.
@@ -294,8 +299,8 @@ class Schema(Mapping[str, Column]):
 
         Examples
         --------
-        >>> from skprivacy.preprocessing import Bounded, Schema
-        >>> draft = Schema({"age": Bounded(18, 89, inferred=True)})
+        >>> from skprivacy.preprocessing import BoundedColumn, Schema
+        >>> draft = Schema({"age": BoundedColumn(18, 89, inferred=True)})
         >>> draft.unconfirmed
         ('age',)
         >>> draft.confirm("age", by="Ann").unconfirmed
@@ -329,7 +334,7 @@ class Schema(Mapping[str, Column]):
                 "public codebook, and confirm them by `skprivacy schema confirm FILE`."
             )
 
-    def check(self, table: pd.DataFrame, y: Any = None, groups: Any = None) -> SchemaCheck:
+    def check(self, table: pd.DataFrame, y: Any = None, *, groups: Any = None) -> SchemaCheck:
         """Report to the data holder which values of a table are clipped or unknown, and why.
 
         A schema is written without looking at the data, so spellings and units may differ. Training
@@ -360,8 +365,8 @@ class Schema(Mapping[str, Column]):
         Examples
         --------
         >>> import pandas as pd
-        >>> from skprivacy.preprocessing import Bounded, Categories, Schema
-        >>> schema = Schema({"age": Bounded(0, 1), "smokes": Categories(["no", "yes"])})
+        >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+        >>> schema = Schema({"age": BoundedColumn(0, 1), "smokes": CategoricalColumn(["no", "yes"])})
         >>> table = pd.DataFrame({"age": [31, 64], "smokes": ["No", "yes"]})
         >>> schema.check(table)
         This is about private data: do not publish it, ...
@@ -372,14 +377,14 @@ the same unit?
         """
         label: Column | None = None
         if self.classes is not None:
-            label = Categories(self.classes)
+            label = CategoricalColumn(self.classes)
         elif self.target_bounds is not None:
-            label = Bounded(*self.target_bounds)
-        return check_table(table, dict(self), self.target, label, y, groups)
+            label = BoundedColumn(*self.target_bounds)
+        return check_table(table, dict(self), self.target_column, label, y, groups)
 
     def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
-    ) -> dict[str, Bounded | Categories]:
+    ) -> dict[str, BoundedColumn | CategoricalColumn]:
         """Return columns; raise ValueError for one that is neither Bounded nor Categories.
 
         Parameters
@@ -396,10 +401,12 @@ the same unit?
         dict
             The columns asked for, by their names.
         """
-        found: dict[str, Bounded | Categories] = {}
+        found: dict[str, BoundedColumn | CategoricalColumn] = {}
         for name in self if names is None else names:
             column = self[name]
-            if not isinstance(column, (Bounded, Categories)) or (column.missing and not missing):
+            if not isinstance(column, (BoundedColumn, CategoricalColumn)) or (
+                column.missing and not missing
+            ):
                 raise ValueError(
                     f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
                     f"Categories{'' if missing else ' without missing=True'}. Describe it as "
@@ -428,7 +435,7 @@ the same unit?
         """
         whole("bins", bins)
         columns = {
-            name: replace(column, bins=bins) if isinstance(column, Bounded) else column
+            name: replace(column, bins=bins) if isinstance(column, BoundedColumn) else column
             for name, column in self.items()
         }
         return self._with(columns, self._confirmed)
@@ -437,7 +444,7 @@ the same unit?
         """Return a schema of other columns with the same target."""
         return Schema(
             columns,
-            target=self.target,
+            target_column=self.target_column,
             classes=self.classes,
             target_bounds=self.target_bounds,
             inferred=self._inferred,
@@ -446,7 +453,7 @@ the same unit?
 
     def _target_digest(self) -> str:
         return facts_digest(
-            self.target, {"classes": self.classes, "target_bounds": self.target_bounds}
+            self.target_column, {"classes": self.classes, "target_bounds": self.target_bounds}
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -463,7 +470,7 @@ the same unit?
             marks["confirmed"] = self._confirmed.to_dict()
         return {
             "columns": {name: column.to_dict() for name, column in self.items()},
-            "target": self.target,
+            "target": self.target_column,
             "classes": None if self.classes is None else list(self.classes),
             **bounds,
             **marks,

@@ -14,11 +14,11 @@ import pandas as pd
 from .._groups import check_groups, find_identifiers
 from .._output import displayable
 from .cell_values import category_codes, category_key, column_numbers
-from .columns import Bounded, Categories, Column
-from .dates import Dates
+from .columns import BoundedColumn, CategoricalColumn, Column
+from .dates import DateColumn
 from .inferred_facts import identifier_evidence
 
-__all__ = ["ColumnCheck", "RowsPerPerson", "SchemaCheck", "check_table"]
+__all__ = ["ColumnCheck", "RowsPerGroup", "SchemaCheck", "check_table"]
 
 TOLERANCE = 0.01  # share of values that a column may lose
 _MAX_SHOWN_VALUES = 3  # values shown per column
@@ -74,7 +74,7 @@ class ColumnCheck:
 
 
 @dataclass(frozen=True)
-class RowsPerPerson:
+class RowsPerGroup:
     """Number of rows per value of a column that identifies people, or seems to.
 
     Attributes
@@ -129,14 +129,14 @@ class SchemaCheck:
         Columns of the schema that the table lacks.
     undescribed : tuple of str
         Columns of the table that the schema does not describe.
-    people : tuple of RowsPerPerson
+    people : tuple of RowsPerGroup
         One for the given groups, or one for each column that seems to identify people.
     """
 
     columns: tuple[ColumnCheck, ...]
     absent: tuple[str, ...] = ()
     undescribed: tuple[str, ...] = ()
-    people: tuple[RowsPerPerson, ...] = ()
+    people: tuple[RowsPerGroup, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -226,11 +226,11 @@ def check_table(
 
 def _count_found_groups(
     table: pd.DataFrame, described: Mapping[str, Column], target: str | None
-) -> tuple[RowsPerPerson, ...]:
+) -> tuple[RowsPerGroup, ...]:
     """Return the rows per value of each column that seems to identify people."""
     found = []
     for name in table:
-        if name == target or isinstance(described.get(str(name)), Dates):
+        if name == target or isinstance(described.get(str(name)), DateColumn):
             continue
         if find_identifiers([name]):
             found.append(_rows_per_person(table[name], "an identifier by its name"))
@@ -239,10 +239,10 @@ def _count_found_groups(
     return tuple(found)
 
 
-def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
+def _rows_per_person(column: pd.Series, reason: str) -> RowsPerGroup:
     missing = _is_missing(column)
     counts = column[~missing].astype(str).value_counts().to_numpy()
-    return RowsPerPerson(
+    return RowsPerGroup(
         str(column.name), reason, len(counts), int((counts > 1).sum()),
         int(counts.max(initial=0)), int(counts.sum()), int(missing.sum()),
     )  # fmt: skip
@@ -250,14 +250,14 @@ def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
 
 def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
     n, missing = len(column), _is_missing(column)
-    if isinstance(fact, Categories):
+    if isinstance(fact, CategoricalColumn):
         unknown = (category_codes(column, fact.values) < 0) & ~missing
         values, hints = np.empty(0), _spelling_hints(column[unknown], fact.values)
-    elif isinstance(fact, Bounded):
+    elif isinstance(fact, BoundedColumn):
         values = column_numbers(column)
         unknown = np.isnan(values) & ~missing
         hints = _number_hints(column[unknown])
-    elif isinstance(fact, Dates):
+    elif isinstance(fact, DateColumn):
         values = fact.days(column)
         unknown = np.isnan(values) & ~missing
         hints = _date_hints(column[unknown], fact)
@@ -265,12 +265,12 @@ def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -
         values, unknown, hints = np.empty(0), np.zeros(n, dtype=bool), ()
     clipped = 0
     if len(values):
-        lower, upper = fact.ends()  # type: ignore[attr-defined]  # Bounded and Dates have it
+        lower, upper = fact.ends()  # type: ignore[attr-defined]  # BoundedColumn and DateColumn have it
         clipped = int(((values < lower) | (values > upper)).sum())
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
-        hints += _extreme_hints(finite, lower, upper, int(isinstance(fact, Dates)))
-    if not isinstance(fact, Dates) and not is_target:
+        hints += _extreme_hints(finite, lower, upper, int(isinstance(fact, DateColumn)))
+    if not isinstance(fact, DateColumn) and not is_target:
         hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
 
@@ -301,7 +301,7 @@ def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
     return (*told, "decimal commas? read the table with --decimal ','") if comma else told
 
 
-def _date_hints(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
+def _date_hints(unknown: pd.Series, fact: DateColumn) -> tuple[str, ...]:
     form = "ISO 8601, such as 2020-01-31" if fact.format is None else repr(fact.format)
     return tuple(
         f"{count} times {value!r}, which is no date in the format {form}"
@@ -327,13 +327,13 @@ def _range_hints(
     if not len(values):
         return ()
     if clipped > TOLERANCE * len(values):
-        if isinstance(fact, Dates):
+        if isinstance(fact, DateColumn):
             return ("dates lie before first or after last",)
         return (
             f"values reach from {values.min():g} to {values.max():g}, the bounds are {lower:g} and "
             f"{upper:g}: are they in the same unit?",
         )
-    if isinstance(fact, Bounded) and upper > lower:
+    if isinstance(fact, BoundedColumn) and upper > lower:
         low, high = fact.to_unit(np.quantile(values, [0.01, 0.99]))
         if 0 < high - low < _NARROW_SHARE:
             return (

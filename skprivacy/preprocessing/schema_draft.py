@@ -11,8 +11,8 @@ import pandas as pd
 from .. import _config
 from .._groups import find_identifiers
 from .cell_values import category_key
-from .columns import Bounded, Categories, Column, Hashed
-from .dates import Dates
+from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn
+from .dates import DateColumn
 from .inferred_facts import NEARLY_UNIQUE, IdentifierEvidence, identifier_evidence, target_facts
 from .schema import Schema
 
@@ -53,7 +53,7 @@ class SchemaDraft:
     notes: dict[str, str]
 
 
-def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
+def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> SchemaDraft:
     """Draft a schema from data. This LEAKS: compare each column with a codebook afterwards.
 
     Numbers get bounds, text gets categories, and dates get their range. Columns with very many
@@ -63,7 +63,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     ----------
     table : DataFrame of shape (n_samples, n_columns)
         Records, preferably public ones.
-    target : str, default=None
+    target_column : str, default=None
         The column to predict. None drafts no target.
 
     Returns
@@ -74,7 +74,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     Raises
     ------
     ValueError
-        If ``target`` is not a column, or no column can be described.
+        If ``target_column`` is not a column, or no column can be described.
 
     Warns
     -----
@@ -89,7 +89,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     >>> table = pd.DataFrame({"age": [31, 64], "ward": ["A", "B"], "ill": ["no", "yes"]})
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     draft = draft_schema(table, target="ill")
+    ...     draft = draft_schema(table, target_column="ill")
     >>> draft.schema
     Schema(1 bounded and 1 categorical columns, target 'ill', INFERRED from data)
     >>> draft.schema.unconfirmed
@@ -97,9 +97,11 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     """
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
-    if target is not None and not (isinstance(target, str) and target in table):
+    if target_column is not None and not (
+        isinstance(target_column, str) and target_column in table
+    ):
         raise ValueError(
-            f"target={target!r} is not a column of the table; it has "
+            f"target_column={target_column!r} is not a column of the table; it has "
             f"{', '.join(map(str, table))}. Name one of them."
         )
     _config.leak(
@@ -110,7 +112,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     notes: dict[str, str] = {}
     for label in table:
         name = str(label)
-        if label == target:
+        if label == target_column:
             continue
         fact, note = (
             (None, _IDENTIFIER_NAME_NOTE)
@@ -128,10 +130,10 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
             + "."
         )
     facts: dict[str, Any] = {}
-    if target is not None:
-        facts = target_facts(table[target].dropna().to_numpy())
-        notes[target] = _describe_facts(facts)
-    return SchemaDraft(Schema(columns, target=target, inferred=True, **facts), notes)
+    if target_column is not None:
+        facts = target_facts(table[target_column].dropna().to_numpy())
+        notes[target_column] = _describe_facts(facts)
+    return SchemaDraft(Schema(columns, target_column=target_column, inferred=True, **facts), notes)
 
 
 def _describe_facts(facts: dict[str, Any]) -> str:
@@ -166,7 +168,7 @@ def _draft_number(values: pd.Series, missing: bool) -> tuple[Column | None, str]
     if not len(numbers):
         return None, "left out: it has no finite number"
     low, high = float(numbers.min()), float(numbers.max())
-    fact = Bounded(low, high, missing=missing, inferred=True)
+    fact = BoundedColumn(low, high, missing=missing, inferred=True)
     if evidence := identifier_evidence(values):
         return _review_column(fact, evidence)
     if high > low and np.quantile(numbers, 0.99) - low < (high - low) / 10:
@@ -182,13 +184,13 @@ def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column |
 
 
 def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
-    reader = Dates("1970-01-01", "1970-01-02", format=form)
+    reader = DateColumn("1970-01-01", "1970-01-02", format=form)
     days = reader.days(values)
     days = days[~np.isnan(days)]
     start = pd.Timestamp("1970-01-01")
     first = start + pd.Timedelta(days=float(np.floor(days.min())))
     last = start + pd.Timedelta(days=float(np.floor(days.max()) + 1))
-    fact = Dates(
+    fact = DateColumn(
         first.date().isoformat(), last.date().isoformat(), format=form, missing=missing,
         inferred=True,
     )  # fmt: skip
@@ -197,7 +199,7 @@ def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Co
 
 
 def _parse_all(texts: pd.Series, form: str | None) -> bool:
-    days = Dates("1970-01-01", "1970-01-02", format=form).days(texts)
+    days = DateColumn("1970-01-01", "1970-01-02", format=form).days(texts)
     return not bool(np.isnan(days).any())
 
 
@@ -207,7 +209,7 @@ def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
         return None, "left out: it is empty"
     evidence = identifier_evidence(texts)
     if len(found) <= _MAX_CATEGORIES and len(found) < max(NEARLY_UNIQUE * len(texts), 3):
-        fact = Categories(tuple(found), missing=missing, inferred=True)
+        fact = CategoricalColumn(tuple(found), missing=missing, inferred=True)
         return _review_column(fact, evidence) if evidence else (fact, "")
     if texts.str.len().mean() > _MIN_TEXT_LENGTH:
         return None, (
@@ -221,4 +223,4 @@ def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     note = f"{len(found)} different values: dealt to 64 buckets by a hash, which lists none of them"
     if evidence:
         note += f". {_POSSIBLE_IDENTIFIER_NOTE.format(words=evidence.words)}"
-    return Hashed(missing=missing, inferred=True), note
+    return HashedColumn(missing=missing, inferred=True), note

@@ -114,7 +114,7 @@ class PrivateStandardScaler(
         return tags
 
     def fit(
-        self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: Any = None, *, groups: ArrayLike | None = None
     ) -> PrivateStandardScaler:
         """Release means and variances.
 

@@ -199,14 +199,14 @@ def _count_categories(
 def private_group_size(
     groups: ArrayLike,
     *,
-    most: int,
+    max_group_size: int,
     epsilon: float,
-    q: float = 0.9,
+    quantile: float = 0.9,
     relation: str = "add_remove",
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return a private ``q`` quantile of the number of records per group.
+    """Return a private ``quantile`` quantile of the number of records per group.
 
     Use it where the noise of a release grows with the number of records per group, such as for
     ``max_rows`` of :func:`private_summary`. **It does not limit the records**: drop the records of
@@ -216,11 +216,11 @@ def private_group_size(
     ----------
     groups : array-like of shape (n_samples,)
         Group of each record. The name of a Series is the unit of the guarantee.
-    most : int
+    max_group_size : int
         Largest possible result, at least 2; a public guess of the largest group size.
     epsilon : float
         Privacy loss, in nats.
-    q : float, default=0.9
+    quantile : float, default=0.9
         Share of the groups that keep all their records, in [0, 1].
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation, between groups.
@@ -229,7 +229,7 @@ def private_group_size(
     Returns
     -------
     Release
-        ``value``, an integer from 1 to ``most``, and ``privacy``, of a group.
+        ``value``, an integer from 1 to ``max_group_size``, and ``privacy``, of a group.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def private_group_size(
     **Guarantees.** Pure ``epsilon``-differential privacy of a group: the release is a quantile of
     one number per group, see :func:`private_quantile`.
 
-    **Edge cases.** Groups with more than ``most`` records count as groups of ``most``.
+    **Edge cases.** Groups with more than ``max_group_size`` records count as groups of ``max_group_size``.
 
     References
     ----------
@@ -253,22 +253,24 @@ def private_group_size(
     >>> import pandas as pd
     >>> from skprivacy.preprocessing import private_group_size
     >>> visits = pd.Series([*range(900)] * 2 + [*range(900, 1000)] * 9, name="patient")
-    >>> size, privacy = private_group_size(visits, most=50, epsilon=1.0, q=0.8)
+    >>> size, privacy = private_group_size(visits, max_group_size=50, epsilon=1.0, quantile=0.8)
     >>> 2 <= size <= 8  # whichever it is, 900 of 1,000 patients have no more
     True
     >>> privacy
     1.00-DP per patient, add-remove, exact noise, proved
     """
-    if not (is_whole(most) and 2 <= most < MAX_CANDIDATES):
-        raise ValueError(f"most={most!r} must be an integer from 2 to {MAX_CANDIDATES - 1}.")
-    most = int(most)
+    if not (is_whole(max_group_size) and 2 <= max_group_size < MAX_CANDIDATES):
+        raise ValueError(
+            f"max_group_size={max_group_size!r} must be an integer from 2 to {MAX_CANDIDATES - 1}."
+        )
+    max_group_size = int(max_group_size)
     who = check_groups(groups, np.arange(num_samples(groups, "groups")))
     # Candidates lie at half-integers, between the possible sizes.
-    sizes = np.minimum(who.sizes(), most)
+    sizes = np.minimum(who.sizes(), max_group_size)
     of_each: Any = pd.Series(np.arange(who.n), name=who.unit)
     value, privacy = private_quantile(
-        sizes, q, bounds=(0.5, most + 0.5), epsilon=epsilon, relation=relation,
-        n_candidates=most + 1, groups=of_each, budget=budget, noise_seed=noise_seed,
+        sizes, quantile, bounds=(0.5, max_group_size + 0.5), epsilon=epsilon, relation=relation,
+        n_candidates=max_group_size + 1, groups=of_each, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
     return Release(max(1, round(value - 0.5)), privacy)
 
@@ -427,7 +429,7 @@ def private_variance(
 @fill_docs(RELEASE_DOCS)
 def private_quantile(
     x: ArrayLike,
-    q: float,
+    quantile: float,
     *,
     bounds: tuple[float, float],
     epsilon: float,
@@ -443,7 +445,7 @@ def private_quantile(
     ----------
     x : array-like of shape (n_samples,)
         NaN is ignored; infinity is clipped.
-    q : float
+    quantile : float
         Quantile to release, in [0, 1]; 0.5 is the median.
     bounds : tuple (lower, upper)
         Public bounds; the result is one of ``n_candidates`` equally spaced numbers between them.
@@ -479,8 +481,8 @@ def private_quantile(
     >>> 450 < median < 550
     True
     """
-    if not (is_number(q) and 0 <= q <= 1):
-        raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
+    if not (is_number(quantile) and 0 <= quantile <= 1):
+        raise ValueError(f"quantile={quantile!r} must lie in [0, 1]; 0.5 is the median.")
     if not (is_whole(n_candidates) and 2 <= n_candidates <= MAX_CANDIDATES):
         raise ValueError(
             f"n_candidates={n_candidates!r} must be an integer from 2 to {MAX_CANDIDATES}, such "
@@ -497,9 +499,9 @@ def private_quantile(
         counted = np.concatenate([[0.0], shares[order].cumsum()])
         below = counted[np.searchsorted(clipped[order], candidates, side="left")]
         # Smith 2011: the utility of a candidate is minus its distance from rank q
-        return -np.abs(below - q * counted[-1])
+        return -np.abs(below - quantile * counted[-1])
 
-    changed = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
+    changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
     quantile = Statistic(
         unit, changed, changed, scores, lambda chosen, _: float(candidates[chosen]), selects=True
     )

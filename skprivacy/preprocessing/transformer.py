@@ -125,9 +125,9 @@ def make_private_pipeline(
     Examples
     --------
     >>> from skprivacy.linear_model import ObjectivePerturbationClassifier
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema, make_private_pipeline
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, make_private_pipeline
     >>> schema = Schema(
-    ...     {"age": Bounded(0, 120), "sex": Categories(["Female", "Male"])}, classes=["no", "yes"]
+    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])}, classes=["no", "yes"]
     ... )
     >>> model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=1.0))
     >>> model[-1].bounds, model[-1].classes, round(model[-1].radius, 3)
@@ -221,8 +221,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
-    >>> schema = Schema({"age": Bounded(0, 100), "sex": Categories(["Female", "Male"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
+    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])})
     >>> X = pd.DataFrame({"age": [25, 250], "sex": ["Male", "?"]})
     >>> SchemaTransformer(schema).fit_transform(X)
     array([[-0.5,  0. ,  1. ],

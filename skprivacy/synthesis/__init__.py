@@ -8,7 +8,7 @@ Files, in reading order:
 - ``measurement_plan``: mechanisms of a fit, their event and noise
 - ``marginal_selection``: private choice of pairs: spanning tree or adaptive
 - ``graphical_model``: junction tree, greatest entropy, sampling
-- ``marginal_synthesizer``: PrivateSynthesizer
+- ``marginal_synthesizer``: MarginalSynthesizer
 - ``gan``: DPGANSynthesizer
 - ``gan_features``: cells as network inputs, and noisy moments that start a generator
 - ``synthetic_training``: SyntheticDataClassifier, SyntheticDataRegressor
@@ -17,14 +17,14 @@ Files, in reading order:
 
 from .domain import Grid
 from .gan import DPGANSynthesizer
-from .marginal_synthesizer import PrivateSynthesizer
+from .marginal_synthesizer import MarginalSynthesizer
 from .quality import SyntheticQuality, synthetic_quality
 from .synthetic_training import SyntheticDataClassifier, SyntheticDataRegressor
 
 __all__ = [
     "DPGANSynthesizer",
     "Grid",
-    "PrivateSynthesizer",
+    "MarginalSynthesizer",
     "SyntheticDataClassifier",
     "SyntheticDataRegressor",
     "SyntheticQuality",

@@ -29,7 +29,7 @@ from .._input_data import (
 )
 from .._validation import check_random_state, flag, is_whole, sequence
 from ..base import PrivateEstimatorMixin, PrivateFit
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.transformer import check_columns, described_columns
 from .domain import Domain, Grid
 
@@ -46,7 +46,7 @@ schema : Schema, default=None
     Public ranges and categories of the columns. ``None`` reads them off the data, and the guarantee
     then names this as an assumption.""",
     "missing_columns": """\
-missing : sequence of str, default=()
+columns_with_missing : sequence of str, default=()
     Columns in which values may be missing, from public knowledge. A record is left out if a value
     of another column is missing, or is not a number or category of the schema.""",
     "synthesizer_attributes": """\
@@ -64,7 +64,7 @@ y : array-like of shape (n_samples,), default=None
     ``target_bounds``.""",
     "synthetic_training": """\
 synthesizer : estimator
-    A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
+    A :class:`MarginalSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
     guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
 n_samples : int, default=None
     Number of synthetic records to draw. ``None`` means the synthesizer's estimate of the number of
@@ -91,7 +91,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     schema: Schema | None
     label: str | None
-    missing: Any
+    columns_with_missing: Any
     schema_: Schema
     label_: str | None
     target_: str | None
@@ -173,7 +173,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
                 self.label,
             )
             grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
-            return facts, facts.build_domain(grids, self.missing)
+            return facts, facts.build_domain(grids, self.columns_with_missing)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class TableFacts:
     """Columns of a table, including the target, and the public facts of each."""
 
     schema: Schema  # given or inferred; does not contain the target
-    columns: dict[str, Bounded | Categories]  # including the target
+    columns: dict[str, BoundedColumn | CategoricalColumn]  # including the target
     series: list[pd.Series]  # the private values of each column
     types: dict[str, Any]  # of the columns that have one
     order: list[str]  # names of the columns as given
@@ -207,24 +207,26 @@ class TableFacts:
             schema.warn_if_unconfirmed()
         fit.assume(*schema.assumptions)
         check_columns(schema, X)
-        columns = schema.check_kinds("PrivateSynthesizer", missing=True)
+        columns = schema.check_kinds("MarginalSynthesizer", missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order, target = list(columns), label
         if isinstance(X, pd.DataFrame):
             types, order = dict(X.dtypes), list(X.columns)
         elif X.dtype.kind in "iu":
-            types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
+            types = {
+                name: X.dtype for name, fact in columns.items() if isinstance(fact, BoundedColumn)
+            }
         if y is not None:
             target = name = _target_name(schema, y)
             columns[name] = _target_column(fit, schema, y)
             series.append(y if isinstance(y, pd.Series) else _array_to_series(y))
             order = [*order, name]
             if isinstance(y, pd.Series) or (
-                isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
+                isinstance(columns[name], BoundedColumn) and y.dtype.kind in "iu"
             ):
                 types[name] = y.dtype
-            if label is None and isinstance(columns[name], Categories):
+            if label is None and isinstance(columns[name], CategoricalColumn):
                 label = name
         types = {
             name: _without_data_categories(dtype, columns[name]) for name, dtype in types.items()
@@ -245,17 +247,21 @@ class TableFacts:
     def build_domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
         """Return the public cells of each column."""
         for name, grid in grids.items():
-            if not isinstance(self.columns.get(name), Bounded) or not isinstance(grid, Grid):
-                numeric = [n for n, fact in self.columns.items() if isinstance(fact, Bounded)]
+            if not isinstance(self.columns.get(name), BoundedColumn) or not isinstance(grid, Grid):
+                numeric = [n for n, fact in self.columns.items() if isinstance(fact, BoundedColumn)]
                 raise ValueError(
                     f"grids: {name!r} is given {grid!r}. Expected a Grid for a numeric column, "
                     f"one of {numeric}."
                 )
-        named = [missing] if isinstance(missing, str) else list(sequence("missing", missing))
+        named = (
+            [missing]
+            if isinstance(missing, str)
+            else list(sequence("columns_with_missing", missing))
+        )
         known = list(self.columns)  # a list: invalid names may not be hashable
         if unknown := [n for n in named if not isinstance(n, str) or n not in known]:
             raise ValueError(
-                f"missing={missing!r} names {unknown[0]!r}, which is not a column. "
+                f"columns_with_missing={missing!r} names {unknown[0]!r}, which is not a column. "
                 f"Expected some of {known}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
@@ -298,11 +304,11 @@ def _as_column(y: Any) -> Any:
     return column_or_1d(y)
 
 
-def _without_data_categories(dtype: Any, fact: Bounded | Categories) -> Any:
+def _without_data_categories(dtype: Any, fact: BoundedColumn | CategoricalColumn) -> Any:
     """Return a public dtype: pandas keeps in a categorical dtype the categories of the data."""
     if not isinstance(dtype, pd.CategoricalDtype):
         return dtype
-    if isinstance(fact, Bounded):
+    if isinstance(fact, BoundedColumn):
         return None
     return pd.CategoricalDtype(list(fact.values), dtype.ordered)
 
@@ -313,7 +319,7 @@ def _target_with_classes(y: Any) -> Any:
 
 
 def _target_name(schema: Schema, y: Any) -> str:
-    name = schema.target or getattr(y, "name", None) or "target"
+    name = schema.target_column or getattr(y, "name", None) or "target"
     if name in schema:
         raise ValueError(
             f"y is named {name!r}, like a column of X. Rename it, or name the schema's target."
@@ -321,26 +327,28 @@ def _target_name(schema: Schema, y: Any) -> str:
     return str(name)
 
 
-def _target_column(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
+def _target_column(fit: PrivateFit, schema: Schema, y: Any) -> BoundedColumn | CategoricalColumn:
     if schema.classes is not None:
-        return Categories(schema.classes)
+        return CategoricalColumn(schema.classes)
     if schema.target_bounds is not None:
-        return Bounded(*schema.target_bounds)
+        return BoundedColumn(*schema.target_bounds)
     fit.read_off_data(
         "The schema says neither classes nor target_bounds: they are read off y, which reveals "
         "them. Pass Schema(..., classes=[...]) or Schema(..., target_bounds=(lower, upper)).",
         "the classes or bounds of the target are public (they were read off y)",
     )
     if _target_with_classes(y) is not None:
-        return Categories(tuple(np.unique(np.asarray(y))))
+        return CategoricalColumn(tuple(np.unique(np.asarray(y))))
     check_numbers(y, "y")
     numbers = np.asarray(y, dtype=np.float64)
-    return Bounded(float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+    return BoundedColumn(float(np.nanmin(numbers)), float(np.nanmax(numbers)))
 
 
-def _check_label(label: str, columns: Mapping[str, Bounded | Categories]) -> None:
-    if not isinstance(columns.get(label), Categories):
-        categorical = [name for name, fact in columns.items() if isinstance(fact, Categories)]
+def _check_label(label: str, columns: Mapping[str, BoundedColumn | CategoricalColumn]) -> None:
+    if not isinstance(columns.get(label), CategoricalColumn):
+        categorical = [
+            name for name, fact in columns.items() if isinstance(fact, CategoricalColumn)
+        ]
         raise ValueError(
             f"label={label!r} must be a column with categories, one of {categorical}. Every "
             "column is counted by its values."

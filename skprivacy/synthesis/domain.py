@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .._validation import is_number
 from ..accounting.event import numbers
-from ..preprocessing import Bounded, Categories
+from ..preprocessing import BoundedColumn, CategoricalColumn
 from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 
 __all__ = [
@@ -38,7 +38,7 @@ _UNKNOWN_CODE = -1
 class ValueCells:
     """One cell for each category; missing values and unknown categories have the code -1."""
 
-    fact: Categories
+    fact: CategoricalColumn
 
     @property
     def size(self) -> int:
@@ -82,7 +82,7 @@ class NumberCells:
 Cells = NumberCells | ValueCells
 
 
-def make_number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
+def make_number_cells(fact: BoundedColumn, grid: Grid, whole: bool) -> NumberCells:
     """Return the cells of a numeric column, from public facts; ``whole`` means integers."""
     atoms = np.array([a for a in grid.atoms if fact.lower <= a <= fact.upper])
     first, last = math.ceil(fact.lower), math.floor(fact.upper)
@@ -160,7 +160,7 @@ class Domain:
     @classmethod
     def from_facts(
         cls,
-        facts: Mapping[str, Bounded | Categories],
+        facts: Mapping[str, BoundedColumn | CategoricalColumn],
         grids: Mapping[str, Grid],
         missing: Collection[str],
         types: Mapping[str, Any],
@@ -204,8 +204,10 @@ class Domain:
         return pd.concat(series, axis=1)
 
 
-def _cells_of_column(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
-    if isinstance(fact, Categories):
+def _cells_of_column(
+    fact: BoundedColumn | CategoricalColumn, grid: Grid | None, dtype: Any
+) -> Cells:
+    if isinstance(fact, CategoricalColumn):
         return ValueCells(fact)
     whole = dtype is not None and pd.api.types.is_integer_dtype(dtype)
     return make_number_cells(fact, Grid() if grid is None else grid, whole)
@@ -236,13 +238,13 @@ class Grid:
 
     See Also
     --------
-    skprivacy.synthesis.PrivateSynthesizer : Takes a grid for each numeric column.
+    skprivacy.synthesis.MarginalSynthesizer : Takes a grid for each numeric column.
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import Bounded
+    >>> from skprivacy.preprocessing import BoundedColumn
     >>> from skprivacy.synthesis import Grid
-    >>> Grid(step=10, atoms=[0]).edges(Bounded(0, 30))
+    >>> Grid(step=10, atoms=[0]).edges(BoundedColumn(0, 30))
     array([ 0., 10., 20., 30.])
     """
 
@@ -267,7 +269,7 @@ class Grid:
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
         object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))
 
-    def edges(self, fact: Bounded) -> NDArray[np.float64]:
+    def edges(self, fact: BoundedColumn) -> NDArray[np.float64]:
         """Return the edges of a column's cells, ignoring the atoms.
 
         Parameters

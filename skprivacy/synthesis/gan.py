@@ -22,7 +22,7 @@ from .._groups import Groups
 from .._input_data import read_records
 from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import (
-    Composed,
+    ComposedEvent,
     Event,
     PrivacyBudget,
     calibrate_noise_multiplier,
@@ -48,7 +48,7 @@ _ROWS_PER_BATCH = 4096  # generated at a time
 class DPGANSynthesizer(Synthesizer):
     """Draw synthetic records from a generative adversarial network trained with DP-SGD (DP-GAN).
 
-    **For tables use** :class:`PrivateSynthesizer`: its records are closer to the private ones at
+    **For tables use** :class:`MarginalSynthesizer`: its records are closer to the private ones at
     the same epsilon, in a hundredth of the time. This network is for records that marginals do not
     describe, such as small images, and for comparison with published results.
 
@@ -90,7 +90,7 @@ class DPGANSynthesizer(Synthesizer):
     n_records : int, default=None
         Public figure for the number of records, or of groups. The relation is then add-remove.
         Without it the relation is zero-out, and the number of records is public.
-    max_group_rows : int or None, default=2
+    max_group_size : int or None, default=2
         With ``groups``: largest number of records used per group, drawn once. ``None`` uses all.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial weights and of the rows generated in training.
@@ -117,7 +117,7 @@ class DPGANSynthesizer(Synthesizer):
 
     See Also
     --------
-    skprivacy.synthesis.PrivateSynthesizer : Synthesizer for tables, by noisy marginals.
+    skprivacy.synthesis.MarginalSynthesizer : Synthesizer for tables, by noisy marginals.
     skprivacy.synthesis.SyntheticDataClassifier : Train a classifier on synthetic records.
 
     Notes
@@ -144,10 +144,10 @@ class DPGANSynthesizer(Synthesizer):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.preprocessing import Bounded, Schema
+    >>> from skprivacy.preprocessing import BoundedColumn, Schema
     >>> from skprivacy.synthesis import DPGANSynthesizer
     >>> X = np.random.default_rng(0).uniform(size=(500, 2))
-    >>> schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
+    >>> schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, classes=[0, 1])
     >>> synthesizer = DPGANSynthesizer(2.0, 1e-4, schema=schema, batch_size=50, epochs=2)
     >>> synthesizer.fit(X, X[:, 0] > 0.5).privacy_
     (2.00, 0.0001)-DP, zero-out, floating-point noise, proved assuming the number of records is
@@ -162,7 +162,7 @@ class DPGANSynthesizer(Synthesizer):
         "schema": [Schema, None],
         "label": [str, None],
         "grids": [Mapping, None],
-        "missing": ["array-like"],
+        "columns_with_missing": ["array-like"],
         "hidden_layer_sizes": ["array-like"],
         "generator_layer_sizes": ["array-like"],
         "latent_size": [Interval(Integral, 1, None, closed="left")],
@@ -172,7 +172,7 @@ class DPGANSynthesizer(Synthesizer):
         "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
         "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
-        "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],
+        "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -186,7 +186,7 @@ class DPGANSynthesizer(Synthesizer):
         schema: Schema | None = None,
         label: str | None = None,
         grids: Mapping[str, Any] | None = None,
-        missing: Any = (),
+        columns_with_missing: Any = (),
         hidden_layer_sizes: Sequence[int] = (128,),
         generator_layer_sizes: Sequence[int] = (128, 128),
         latent_size: int = 100,
@@ -196,7 +196,7 @@ class DPGANSynthesizer(Synthesizer):
         learning_rate: float = 1e-3,
         max_grad_norm: float = 0.3,
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -206,7 +206,7 @@ class DPGANSynthesizer(Synthesizer):
         self.schema = schema
         self.label = label
         self.grids = grids
-        self.missing = missing
+        self.columns_with_missing = columns_with_missing
         self.hidden_layer_sizes = hidden_layer_sizes
         self.generator_layer_sizes = generator_layer_sizes
         self.latent_size = latent_size
@@ -216,7 +216,7 @@ class DPGANSynthesizer(Synthesizer):
         self.learning_rate = learning_rate
         self.max_grad_norm = max_grad_norm
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
@@ -253,7 +253,9 @@ class DPGANSynthesizer(Synthesizer):
             check_delta_is_small(self.delta)
             X, _, people = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
-            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
+            domain = facts.build_domain(
+                {} if self.grids is None else self.grids, self.columns_with_missing
+            )
             features = Features(domain, facts.label)
             who = None if groups is None else people
             config = self._discriminator_config(people.n, who)
@@ -268,7 +270,7 @@ class DPGANSynthesizer(Synthesizer):
                 plan, _check_layer_sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
             )
             with fit.charged(
-                Composed((first.event, config.event)),
+                ComposedEvent((first.event, config.event)),
                 relation=config.relation, at_delta=self.delta, unit=config.unit,
                 arithmetic=weakest_arithmetic((first.arithmetic, config.noise_kind.arithmetic)),
             ):  # fmt: skip
@@ -313,7 +315,7 @@ class DPGANSynthesizer(Synthesizer):
         from ..neural_network._training.adversarial import discriminator_config
         from ..neural_network._training.training_config import PerGroup
 
-        most = None if self.max_group_rows is None else int(self.max_group_rows)
+        most = None if self.max_group_size is None else int(self.max_group_size)
         config = discriminator_config(
             n,
             n_records=self.n_records,
@@ -345,7 +347,7 @@ class DPGANSynthesizer(Synthesizer):
     def _calibrate_steps(self, config: TrainingConfig, first: Event) -> TrainingConfig:
         """Return the configuration with the noise that brings the total cost to epsilon."""
         noise = calibrate_noise_multiplier(
-            lambda z: Composed((first, config.event_at(z))),
+            lambda z: ComposedEvent((first, config.event_at(z))),
             float(self.epsilon),
             float(self.delta),
             config.relation,

@@ -29,11 +29,11 @@ _STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # of L-BFGS
 _SAMPLE_LIMITS = (2_000, 120_000)
 
 
-def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
-    """Return the number of chosen marginals, which is public; ``rounds`` limits "adaptive"."""
+def count_choices(method: str, weights: Mapping[Pair, float], n_rounds: int) -> int:
+    """Return the number of chosen marginals, which is public; ``n_rounds`` limits "adaptive"."""
     pairs = _weighted_pairs(weights)
     return {
-        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(rounds, len(pairs))
+        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(n_rounds, len(pairs))
     }[method]  # fmt: skip
 
 

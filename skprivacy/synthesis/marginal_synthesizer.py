@@ -1,7 +1,7 @@
 """Marginal-based synthesizer for tables: noisy marginals, a graphical model, and sampled records.
 
 Follows MST (McKenna, Miklau and Sheldon 2021) and AIM (McKenna et al. 2022). Start reading at
-:meth:`PrivateSynthesizer.fit`.
+:meth:`MarginalSynthesizer.fit`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .marginal_tables import (
 )
 from .measurement_plan import METHODS, MeasurementPlan, noise_std
 
-__all__ = ["PrivateSynthesizer"]
+__all__ = ["MarginalSynthesizer"]
 
 _MAX_LBFGS_STEPS = 300
 
 
 @fill_docs(SYNTHESIS_DOCS)
-class PrivateSynthesizer(Synthesizer):
+class MarginalSynthesizer(Synthesizer):
     """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 
     The fit releases noisy counts of the private records by one, two or three columns, and fits a
@@ -75,7 +75,7 @@ class PrivateSynthesizer(Synthesizer):
     max_bins : int, default=16
         Approximate number of bins of a numeric column when it is counted with others. Bins join
         cells of the grid by noisy counts.
-    rounds : int, default=20
+    n_rounds : int, default=20
         Number of rounds of "adaptive".
     max_cells : int, default=60000
         Limit of the number of cells of the "adaptive" model, which determines time and memory.
@@ -138,13 +138,13 @@ class PrivateSynthesizer(Synthesizer):
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
-    >>> from skprivacy.synthesis import PrivateSynthesizer
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> from skprivacy.synthesis import MarginalSynthesizer
     >>> rng = np.random.default_rng(0)
     >>> age = rng.integers(18, 90, 5000)
     >>> X = pd.DataFrame({"age": age, "retired": np.where(age > 65, "yes", "no")})
-    >>> schema = Schema({"age": Bounded(18, 90), "retired": Categories(["no", "yes"])})
-    >>> synthesizer = PrivateSynthesizer(1.0, 1e-6, schema=schema).fit(X)
+    >>> schema = Schema({"age": BoundedColumn(18, 90), "retired": CategoricalColumn(["no", "yes"])})
+    >>> synthesizer = MarginalSynthesizer(1.0, 1e-6, schema=schema).fit(X)
     >>> synthesizer.privacy_
     (1.00, 1e-06)-DP, add-remove, exact noise, proved assuming the types of the columns are public
     >>> synthetic = synthesizer.sample(1000, random_state=0)
@@ -162,9 +162,9 @@ class PrivateSynthesizer(Synthesizer):
         "label": [str, None],
         "workload": [Mapping, None],
         "grids": [Mapping, None],
-        "missing": ["array-like"],
+        "columns_with_missing": ["array-like"],
         "max_bins": [Interval(Integral, 1, None, closed="left")],
-        "rounds": [Interval(Integral, 1, 1000, closed="both")],
+        "n_rounds": [Interval(Integral, 1, 1000, closed="both")],
         "max_cells": [Interval(Integral, 1, None, closed="left")],
         "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
         "budget": [PrivacyBudget, None],
@@ -181,9 +181,9 @@ class PrivateSynthesizer(Synthesizer):
         label: str | None = None,
         workload: Mapping[tuple[str, str], float] | None = None,
         grids: Mapping[str, Any] | None = None,
-        missing: Any = (),
+        columns_with_missing: Any = (),
         max_bins: int = 16,
-        rounds: int = 20,
+        n_rounds: int = 20,
         max_cells: int = 60_000,
         relation: str = "add_remove",
         budget: PrivacyBudget | None = None,
@@ -196,15 +196,15 @@ class PrivateSynthesizer(Synthesizer):
         self.label = label
         self.workload = workload
         self.grids = grids
-        self.missing = missing
+        self.columns_with_missing = columns_with_missing
         self.max_bins = max_bins
-        self.rounds = rounds
+        self.n_rounds = n_rounds
         self.max_cells = max_cells
         self.relation = relation
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | None = None) -> PrivateSynthesizer:
+    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | None = None) -> MarginalSynthesizer:
         """Release noisy marginals, and fit a model to them.
 
         Parameters
@@ -216,7 +216,7 @@ class PrivateSynthesizer(Synthesizer):
 
         Returns
         -------
-        PrivateSynthesizer
+        MarginalSynthesizer
             The fitted synthesizer.
 
         Raises
@@ -236,12 +236,14 @@ class PrivateSynthesizer(Synthesizer):
             check_delta_is_small(self.delta)
             X, _, who = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
-            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
+            domain = facts.build_domain(
+                {} if self.grids is None else self.grids, self.columns_with_missing
+            )
             workload = facts.pair_weights(self.workload)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
-            chosen = count_choices(self.method, workload, self.rounds)
+            chosen = count_choices(self.method, workload, self.n_rounds)
             plan = MeasurementPlan.calibrate(
                 len(columns), chosen, self.method == "tree",
                 float(self.epsilon), float(self.delta), self.relation,

@@ -9,7 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..accounting import Composed, Event, Repeated, calibrate_noise_multiplier, weakest_arithmetic
+from ..accounting import (
+    ComposedEvent,
+    Event,
+    RepeatedEvent,
+    calibrate_noise_multiplier,
+    weakest_arithmetic,
+)
 from ..mechanisms import Exponential, Gaussian
 
 __all__ = ["METHODS", "MeasurementPlan", "noise_std"]
@@ -113,11 +119,11 @@ class MeasurementPlan:
         if not self.n_choices:
             return self.fine_mechanism.event
         releases = 1 if self.at_once else self.n_choices
-        return Composed(
+        return ComposedEvent(
             (
                 self.fine_mechanism.event,
-                Repeated(self.choice_mechanism.event, self.n_choices),
-                Repeated(self.marginal_mechanism.event, releases),
+                RepeatedEvent(self.choice_mechanism.event, self.n_choices),
+                RepeatedEvent(self.marginal_mechanism.event, releases),
             )
         )
 

@@ -17,7 +17,7 @@ from sklearn.metrics import check_scoring
 from .._output import output_path, without_mathtext, write_file
 from .._validation import sequence
 from ..accounting import PrivacyGuarantee
-from ..preprocessing import Bounded, Schema
+from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import check_columns
 from .domain import Domain, Grid, ValueCells
 
@@ -174,7 +174,7 @@ def synthetic_quality(
     *,
     grids: Mapping[str, Grid] | None = None,
     model: Any = None,
-    target: str | None = None,
+    target_column: str | None = None,
     test: pd.DataFrame | None = None,
     scoring: Any = None,
 ) -> SyntheticQuality:
@@ -191,8 +191,8 @@ def synthetic_quality(
         grids, even a second sample of real records would seem far off.
     model : estimator, default=None
         Model trained on synthetic and on real records, and tested on ``test``. It gets the frame
-        without ``target``.
-    target : str, default=None
+        without ``target_column``.
+    target_column : str, default=None
         Column that ``model`` predicts.
     test : DataFrame, default=None
         Real records not used by the synthesizer nor by ``model``.
@@ -207,7 +207,7 @@ def synthetic_quality(
     Raises
     ------
     ValueError
-        If columns do not fit the schema, or some of ``model``, ``target`` and ``test`` are missing.
+        If columns do not fit the schema, or some of ``model``, ``target_column`` and ``test`` are missing.
 
     Notes
     -----
@@ -218,9 +218,9 @@ def synthetic_quality(
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
     >>> from skprivacy.synthesis import synthetic_quality
-    >>> schema = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
+    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["f", "m"])})
     >>> real = pd.DataFrame({"age": [20, 40, 60, 80], "sex": ["f", "m", "f", "m"]})
     >>> synthetic = pd.DataFrame({"age": [20, 40, 60, 80], "sex": ["f", "f", "f", "m"]})
     >>> print(synthetic_quality(real, synthetic, schema))
@@ -239,7 +239,7 @@ def synthetic_quality(
                 f"{type(frame).__name__}."
             )
         check_columns(schema, frame)
-    numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
+    numeric = [name for name, fact in schema.items() if isinstance(fact, BoundedColumn)]
     cells = dict.fromkeys(numeric, _COMPARISON_GRID) | dict(grids or {})
     domain = Domain.from_facts(
         schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
@@ -266,7 +266,7 @@ def synthetic_quality(
     return SyntheticQuality(
         _summarize_columns(shares, values, numeric),
         _summarize_pairs(pairs, values),
-        _score_model(real, synthetic, model, target, test, scoring),
+        _score_model(real, synthetic, model, target_column, test, scoring),
         shares,
     )
 
@@ -323,23 +323,23 @@ def _score_model(
     real: pd.DataFrame,
     synthetic: pd.DataFrame,
     model: Any,
-    target: str | None,
+    target_column: str | None,
     test: pd.DataFrame | None,
     scoring: Any,
 ) -> pd.DataFrame | None:
     if model is None:
         return None
-    if target is None or test is None:
+    if target_column is None or test is None:
         raise ValueError(
-            "model needs target, the name of a column, and test, unused real records. Pass both, "
+            "model needs target_column, the name of a column, and test, unused real records. Pass both, "
             "or model=None."
         )
     scorers = scoring if isinstance(scoring, Mapping) else {"score": scoring}
-    found, X_test = {}, test.drop(columns=target)
+    found, X_test = {}, test.drop(columns=target_column)
     for title, frame in (("real", real), ("synthetic", synthetic)):
-        fitted = clone(model).fit(frame.drop(columns=target), frame[target])
+        fitted = clone(model).fit(frame.drop(columns=target_column), frame[target_column])
         found[title] = {
-            name: float(check_scoring(fitted, scorer)(fitted, X_test, test[target]))
+            name: float(check_scoring(fitted, scorer)(fitted, X_test, test[target_column]))
             for name, scorer in scorers.items()
         }
     return pd.DataFrame(found)

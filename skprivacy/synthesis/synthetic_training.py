@@ -38,12 +38,12 @@ from .._validation import Interval, check_random_state
 from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..base import PrivateEstimatorMixin, list_frozen_assumptions
 from ..exceptions import SyntheticTrainingError
-from ..preprocessing import Bounded, Categories
+from ..preprocessing import BoundedColumn, CategoricalColumn
 from ..preprocessing.cell_values import category_codes, mask_unreadable
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .domain import Domain
 from .gan import DPGANSynthesizer
-from .marginal_synthesizer import PrivateSynthesizer
+from .marginal_synthesizer import MarginalSynthesizer
 
 __all__ = ["SyntheticDataClassifier", "SyntheticDataEstimator", "SyntheticDataRegressor"]
 
@@ -64,7 +64,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"])],
-        "synthesizer": [PrivateSynthesizer, DPGANSynthesizer],
+        "synthesizer": [MarginalSynthesizer, DPGANSynthesizer],
         "n_samples": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
@@ -95,7 +95,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         tags.input_tags.sparse = False
         return tags
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Fit the synthesizer to private records, and the estimator to synthetic ones.
 
         Parameters
@@ -157,7 +157,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             setattr(self, name, getattr(self.synthesizer_, name))
 
     @abstractmethod
-    def _check_target(self, fact: Bounded | Categories) -> None:
+    def _check_target(self, fact: BoundedColumn | CategoricalColumn) -> None:
         """Refuse a target of the wrong kind, from its public facts."""
 
     @abstractmethod
@@ -273,14 +273,14 @@ class SyntheticDataClassifier(WrappedClassifier, SyntheticDataEstimator):
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.preprocessing import Bounded, Schema
-    >>> from skprivacy.synthesis import PrivateSynthesizer, SyntheticDataClassifier
+    >>> from skprivacy.preprocessing import BoundedColumn, Schema
+    >>> from skprivacy.synthesis import MarginalSynthesizer, SyntheticDataClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(5000, 2))
     >>> y = np.where(X[:, 0] > X[:, 1], "yes", "no")
-    >>> schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=["no", "yes"])
+    >>> schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, classes=["no", "yes"])
     >>> model = SyntheticDataClassifier(
-    ...     LogisticRegression(), PrivateSynthesizer(1.0, 1e-6, schema=schema), random_state=0
+    ...     LogisticRegression(), MarginalSynthesizer(1.0, 1e-6, schema=schema), random_state=0
     ... ).fit(X, y)
     >>> model.privacy_
     (1.00, 1e-06)-DP, add-remove, exact noise, proved
@@ -290,8 +290,8 @@ class SyntheticDataClassifier(WrappedClassifier, SyntheticDataEstimator):
 
     _saved_state = {"classes_": "labels", **SyntheticDataEstimator._saved_state}
 
-    def _check_target(self, fact: Bounded | Categories) -> None:
-        if not isinstance(fact, Categories):
+    def _check_target(self, fact: BoundedColumn | CategoricalColumn) -> None:
+        if not isinstance(fact, CategoricalColumn):
             raise ValueError(
                 f"The schema describes a numeric target, {fact!r}. Pass "
                 "Schema(..., classes=[...]), or use SyntheticDataRegressor."
@@ -345,21 +345,23 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LinearRegression
-    >>> from skprivacy.preprocessing import Bounded, Schema
-    >>> from skprivacy.synthesis import PrivateSynthesizer, SyntheticDataRegressor
+    >>> from skprivacy.preprocessing import BoundedColumn, Schema
+    >>> from skprivacy.synthesis import MarginalSynthesizer, SyntheticDataRegressor
     >>> X = np.random.default_rng(0).uniform(size=(5000, 2))
-    >>> schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, target_bounds=(0, 2))
+    >>> schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, target_bounds=(0, 2))
     >>> model = SyntheticDataRegressor(
     ...     LinearRegression(),
-    ...     PrivateSynthesizer(1.0, 1e-6, schema=schema, method="adaptive"),
+    ...     MarginalSynthesizer(1.0, 1e-6, schema=schema, method="adaptive"),
     ...     random_state=0,
     ... ).fit(X, X.sum(axis=1))
     >>> model.score(X, X.sum(axis=1)) > 0.8
     True
     """
 
-    def _check_target(self, fact: Bounded | Categories) -> None:
-        if isinstance(fact, Categories) and not all(isinstance(v, Real) for v in fact.values):
+    def _check_target(self, fact: BoundedColumn | CategoricalColumn) -> None:
+        if isinstance(fact, CategoricalColumn) and not all(
+            isinstance(v, Real) for v in fact.values
+        ):
             raise ValueError(
                 f"The target has classes that are not numbers: {fact.values!r}. Use "
                 "SyntheticDataClassifier."

@@ -8,9 +8,9 @@ from skprivacy.accounting import (
     DiscreteGaussianEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     compare_accountants,
     epsilon_of,
@@ -18,10 +18,10 @@ from skprivacy.accounting import (
 
 BLUNTEST_FIRST = ["naive", "advanced", "zcdp", "rdp", "pld"]
 RUNS = {
-    "full batches": lambda z: Repeated(GaussianEvent(z), 1000),
-    "sampled": lambda z: Repeated(PoissonSampled(0.01, GaussianEvent(z)), 1000),
-    "Laplace": lambda z: Repeated(LaplaceEvent(z), 100),
-    "a grid": lambda z: Repeated(DiscreteGaussianEvent(z, 1.5, 3), 20),
+    "full batches": lambda z: RepeatedEvent(GaussianEvent(z), 1000),
+    "sampled": lambda z: RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(z)), 1000),
+    "Laplace": lambda z: RepeatedEvent(LaplaceEvent(z), 100),
+    "a grid": lambda z: RepeatedEvent(DiscreteGaussianEvent(z, 1.5, 3), 20),
 }
 
 
@@ -50,7 +50,7 @@ def test_sharper_accountants_take_less_noise(epsilon, count):
     """As in Jayaraman and Evans (2019): many steps of full batches."""
 
     def make(z):
-        return Repeated(GaussianEvent(z), count)
+        return RepeatedEvent(GaussianEvent(z), count)
 
     noise = [
         calibrate_noise_multiplier(make, epsilon, 1e-5, accountant=name) for name in BLUNTEST_FIRST
@@ -69,7 +69,7 @@ def test_calibration_refuses_accountants_without_a_proof():
     assert calibrate_noise_multiplier(LaplaceEvent, 1.0, 0.0) == pytest.approx(1.0, rel=1e-3)
     for name in BLUNTEST_FIRST:
         with pytest.raises(ValueError, match="No noise multiplier"):
-            calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5, accountant=name)
+            calibrate_noise_multiplier(lambda z: NonPrivateEvent(), 1.0, 1e-5, accountant=name)
 
 
 @pytest.mark.parametrize("guess", [1e-3, 3.7, 1e4])

@@ -9,29 +9,29 @@ import pytest
 from scipy.stats import norm
 
 from skprivacy.accounting import (
-    ApproxDP,
-    BandedFactorization,
-    Composed,
+    ApproxDPEvent,
+    BandedFactorizationEvent,
+    ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     LogisticEvent,
-    Mixture,
-    NonPrivate,
-    PoissonSampled,
+    MixtureEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    PrivateSelection,
+    PrivateSelectionEvent,
     RandomizedResponseEvent,
-    Repeated,
+    RepeatedEvent,
     ReportNoisyMaxEvent,
-    SampledGroup,
+    SampledGroupEvent,
     SmoothGaussianEvent,
-    VoteBlock,
+    VoteBlockEvent,
     calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
@@ -67,7 +67,7 @@ def neighbours(k, q, z, relation):
 @pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one", "label"])
 @pytest.mark.parametrize(("k", "q", "z"), [(1, 0.3, 1.0), (2, 0.05, 0.8), (5, 0.3, 2.0)])
 def test_one_step_is_the_mixture_of_gaussians(k, q, z, relation):
-    single = PrivacyGuarantee(PoissonSampled(q, GaussianEvent(z)), 1e-5, relation)
+    single = PrivacyGuarantee(PoissonSampledEvent(q, GaussianEvent(z)), 1e-5, relation)
     pair = neighbours(k, q, z, "replace_one" if relation == "label" else relation)
     for epsilon in (0.0, 0.1, 0.7, 2.0):
         exact = max(hockey_stick(*pair, epsilon), hockey_stick(*pair[::-1], epsilon))
@@ -81,7 +81,7 @@ def test_one_step_is_the_mixture_of_gaussians(k, q, z, relation):
 def test_three_steps_against_a_numerical_convolution(relation):
     """The loss of each direction is spread over a fine grid and added up thrice."""
     k, q, z = 4, 0.2, 1.5
-    event = SampledGroup(q, GaussianEvent(z), k)
+    event = SampledGroupEvent(q, GaussianEvent(z), k)
     pair = neighbours(k, q, z, relation)
     for epsilon in (0.5, 2.0):
         exact = []
@@ -93,10 +93,10 @@ def test_three_steps_against_a_numerical_convolution(relation):
             losses = np.arange(1 << 20) * 1e-3 - 300
             above = losses > epsilon
             exact.append(float(spread[above] @ -np.expm1(epsilon - losses[above])))
-        assert delta_of(Repeated(event, 3), epsilon, relation) == pytest.approx(
+        assert delta_of(RepeatedEvent(event, 3), epsilon, relation) == pytest.approx(
             max(exact), rel=2e-3
         )
-        assert delta_of(Repeated(event, 3), epsilon, relation) >= max(exact) * (1 - 1e-3)
+        assert delta_of(RepeatedEvent(event, 3), epsilon, relation) >= max(exact) * (1 - 1e-3)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -117,7 +117,7 @@ def test_no_directions_of_a_groups_contributions_cost_more(relation):
             total += weight * np.exp(-square / (2 * z**2))
         return total * size
 
-    bound = PrivacyGuarantee(PoissonSampled(q, GaussianEvent(z)), 1e-5, relation).group(k)
+    bound = PrivacyGuarantee(PoissonSampledEvent(q, GaussianEvent(z)), 1e-5, relation).group(k)
     for trial in range(12):
         u, v = rng.normal(size=(2, k, 2))
         u /= np.maximum(np.linalg.norm(u, axis=1), 1e-9)[:, None]
@@ -140,7 +140,7 @@ def test_dp_accounting_agrees():
     loss = theirs.from_mixture_gaussian_mechanism(
         z, list(range(k + 1)), binomial(k, q), value_discretization_interval=2e-3
     ).self_compose(steps)
-    ours = epsilon_of(Repeated(SampledGroup(q, GaussianEvent(z), k), steps), 1e-5)
+    ours = epsilon_of(RepeatedEvent(SampledGroupEvent(q, GaussianEvent(z), k), steps), 1e-5)
     assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=2e-3)
 
 
@@ -149,7 +149,7 @@ def test_the_figures_of_an_epsilon_1_model():
     """Steps as DP-SGD takes for Adult's records: 14.4 for ten rows, 6.17 for five."""
 
     def steps(z):
-        return Repeated(PoissonSampled(256 / 32_561, GaussianEvent(z)), 3000)
+        return RepeatedEvent(PoissonSampledEvent(256 / 32_561, GaussianEvent(z)), 3000)
 
     noise = calibrate_noise_multiplier(steps, epsilon=1.0, delta=1e-5)
     single = PrivacyGuarantee(steps(noise), 1e-5)
@@ -163,7 +163,7 @@ def test_the_figures_of_an_epsilon_1_model():
 def test_many_records_are_rounded_up_and_never_down():
     event = GaussianEvent(3.0)
     for k in (64, 100, 1000):
-        rounded = SampledGroup(0.03, event, k)
+        rounded = SampledGroupEvent(0.03, event, k)
         weights = tuple(w for w in binomial(k, 0.03) if w > 0)
         shifts = tuple(float(j) for j in range(len(weights)))
         exact = MixedGaussians(3.0, weights, shifts, (0.0,) * len(weights))
@@ -175,7 +175,7 @@ def test_many_records_are_rounded_up_and_never_down():
 
 def test_renyi_bounds_are_the_moments_of_the_pair():
     for relation in ("add_remove", "replace_one"):
-        event = SampledGroup(0.2, GaussianEvent(1.5), 4)
+        event = SampledGroupEvent(0.2, GaussianEvent(1.5), 4)
         logs = [np.log(np.maximum(p, 1e-320)) for p in neighbours(4, 0.2, 1.5, relation)]
         for order in (1.5, 2.0, 7.0):
             exact = max(
@@ -186,12 +186,12 @@ def test_renyi_bounds_are_the_moments_of_the_pair():
 
 
 def test_a_group_that_is_always_sampled_is_one_gaussian():
-    assert epsilon_of(SampledGroup(1.0, GaussianEvent(6.0), 3), 1e-5) == pytest.approx(
+    assert epsilon_of(SampledGroupEvent(1.0, GaussianEvent(6.0), 3), 1e-5) == pytest.approx(
         epsilon_of(GaussianEvent(2.0), 1e-5)
     )
-    assert epsilon_of(SampledGroup(1.0, GaussianEvent(6.0), 3), 1e-5, "label") == pytest.approx(
-        epsilon_of(GaussianEvent(1.0), 1e-5)
-    )
+    assert epsilon_of(
+        SampledGroupEvent(1.0, GaussianEvent(6.0), 3), 1e-5, "label"
+    ) == pytest.approx(epsilon_of(GaussianEvent(1.0), 1e-5))
 
 
 # ---- discrete mechanisms, whose outcomes can all be counted
@@ -199,7 +199,7 @@ def test_a_group_that_is_always_sampled_is_one_gaussian():
 
 def test_randomised_responses_of_a_group_are_all_outcomes_of_theirs():
     event = RandomizedResponseEvent(0.8)
-    single = PrivacyGuarantee(Repeated(event, 2), 1e-3, "replace_one")
+    single = PrivacyGuarantee(RepeatedEvent(event, 2), 1e-3, "replace_one")
     high = 1 / (1 + math.exp(-0.8))
     for k in (2, 3):  # each of k records gives two responses
         outcomes = np.array(list(itertools.product([0, 1], repeat=2 * k)))
@@ -276,11 +276,11 @@ def test_steps_are_at_most_those_along_one_line():
 
 
 def test_groups_without_an_event_use_the_chained_curve():
-    private = PrivacyGuarantee(Repeated(PoissonSampled(0.1, LaplaceEvent(2.0)), 5), 1e-6)
+    private = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.1, LaplaceEvent(2.0)), 5), 1e-6)
     grouped = private.group(3)
-    assert isinstance(grouped.event, ApproxDP)
+    assert isinstance(grouped.event, ApproxDPEvent)
     assert private.epsilon() < grouped.epsilon() <= 3 * private.epsilon(1e-9)
-    pure = PrivacyGuarantee(Repeated(PoissonSampled(0.1, LaplaceEvent(2.0)), 5))
+    pure = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.1, LaplaceEvent(2.0)), 5))
     assert pure.group(3).epsilon() == pytest.approx(3 * pure.epsilon())
 
 
@@ -290,32 +290,32 @@ def test_groups_without_an_event_use_the_chained_curve():
 GROUPED = [
     (LaplaceEvent(10.0), LaplaceEvent(10 / 3)),
     (LogisticEvent(9.0, norm=2), LogisticEvent(3.0, norm=2)),
-    (ApproxDP(0.5), ApproxDP(1.5)),
-    (ApproxDP(0.5, 0.4), NonPrivate()),
-    (NonPrivate(), NonPrivate()),
+    (ApproxDPEvent(0.5), ApproxDPEvent(1.5)),
+    (ApproxDPEvent(0.5, 0.4), NonPrivateEvent()),
+    (NonPrivateEvent(), NonPrivateEvent()),
     (ExponentialEvent(0.5), ExponentialEvent(1.5)),
     (ReportNoisyMaxEvent(0.5), ReportNoisyMaxEvent(1.5)),
-    (DiscreteLaplaceEvent(1.0, 100_000), ApproxDP(300_000.0)),
-    (BandedFactorization(6.0, 10, 2), BandedFactorization(2.0, 10, 2)),
-    (GNMaxVote(40.0, moved=2), GNMaxVote(40.0, moved=6)),
-    (VoteBlock("gnmax", 40.0, 5), VoteBlock("gnmax", 40.0, 5, moved=3)),
+    (DiscreteLaplaceEvent(1.0, 100_000), ApproxDPEvent(300_000.0)),
+    (BandedFactorizationEvent(6.0, 10, 2), BandedFactorizationEvent(2.0, 10, 2)),
+    (GNMaxEvent(40.0, moved=2), GNMaxEvent(40.0, moved=6)),
+    (VoteBlockEvent("gnmax", 40.0, 5), VoteBlockEvent("gnmax", 40.0, 5, moved=3)),
     (
-        PrivateSelection(GaussianEvent(30.0), 0.0, 0.3),
-        PrivateSelection(GaussianEvent(10.0), 0.0, 0.3),
+        PrivateSelectionEvent(GaussianEvent(30.0), 0.0, 0.3),
+        PrivateSelectionEvent(GaussianEvent(10.0), 0.0, 0.3),
     ),
     (
-        Mixture((0.5, 0.5), (LaplaceEvent(3.0), GaussianEvent(3.0))),
-        Mixture((0.5, 0.5), (LaplaceEvent(1.0), GaussianEvent(1.0))),
+        MixtureEvent((0.5, 0.5), (LaplaceEvent(3.0), GaussianEvent(3.0))),
+        MixtureEvent((0.5, 0.5), (LaplaceEvent(1.0), GaussianEvent(1.0))),
     ),
     (
-        Composed((Repeated(LaplaceEvent(3.0), 2), GaussianEvent(3.0))),
-        Composed((Repeated(LaplaceEvent(1.0), 2), GaussianEvent(1.0))),
+        ComposedEvent((RepeatedEvent(LaplaceEvent(3.0), 2), GaussianEvent(3.0))),
+        ComposedEvent((RepeatedEvent(LaplaceEvent(1.0), 2), GaussianEvent(1.0))),
     ),
     (
-        PoissonSampled(0.5, PoissonSampled(0.2, GaussianEvent(3.0))),
-        SampledGroup(0.1, GaussianEvent(3.0), 3),
+        PoissonSampledEvent(0.5, PoissonSampledEvent(0.2, GaussianEvent(3.0))),
+        SampledGroupEvent(0.1, GaussianEvent(3.0), 3),
     ),
-    (SampledGroup(0.1, GaussianEvent(3.0), 2), SampledGroup(0.1, GaussianEvent(3.0), 6)),
+    (SampledGroupEvent(0.1, GaussianEvent(3.0), 2), SampledGroupEvent(0.1, GaussianEvent(3.0), 6)),
 ]
 
 
@@ -325,7 +325,7 @@ def test_the_event_of_a_group(one, three):
 
 
 def test_delta_of_approximate_dp_grows_step_by_step():
-    grouped = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-4).group(3).event
+    grouped = PrivacyGuarantee(ApproxDPEvent(0.5, 1e-6), 1e-4).group(3).event
     assert grouped.epsilon == 1.5
     assert grouped.delta == pytest.approx(1e-6 * (1 + math.exp(0.5) + math.e))
 
@@ -353,8 +353,8 @@ def test_a_bound_on_rows_makes_a_guarantee_for_people(tmp_path):
 
 def test_bad_groups_are_refused():
     with pytest.raises(ValueError, match="sampling_rate"):
-        SampledGroup(1.5, GaussianEvent(1.0), 2)
+        SampledGroupEvent(1.5, GaussianEvent(1.0), 2)
     with pytest.raises(TypeError, match="must be a GaussianEvent"):
-        SampledGroup(0.5, LaplaceEvent(1.0), 2)
+        SampledGroupEvent(0.5, LaplaceEvent(1.0), 2)
     with pytest.raises(ValueError, match="size"):
-        SampledGroup(0.5, GaussianEvent(1.0), 0)
+        SampledGroupEvent(0.5, GaussianEvent(1.0), 0)

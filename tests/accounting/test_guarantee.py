@@ -13,17 +13,17 @@ from scipy.stats import norm
 
 from skprivacy import config_context
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     LogisticEvent,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     calibrate_to_advantage,
     calibrate_to_tpr,
@@ -37,7 +37,7 @@ from skprivacy.exceptions import PrivacyLeakWarning
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
+    return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), steps)
 
 
 def test_repr_is_complete_and_rounds_up():
@@ -51,8 +51,8 @@ def test_repr_is_complete_and_rounds_up():
         repr(PrivacyGuarantee(LaplaceEvent(3000.0)))
         == "0.00034-DP, add-remove, unspecified noise, proved"
     )
-    assert repr(PrivacyGuarantee(NonPrivate(), 1e-6)).startswith("no guarantee")
-    assert repr(PrivacyGuarantee(Composed(()))).startswith("0.00-DP")
+    assert repr(PrivacyGuarantee(NonPrivateEvent(), 1e-6)).startswith("no guarantee")
+    assert repr(PrivacyGuarantee(ComposedEvent(()))).startswith("0.00-DP")
     assert "random-dp" in repr(PrivacyGuarantee(LaplaceEvent(3.0), kind="random_dp"))
 
 
@@ -110,9 +110,9 @@ def test_json_and_pickle_round_trip():
 
 
 def test_a_private_epsilon_is_withheld():
-    guarantee = PrivacyGuarantee(Repeated(GNMaxVote(40.0, (323.0, 45.0)), 500), 1e-5)
-    public = PrivacyGuarantee(Repeated(GNMaxVote(40.0), 500), 1e-5)
-    with pytest.warns(PrivacyLeakWarning, match="sanitised_cost"):
+    guarantee = PrivacyGuarantee(RepeatedEvent(GNMaxEvent(40.0, (323.0, 45.0)), 500), 1e-5)
+    public = PrivacyGuarantee(RepeatedEvent(GNMaxEvent(40.0), 500), 1e-5)
+    with pytest.warns(PrivacyLeakWarning, match="sanitized_cost"):
         assert guarantee.epsilon() < public.epsilon() / 2
     asks = [guarantee.epsilon, lambda: guarantee.delta(1.0), lambda: guarantee.tpr_bound(0.1)]
     for ask in [*asks, guarantee.advantage_bound]:
@@ -170,7 +170,7 @@ def test_bad_questions():
 
 @pytest.mark.heavy
 def test_falls_back_on_renyi_where_no_loss_distribution_exists():
-    both = Composed((LogisticEvent(3.0, norm=2), sgd(0.01, 1.0, 100)))
+    both = ComposedEvent((LogisticEvent(3.0, norm=2), sgd(0.01, 1.0, 100)))
     guarantee = PrivacyGuarantee(both, 1e-5)
     assert guarantee.epsilon() > PrivacyGuarantee(sgd(0.01, 1.0, 100), 1e-5).epsilon()
     assert guarantee.delta(guarantee.epsilon()) == pytest.approx(1e-5, rel=0.05)
@@ -190,7 +190,7 @@ def test_gaussian_trade_off_curve_is_the_likelihood_ratio_test():
 def test_no_test_beats_the_bound():
     """Neyman-Pearson tests between the pair, in both directions, stay below the curve."""
     q, z = 0.4, 0.7
-    bound = PrivacyGuarantee(PoissonSampled(q, GaussianEvent(z)), 1e-5).tpr_bound
+    bound = PrivacyGuarantee(PoissonSampledEvent(q, GaussianEvent(z)), 1e-5).tpr_bound
     cut = np.linspace(-2, 4, 40)
     out, mixed = norm.sf(cut / z), (1 - q) * norm.sf(cut / z) + q * norm.sf((cut - 1) / z)
     assert (mixed <= bound(out) + 1e-9).all()
@@ -200,10 +200,14 @@ def test_no_test_beats_the_bound():
 
 
 def test_extreme_curves():
-    assert (PrivacyGuarantee(NonPrivate()).tpr_bound([0.0, 0.5]) == 1).all()
-    np.testing.assert_allclose(PrivacyGuarantee(Composed(())).tpr_bound([0.0, 0.3]), [0.0, 0.3])
-    assert PrivacyGuarantee(ApproxDP(0.0, 0.1)).tpr_bound(0.2) == pytest.approx(0.3)
-    assert PrivacyGuarantee(ApproxDP(math.log(3))).tpr_bound(0.1) == pytest.approx(0.3, rel=0.02)
+    assert (PrivacyGuarantee(NonPrivateEvent()).tpr_bound([0.0, 0.5]) == 1).all()
+    np.testing.assert_allclose(
+        PrivacyGuarantee(ComposedEvent(())).tpr_bound([0.0, 0.3]), [0.0, 0.3]
+    )
+    assert PrivacyGuarantee(ApproxDPEvent(0.0, 0.1)).tpr_bound(0.2) == pytest.approx(0.3)
+    assert PrivacyGuarantee(ApproxDPEvent(math.log(3))).tpr_bound(0.1) == pytest.approx(
+        0.3, rel=0.02
+    )
     assert PrivacyGuarantee(GaussianEvent(1.0)).advantage_bound() == pytest.approx(
         2 * norm.cdf(0.5) - 1, rel=1e-9
     )
@@ -250,10 +254,13 @@ def test_calibration_is_safe_and_sharp(q, steps, epsilon, relation):
     ("make", "delta"),
     [
         (LaplaceEvent, 0.0),
-        (lambda z: Repeated(LogisticEvent(z), 10), 1e-6),
-        (lambda z: Repeated(LogisticEvent(z, norm=2), 10), 1e-6),
+        (lambda z: RepeatedEvent(LogisticEvent(z), 10), 1e-6),
+        (lambda z: RepeatedEvent(LogisticEvent(z, norm=2), 10), 1e-6),
         (lambda z: ExponentialEvent(1 / z), 0.0),
-        (lambda z: Composed((sgd(0.02, z, 100), sgd(0.1, 2 * z, 10), LaplaceEvent(20 * z))), 1e-6),
+        (
+            lambda z: ComposedEvent((sgd(0.02, z, 100), sgd(0.1, 2 * z, 10), LaplaceEvent(20 * z))),
+            1e-6,
+        ),
     ],
     ids=["laplace", "logistic", "renyi only", "exponential", "mixed"],
 )
@@ -290,11 +297,11 @@ def test_calibration_remembers(monkeypatch):
 
 
 def test_calibration_says_what_is_impossible():
-    fixed = Repeated(ApproxDP(1.0), 3)
+    fixed = RepeatedEvent(ApproxDPEvent(1.0), 3)
     with pytest.raises(ValueError, match="reaches the target"):
-        calibrate_noise_multiplier(lambda z: Composed((fixed, GaussianEvent(z))), 1.0, 1e-5)
+        calibrate_noise_multiplier(lambda z: ComposedEvent((fixed, GaussianEvent(z))), 1.0, 1e-5)
     with pytest.raises(ValueError, match="reaches the target"):
-        calibrate_noise_multiplier(lambda z: NonPrivate(), 1.0, 1e-5)
+        calibrate_noise_multiplier(lambda z: NonPrivateEvent(), 1.0, 1e-5)
     with pytest.raises(ValueError, match="delta=0 has no finite epsilon"):
         calibrate_noise_multiplier(GaussianEvent, 1.0, 0.0)
     for epsilon in (0, -1, math.nan, math.inf, None):
@@ -322,7 +329,7 @@ def test_calibration_to_attacks():
 
 
 def test_zcdp_and_gdp_oracles():
-    event = Repeated(GaussianEvent(math.sqrt(5) * 10), 100)
+    event = RepeatedEvent(GaussianEvent(math.sqrt(5) * 10), 100)
     assert zcdp(event) == pytest.approx(0.1)
     table = compare_accountants(event, 1e-6)
     assert table["zcdp"]["epsilon"] == pytest.approx(2.450788, abs=1e-6)
@@ -331,9 +338,9 @@ def test_zcdp_and_gdp_oracles():
     assert table["gdp"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
     assert gdp_mu(event) == (pytest.approx(math.sqrt(0.2)), True)
     assert zcdp(
-        Composed((LaplaceEvent(2.0), ExponentialEvent(1.0), LogisticEvent(1.0, norm=2)))
+        ComposedEvent((LaplaceEvent(2.0), ExponentialEvent(1.0), LogisticEvent(1.0, norm=2)))
     ) == (pytest.approx(0.125 + 0.125 + 1 / 6))
-    assert zcdp(NonPrivate()) == math.inf
+    assert zcdp(NonPrivateEvent()) == math.inf
 
 
 def test_advanced_composition_is_its_formula():
@@ -341,7 +348,7 @@ def test_advanced_composition_is_its_formula():
     expected = e * math.sqrt(2 * k * math.log(1 / slack)) + k * e * math.expm1(e) / (
         math.exp(e) + 1
     )
-    table = compare_accountants(Repeated(ApproxDP(e), k), 1e-6)
+    table = compare_accountants(RepeatedEvent(ApproxDPEvent(e), k), 1e-6)
     assert table["advanced"]["epsilon"] == pytest.approx(expected)
     assert table["naive"]["epsilon"] == pytest.approx(k * e)
 
@@ -353,8 +360,8 @@ def test_accountants_are_ordered_and_honest():
     assert epsilon["pld"] < epsilon["advanced"]
     assert table["gdp"]["kind"] == "estimate"
     assert {row["kind"] for name, row in table.items() if name != "gdp"} == {"proved"}
-    assert compare_accountants(NonPrivate(), 1e-5)["pld"]["epsilon"] == math.inf
-    assert compare_accountants(Composed(()), 1e-5)["rdp"]["epsilon"] == 0
+    assert compare_accountants(NonPrivateEvent(), 1e-5)["pld"]["epsilon"] == math.inf
+    assert compare_accountants(ComposedEvent(()), 1e-5)["rdp"]["epsilon"] == 0
     with pytest.raises(ValueError, match="delta=0"):
         compare_accountants(GaussianEvent(1.0), 0.0)
 
@@ -374,4 +381,4 @@ def test_epsilon_and_delta_are_inverse(z, epsilon):
     [(1e-6, "1e-06"), (1e-6 + 1e-6 + 1e-6, "3e-06"), (1.00000049e-5, "1.00001e-05"), (0.5, "0.5")],
 )
 def test_the_delta_that_is_shown_is_never_below_the_delta_that_is_proved(delta, shown):
-    assert f", {shown})-DP" in repr(PrivacyGuarantee(ApproxDP(0.1, delta), at_delta=delta))
+    assert f", {shown})-DP" in repr(PrivacyGuarantee(ApproxDPEvent(0.1, delta), at_delta=delta))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from skprivacy.accounting import (
     DEFAULT_ORDERS,
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     LogisticEvent,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
     rdp,
     rdp_delta,
     rdp_epsilon,
@@ -38,7 +38,7 @@ ORACLES = [
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
+    return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), steps)
 
 
 @pytest.mark.parametrize(("q", "z", "steps", "classic", "tight"), ORACLES)
@@ -65,7 +65,7 @@ def test_sampled_gaussian_agrees_with_dp_accounting(q, z):
             q, rdp_privacy_accountant.dp_event.GaussianDpEvent(z)
         )
     )
-    ours = rdp(PoissonSampled(q, GaussianEvent(z)), orders)
+    ours = rdp(PoissonSampledEvent(q, GaussianEvent(z)), orders)
     whole = np.array([1, 3, 4, 5])
     # Theirs loses digits where the moment is near 1: it is a logarithm of 1 + little.
     np.testing.assert_allclose(ours[whole], theirs._rdp[whole], rtol=1e-6, atol=1e-13)
@@ -97,7 +97,7 @@ def renyi_by_quadrature(a, q, z, relation):
 )
 def test_never_below_the_quadrature_nor_far_above(order, q, z, relation):
     exact = renyi_by_quadrature(order, q, z, relation)
-    ours = rdp(PoissonSampled(q, GaussianEvent(z)), [order], relation)[0]
+    ours = rdp(PoissonSampledEvent(q, GaussianEvent(z)), [order], relation)[0]
     assert exact * (1 - 1e-15) <= ours <= exact * (1 + 1e-8)
 
 
@@ -112,7 +112,7 @@ def test_the_removal_direction_is_the_worse_one():
             ),
             [-30, -5, 0, 1, 5, 30],
         )
-        assert mp.log(added) / (a - 1) < rdp(PoissonSampled(q, GaussianEvent(z)), [a])[0]
+        assert mp.log(added) / (a - 1) < rdp(PoissonSampledEvent(q, GaussianEvent(z)), [a])[0]
 
 
 @pytest.mark.parametrize(
@@ -157,21 +157,21 @@ def test_laplace_against_quadrature(scale):
 def test_pure_dp_is_randomised_response():
     p = math.exp(2.0) / (1 + math.exp(2.0))
     exact = math.log(p**3 * (1 - p) ** -2 + (1 - p) ** 3 * p**-2) / 2
-    assert rdp(ApproxDP(2.0), [3])[0] == pytest.approx(exact, rel=1e-12)
-    assert rdp(ApproxDP(2.0), [1e6])[0] == pytest.approx(2.0, rel=1e-3)
+    assert rdp(ApproxDPEvent(2.0), [3])[0] == pytest.approx(exact, rel=1e-12)
+    assert rdp(ApproxDPEvent(2.0), [1e6])[0] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_sampled_logistic_follows_the_gaussian_of_its_zcdp_and_rounds_orders_up():
-    sampled = PoissonSampled(0.1, LogisticEvent(2.0, norm=2))
-    twin = PoissonSampled(0.1, GaussianEvent(2.0 * math.sqrt(3)))
+    sampled = PoissonSampledEvent(0.1, LogisticEvent(2.0, norm=2))
+    twin = PoissonSampledEvent(0.1, GaussianEvent(2.0 * math.sqrt(3)))
     np.testing.assert_allclose(rdp(sampled, [2, 9]), rdp(twin, [2, 9]))
     assert rdp(sampled, [2.5])[0] == rdp(sampled, [3])[0]
 
 
 def test_failure_probability_is_paid_out_of_delta():
-    event = Composed((GaussianEvent(3.0), Repeated(ApproxDP(0.1, 1e-6), 4)))
+    event = ComposedEvent((GaussianEvent(3.0), RepeatedEvent(ApproxDPEvent(0.1, 1e-6), 4)))
     assert rdp_epsilon(event, 3e-6) == math.inf
-    pure = Composed((GaussianEvent(3.0), Repeated(ApproxDP(0.1), 4)))
+    pure = ComposedEvent((GaussianEvent(3.0), RepeatedEvent(ApproxDPEvent(0.1), 4)))
     assert rdp_epsilon(event, 1e-5) > rdp_epsilon(pure, 1e-5)
     assert rdp_epsilon(event, 1e-5) == pytest.approx(rdp_epsilon(pure, 6e-6), rel=1e-5)
 
@@ -198,13 +198,13 @@ def test_undefined_is_infinite_and_unknown_raises():
     class Novel(Event):
         work = closed_form_work
 
-    assert np.isinf(rdp(NonPrivate(), [2])).all()
-    assert np.isinf(rdp(ApproxDP(1.0, 1e-9), [2])).all()
+    assert np.isinf(rdp(NonPrivateEvent(), [2])).all()
+    assert np.isinf(rdp(ApproxDPEvent(1.0, 1e-9), [2])).all()
     assert np.isinf(rdp(GaussianEvent(1e-15), [1e300])).all()
     with pytest.raises(TypeError, match="Novel"):
-        rdp(Composed((GaussianEvent(1.0), Novel())), [2])
+        rdp(ComposedEvent((GaussianEvent(1.0), Novel())), [2])
     with pytest.raises(TypeError, match="Poisson sample of NonPrivate"):
-        rdp(PoissonSampled(0.5, NonPrivate()), [2])
+        rdp(PoissonSampledEvent(0.5, NonPrivateEvent()), [2])
 
 
 @pytest.mark.parametrize("orders", [[1.0], [0.5], [math.nan], [math.inf], [[2.0]]])
@@ -231,7 +231,7 @@ rates = st.floats(1e-6, 1)
 )
 def test_monotone_in_noise_rate_and_order(q, z, order, relation):
     def at(q, z, order):
-        return rdp(PoissonSampled(q, GaussianEvent(z)), [order], relation)[0]
+        return rdp(PoissonSampledEvent(q, GaussianEvent(z)), [order], relation)[0]
 
     value, slack = at(q, z, order), 1 + 1e-8
     assert 0 <= at(q, 1.1 * z, order) <= value * slack
@@ -245,5 +245,7 @@ def test_repetition_is_composition(z, count):
     event = LaplaceEvent(z)
     orders = DEFAULT_ORDERS[::20]
     np.testing.assert_allclose(
-        rdp(Repeated(event, count), orders), rdp(Composed((event,) * count), orders), rtol=1e-12
+        rdp(RepeatedEvent(event, count), orders),
+        rdp(ComposedEvent((event,) * count), orders),
+        rtol=1e-12,
     )

@@ -8,13 +8,13 @@ import pytest
 from scipy.stats import norm
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
-    GNMaxVote,
-    LNMaxVote,
-    Repeated,
+    GNMaxEvent,
+    LNMaxEvent,
+    RepeatedEvent,
     SmoothGaussianEvent,
-    VoteThreshold,
+    VoteThresholdEvent,
     local_sensitivity,
     rdp,
     smoothed_cost,
@@ -23,7 +23,7 @@ from skprivacy.accounting.events.gnmax import vote_curve
 
 
 def test_golden_local_sensitivities():
-    found = local_sensitivity(GNMaxVote(0.5, (10, 0, 0)), 1.5, [0, 1, 2, 3])
+    found = local_sensitivity(GNMaxEvent(0.5, (10, 0, 0)), 1.5, [0, 1, 2, 3])
     expected = [3.13503646e-17, 1.60178280e-8, 5.90681786e-3, 5.99981308]
     np.testing.assert_allclose(found, expected, rtol=2e-9)
 
@@ -69,14 +69,14 @@ def apart(u, v):
 def test_no_histogram_within_reach_changes_more(n, m, sigma, order):
     """Exhaustive search over all votes, as published and as smoothed, and over all distances."""
     every = list(histograms(n, m))
-    cost = np.array([smoothed_cost(GNMaxVote(sigma, v), order, 0.1).cost for v in every])
+    cost = np.array([smoothed_cost(GNMaxEvent(sigma, v), order, 0.1).cost for v in every])
     for v, c in zip(every, cost, strict=True):
-        assert c >= rdp(GNMaxVote(sigma, v), [order])[0] * (1 - 1e-12)
+        assert c >= rdp(GNMaxEvent(sigma, v), [order])[0] * (1 - 1e-12)
     between = np.array([[apart(u, v) for v in every] for u in every])
     steps = np.abs(cost[:, None] - cost) * (between <= 1)
     exact = steps.max(axis=1)
     reached = np.array(
-        [local_sensitivity(GNMaxVote(sigma, v), order, np.arange(n + 1)) for v in every]
+        [local_sensitivity(GNMaxEvent(sigma, v), order, np.arange(n + 1)) for v in every]
     )
     for i in range(len(every)):
         for d in range(n + 1):
@@ -86,7 +86,7 @@ def test_no_histogram_within_reach_changes_more(n, m, sigma, order):
         sensitivity = (np.exp(-b * np.arange(n + 1)) * reached).max(axis=1)
         ratio = sensitivity[:, None] / sensitivity
         assert (ratio[between <= 1] <= math.exp(b) * (1 + 1e-9)).all()
-        one = smoothed_cost(GNMaxVote(sigma, every[3]), order, b).sensitivity
+        one = smoothed_cost(GNMaxEvent(sigma, every[3]), order, b).sensitivity
         assert one == pytest.approx(sensitivity[3])
 
 
@@ -94,10 +94,10 @@ def test_no_histogram_within_reach_changes_more(n, m, sigma, order):
     ("votes", "order", "smoothness"),
     [
         # the largest changes are at more votes, and at wider gaps, than there are teachers
-        (lambda v: VoteThreshold(1.187, v, threshold=0.2), 10.0, 0.268),
-        (lambda v: VoteThreshold(1.0, v, threshold=5.0), 12.0, 0.01),
-        (lambda v: GNMaxVote(1.0, v), 14.0, 0.01),
-        (lambda v: GNMaxVote(1.0, v), 3.0, 0.05),
+        (lambda v: VoteThresholdEvent(1.187, v, threshold=0.2), 10.0, 0.268),
+        (lambda v: VoteThresholdEvent(1.0, v, threshold=5.0), 12.0, 0.01),
+        (lambda v: GNMaxEvent(1.0, v), 14.0, 0.01),
+        (lambda v: GNMaxEvent(1.0, v), 3.0, 0.05),
     ],
 )
 def test_one_vote_changes_the_sensitivity_by_no_more_than_the_smoothness(votes, order, smoothness):
@@ -113,34 +113,34 @@ def test_one_vote_changes_the_sensitivity_by_no_more_than_the_smoothness(votes, 
 @pytest.mark.parametrize("threshold", [3.0, 7.5, 20.0])
 def test_no_count_within_reach_changes_a_threshold_test_more(threshold):
     sigma, order = 1.0, 1.6
-    cost = [rdp(VoteThreshold(sigma, (c, 0), threshold), [order])[0] for c in range(41)]
+    cost = [rdp(VoteThresholdEvent(sigma, (c, 0), threshold), [order])[0] for c in range(41)]
     change = np.abs(np.diff(cost))
     for c in range(8, 31):
-        votes = VoteThreshold(sigma, (c, *[1] * (40 - c)), threshold)
+        votes = VoteThresholdEvent(sigma, (c, *[1] * (40 - c)), threshold)
         found = local_sensitivity(votes, order, np.arange(6))
         for d in range(6):
             assert found[d] == pytest.approx(change[c - d - 1 : c + d + 1].max(), abs=1e-300)
 
 
 def test_sums_over_queries_and_ignores_what_is_public():
-    one, other = GNMaxVote(0.5, (10, 0, 0)), VoteThreshold(1.0, (9, 0), 3.0)
-    both = Composed((Repeated(one, 3), other, GaussianEvent(2.0), GNMaxVote(4.0)))
+    one, other = GNMaxEvent(0.5, (10, 0, 0)), VoteThresholdEvent(1.0, (9, 0), 3.0)
+    both = ComposedEvent((RepeatedEvent(one, 3), other, GaussianEvent(2.0), GNMaxEvent(4.0)))
     d = np.arange(5)
     np.testing.assert_allclose(
         local_sensitivity(both, 1.5, d),
         3 * local_sensitivity(one, 1.5, d) + local_sensitivity(other, 1.5, d),
     )
     cost = smoothed_cost(both, 1.5, 0.1).cost
-    public = rdp(Composed((GaussianEvent(2.0), GNMaxVote(4.0))), [1.5])[0]
+    public = rdp(ComposedEvent((GaussianEvent(2.0), GNMaxEvent(4.0))), [1.5])[0]
     votes = 3 * smoothed_cost(one, 1.5, 0.1).cost + smoothed_cost(other, 1.5, 0.1).cost
     assert cost == pytest.approx(public + votes)
     assert smoothed_cost(GaussianEvent(2.0), 3.0, 0.1) == (pytest.approx(3 / 8), 0.0)
 
 
 def test_votes_of_certain_and_of_divided_teachers():
-    sure = local_sensitivity(GNMaxVote(40.0, (5000, 0)), 10.0, [0])[0]
+    sure = local_sensitivity(GNMaxEvent(40.0, (5000, 0)), 10.0, [0])[0]
     assert sure < 1e-300
-    torn = local_sensitivity(GNMaxVote(40.0, (100, 100)), 10.0, np.arange(200))
+    torn = local_sensitivity(GNMaxEvent(40.0, (100, 100)), 10.0, np.arange(200))
     assert torn[0] < 1e-12  # constant thereabouts
     assert torn[-1] == vote_curve(40.0, 2, 10.0).largest_change
     assert (np.diff(torn) >= 0).all()
@@ -174,9 +174,9 @@ def test_the_divergence_of_two_normal_distributions_by_quadrature():
 
 
 def test_bad_questions():
-    votes = GNMaxVote(4.0, (10, 0))
-    with pytest.raises(TypeError, match="LNMaxVote"):
-        smoothed_cost(LNMaxVote(4.0, (10, 0)), 2.0, 0.1)
+    votes = GNMaxEvent(4.0, (10, 0))
+    with pytest.raises(TypeError, match="LNMaxEvent"):
+        smoothed_cost(LNMaxEvent(4.0, (10, 0)), 2.0, 0.1)
     for order in (1.0, 0, math.nan, math.inf, None):
         with pytest.raises(ValueError, match="order="):
             local_sensitivity(votes, order)
@@ -197,13 +197,13 @@ def test_bad_questions():
 )
 def test_costs_that_fall_slowly_are_followed_to_their_end(votes, sigma, order):
     """With little noise and a large order they reach further than was looked at."""
-    here = GNMaxVote(sigma, votes=votes)
+    here = GNMaxEvent(sigma, votes=votes)
     bound = float(local_sensitivity(here, order))
     top, second = np.argsort(votes)[::-1][:2]
     for step in (-1, 1):
         moved = list(votes)
         moved[top] += step
         moved[second] -= step
-        there = GNMaxVote(sigma, votes=tuple(moved))
+        there = GNMaxEvent(sigma, votes=tuple(moved))
         change = abs(smoothed_cost(here, order, 0.1).cost - smoothed_cost(there, order, 0.1).cost)
         assert change <= bound

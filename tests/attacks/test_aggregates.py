@@ -40,9 +40,9 @@ def mean_auc(attack, d=600, noise=0.0, n_reference=0, copies=1, repeats=10):
 def test_the_power_is_that_of_theory(noise, n_reference):
     """A mean of 10 repeats has a standard error below .008: each has 200 and 200 scores."""
     p = np.concatenate([people(600, seed=seed)[3] for seed in range(10)])
-    expected = expected_power(N, p * (1 - p), noise=noise, n_reference=n_reference or None)
+    expected = expected_power(N, p * (1 - p), noise_std=noise, n_reference=n_reference or None)
     of_one = np.sqrt(expected.mu**2 / 10)
-    measured = mean_auc(AggregateAttack(N, noise=noise), noise=noise, n_reference=n_reference)
+    measured = mean_auc(AggregateAttack(N, noise_std=noise), noise=noise, n_reference=n_reference)
     assert measured == pytest.approx(type(expected)(of_one).auc, abs=0.03)
 
 
@@ -63,10 +63,10 @@ def test_genotypes_vary_half_as_much_as_single_copies(noise):
         X_in, X_out, p = genotypes(600, seed)
         v = p * (1 - p) / 2
         released = X_in.mean(axis=0) + noise * np.random.default_rng(seed).normal(size=600)
-        attack = AggregateAttack(N, noise=noise).fit(released, means=p, variances=v)
+        attack = AggregateAttack(N, noise_std=noise).fit(released, means=p, variances=v)
         aucs.append(attack.evaluate(X_in, X_out).auc)
-        expected.append(expected_power(N, v, noise=noise).auc)
-        too_much.append(expected_power(N, 2 * v, noise=noise).auc)
+        expected.append(expected_power(N, v, noise_std=noise).auc)
+        too_much.append(expected_power(N, 2 * v, noise_std=noise).auc)
     assert np.mean(aucs) == pytest.approx(np.mean(expected), abs=0.03)
     if noise:
         assert np.mean(aucs) < np.mean(too_much) - 0.03
@@ -96,7 +96,7 @@ def test_a_set_of_marginals_tells_and_noise_keeps_it_to_its_guarantee():
             found.append(attack.evaluate(X_in, X_out).auc)
         scale = 4.0 * np.sqrt(15) / N  # a record is in one cell of each table
         noisy = X_in.mean(axis=0) + scale * rng.normal(size=X.shape[1])
-        attack = AggregateAttack(N, noise=scale, correlated=True).fit(noisy, reference)
+        attack = AggregateAttack(N, noise_std=scale, correlated=True).fit(noisy, reference)
         assert not above_the_bound(attack.evaluate(X_in, X_out), guarantee, 1e-8)
     assert np.mean(aware) > np.mean(plain) + 0.01 > 0.65
 
@@ -104,7 +104,7 @@ def test_a_set_of_marginals_tells_and_noise_keeps_it_to_its_guarantee():
 def test_expected_power_by_hand():
     power = expected_power(100, [0.25, 0.25, 0.0])
     assert power.mu == pytest.approx(np.sqrt(2 / 100))
-    assert expected_power(100, [0.25], noise=0.05).mu == pytest.approx(np.sqrt(1 / 200))
+    assert expected_power(100, [0.25], noise_std=0.05).mu == pytest.approx(np.sqrt(1 / 200))
     assert expected_power(100, [0.25], n_reference=100).mu == pytest.approx(np.sqrt(1 / 200))
     assert power.tpr([0.0, 1.0]) == pytest.approx([0.0, 1.0])
     assert expected_power(1000, [0.2] * 1000).auc == pytest.approx(0.760, abs=5e-4)
@@ -118,9 +118,9 @@ def test_homers_statistic_is_a_little_weaker():
 def test_unknown_noise_is_estimated():
     X_in, X_out, _, p = people(2000)
     released = X_in.mean(axis=0) + 0.1 * np.random.default_rng(1).normal(size=2000)
-    attack = AggregateAttack(N, noise=None).fit(released, means=p)
+    attack = AggregateAttack(N, noise_std=None).fit(released, means=p)
     assert attack.noise_ == pytest.approx(np.full(2000, 0.1), rel=0.1)
-    known = AggregateAttack(N, noise=0.1).fit(released, means=p).evaluate(X_in, X_out)
+    known = AggregateAttack(N, noise_std=0.1).fit(released, means=p).evaluate(X_in, X_out)
     assert attack.evaluate(X_in, X_out).auc == pytest.approx(known.auc, abs=0.01)
 
 
@@ -171,7 +171,7 @@ def test_what_a_private_mean_tells_stays_within_its_guarantee(d):
     for seed in range(20):
         X_in, X_out, _, p = people(d, seed=seed)
         release = private_mean(X_in, bounds=(0, 1), epsilon=1.0, delta=1e-5, relation="zero_out")
-        attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
+        attack = AggregateAttack(N, noise_std=None).fit(release.value, means=p)
         result = attack.evaluate(X_in, X_out)
         refuted.append(above_the_bound(result, release.privacy, 1e-9))
     assert not any(refuted)
@@ -194,7 +194,7 @@ def test_the_cells_of_a_histogram_are_columns():
     attack = AggregateAttack(N).fit(counts / N, means=means)
     assert attack.evaluate(indicators(values), indicators(others)).auc > 0.85
     release = private_histogram(values, bins=cells, epsilon=0.5)
-    attack = AggregateAttack(N, noise=None).fit(np.ravel(release.value) / N, means=means)
+    attack = AggregateAttack(N, noise_std=None).fit(np.ravel(release.value) / N, means=means)
     assert attack.evaluate(indicators(values), indicators(others)).auc < 0.75
 
 
@@ -227,8 +227,8 @@ def test_scores_survive_pickling_and_a_frame():
     [
         ({"n_records": 0}, {"means": [0.5]}, "n_records"),
         ({"statistic": "t"}, {"means": [0.5]}, "statistic"),
-        ({"noise": -1.0}, {"means": [0.5]}, "noise"),
-        ({"noise": [0.1, 0.1]}, {"means": [0.5]}, "noise="),
+        ({"noise_std": -1.0}, {"means": [0.5]}, "noise"),
+        ({"noise_std": [0.1, 0.1]}, {"means": [0.5]}, "noise_std="),
         ({"fpr": 0.0}, {"means": [0.5]}, "fpr"),
         ({}, {}, "got neither"),
         ({}, {"means": [0.5], "reference": [[0.5], [1.0]]}, "got both"),
@@ -255,7 +255,7 @@ def test_bad_input_is_named(changes, arguments, message):
         ({"n_reference": 2.5}, "n_reference=2.5"),
         ({"variances": [-1.0]}, "variances"),
         ({"variances": 0.5}, "variances"),
-        ({"noise": np.nan}, "noise="),
+        ({"noise_std": np.nan}, "noise_std="),
     ],
 )
 def test_bad_numbers_of_the_power_are_named(arguments, message):

@@ -98,8 +98,8 @@ def test_all_records_together_tell_more_than_the_best_one_or_any():
     pool = ShadowPool(Overfitted(), n_shadows=8, random_state=1).fit(X, y, groups=patient)
     attack = LiRA(model, online=True, pool=pool).fit(X, y)
     single = attack.evaluate(X[inside], y[inside], X[~inside], y[~inside])
-    people = single.joined(patient[inside], patient[~inside])
-    best = single.joined(patient[inside], patient[~inside], how="max")
+    people = single.join_groups(patient[inside], patient[~inside])
+    best = single.join_groups(patient[inside], patient[~inside], how="max")
     assert (len(people.scores_in), len(people.scores_out)) == (200, 200)
     assert people.auc > single.auc + 0.03
     assert people.auc > best.auc
@@ -111,7 +111,7 @@ def test_joined_scores_do_not_count_records():
     """A person of many records that tell nothing is no likelier a member."""
     rng = np.random.default_rng(0)
     many = AttackResult(rng.normal(5, 1, 5000), rng.normal(5, 1, 500))
-    people = many.joined(np.repeat(np.arange(500), 10), np.arange(500, 1000))
+    people = many.join_groups(np.repeat(np.arange(500), 10), np.arange(500, 1000))
     low, high = people.auc_interval
     assert low < 0.5 < high
 
@@ -121,14 +121,14 @@ def test_nobody_is_a_member_and_none():
     with pytest.raises(
         ValueError, match="1 values of group are among both members and non-members"
     ):
-        result.joined(["a", "b"], ["b", "c"])
+        result.join_groups(["a", "b"], ["b", "c"])
     with pytest.raises(
         ValueError, match="1 values of group are among both members and non-members"
     ):
-        result.joined([1, 2], ["2", "3"])  # of two files, of which one was read as text
+        result.join_groups([1, 2], ["2", "3"])  # of two files, of which one was read as text
     with pytest.raises(ValueError, match="how="):
-        result.joined([1, 2], [3, 4], how="mean")
+        result.join_groups([1, 2], [3, 4], how="mean")
     with pytest.raises(ValueError, match="expected one group per score"):
-        result.joined([1], [3, 4])
+        result.join_groups([1], [3, 4])
     with pytest.raises(ValueError, match="named 'a' for members and 'b'"):
-        result.joined(pd.Series([1, 2], name="a"), pd.Series([3, 4], name="b"))
+        result.join_groups(pd.Series([1, 2], name="a"), pd.Series([3, 4], name="b"))

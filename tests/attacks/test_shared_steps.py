@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivacy.attacks import ShadowPool
 from skprivacy.attacks.shadow_answers import split_stateless_steps
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
-SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
+SCHEMA = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["f", "m"])})
 
 
 @pytest.fixture

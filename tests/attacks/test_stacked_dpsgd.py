@@ -222,7 +222,7 @@ OTHERS = {
     "classes": ([0, 1, 2], True),
     "class_weight": ({1: 3.0}, True),
     "n_records": (400, True),
-    "max_group_rows": (5, True),  # of groups, with which models are trained one by one
+    "max_group_size": (5, True),  # of groups, with which models are trained one by one
     "group_contribution": ("sum", True),
     "device": ("cpu", True),
     "random_state": (1, True),

@@ -30,7 +30,7 @@ from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import (
     RMIA,
     LiRA,
@@ -245,7 +245,7 @@ def test_outliers_of_a_pipeline_are_scored():
 class Claiming(DecisionTreeRegressor):
     """A tree that memorises and claims epsilon = 0.1."""
 
-    privacy_ = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
+    privacy_ = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
 
 
 def test_claims_of_regressors_are_tested():

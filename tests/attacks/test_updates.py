@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, Repeated
+from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     Updates,
-    UpdatesAttack,
     UpdatesAttributeInference,
+    UpdatesMembership,
     UpdatesPropertyInference,
     gradient_ascent,
 )
@@ -51,7 +51,7 @@ def trained(X, y, n_rounds=3, rate=0.5, model=None):
 
 
 def attacked(seen, X, y, n=N, **params):
-    attack = UpdatesAttack(seen, **params).fit(X[200:], y[200:])
+    attack = UpdatesMembership(seen, **params).fit(X[200:], y[200:])
     return attack.evaluate(X[:n], y[:n], X[n:200], y[n:200])
 
 
@@ -142,8 +142,8 @@ def test_the_ratio_by_hand():
     start = weights_of(model)
     random = np.random.default_rng(0)
     after = descended(model, start, X[:n], y[:n], rate) + noise * random.normal(size=len(start))
-    seen = Updates(model, [start], [after], rate, n, noise=noise)
-    attack = UpdatesAttack(seen).fit(X[n:], y[n:])
+    seen = Updates(model, [start], [after], rate, n, noise_std=noise)
+    attack = UpdatesMembership(seen).fit(X[n:], y[n:])
     fold = np.flatnonzero(attack._fold != 0)
     m = len(fold)
     rows = np.eye(len(start))
@@ -170,7 +170,7 @@ def test_members_of_a_party_are_found_and_those_of_another_are_not():
     X, y = people()
     result = attacked(trained(X[:N], y[:N]), X, y)
     assert result.auc > 0.85
-    assert result.attack == "UpdatesAttack"
+    assert result.attack == "UpdatesMembership"
     X_other, y_other = people(seed=9)
     nothing = attacked(trained(X_other[:N], y_other[:N]), X, y)
     assert nothing.auc_interval[0] < 0.5 < nothing.auc_interval[1]
@@ -201,7 +201,7 @@ def test_nothing_is_found_where_nothing_is(supervised):
         seen = trained(X_other, y_other, n_rounds=2)
         member = np.arange(300) < 100
         known = (X, y, member) if supervised else (X[100:], y[100:])
-        attack = UpdatesAttack(seen).fit(*known)
+        attack = UpdatesMembership(seen).fit(*known)
         aucs.append(attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc)
     assert np.mean(aucs) == pytest.approx(0.5, abs=0.06)  # 5 standard errors
 
@@ -211,24 +211,24 @@ def test_known_members_teach_the_attack():
     X, y = people()
     seen = trained(X[:N], y[:N])
     rows = np.r_[: N // 2, 200:600]
-    attack = UpdatesAttack(seen).fit(X[rows], y[rows], rows < N)
+    attack = UpdatesMembership(seen).fit(X[rows], y[rows], rows < N)
     rest = slice(N // 2, N)
     assert attack.evaluate(X[rest], y[rest], X[N:200], y[N:200]).auc > 0.8
     with pytest.raises(ValueError, match="too few to hold out"):
-        UpdatesAttack(seen).fit(X[[0, *range(200, 230)]], y[[0, *range(200, 230)]],
+        UpdatesMembership(seen).fit(X[[0, *range(200, 230)]], y[[0, *range(200, 230)]],
                                 np.arange(31) == 0)  # fmt: skip
 
 
 @pytest.mark.heavy
 def test_false_positives_are_as_many_as_asked():
     X, y = people(n=1200)
-    attack = UpdatesAttack(trained(X[:N], y[:N]), fpr=0.1).fit(X[700:], y[700:])
+    attack = UpdatesMembership(trained(X[:N], y[:N]), fpr=0.1).fit(X[700:], y[700:])
     assert attack.predict(X[N:700], y[N:700]).mean() == pytest.approx(0.1, abs=0.06)
 
 
 def test_a_score_does_not_depend_on_the_others_in_the_call():
     X, y = people(n=300)
-    attack = UpdatesAttack(trained(X[:N], y[:N], n_rounds=1)).fit(X[N:], y[N:])
+    attack = UpdatesMembership(trained(X[:N], y[:N], n_rounds=1)).fit(X[N:], y[N:])
     scores = attack.score_samples(X, y)
     assert attack.score_samples(X[50:20:-1], y[50:20:-1]) == pytest.approx(scores[50:20:-1])
     again = pickle.loads(pickle.dumps(attack))
@@ -253,7 +253,7 @@ def test_clipping_alone_defends_nothing_and_noise_keeps_to_its_guarantee():
             after.append(weights)
         seen = Updates(model, before, after, 1.0, N, norm, multiplier * norm / N)
         found[multiplier] = attacked(seen, X, y)
-    bound = PrivacyGuarantee(Repeated(GaussianEvent(4.0), rounds)).tpr_bound
+    bound = PrivacyGuarantee(RepeatedEvent(GaussianEvent(4.0), rounds)).tpr_bound
     assert found[0.0].auc > 0.85
     noisy = found[4.0]
     assert noisy.auc < 0.75
@@ -274,7 +274,7 @@ def test_the_mean_of_parties_is_one_large_party():
     assert together.after[0] == pytest.approx(descended(model, start, X[:90], y[:90]))
     assert (together.n_records, together.n_rounds) == (90, 1)
     assert attacked(parties[0], X, y, 30).auc > attacked(together, X, y, 90).auc + 0.05
-    noisy = [Updates(model, u.before, u.after, 0.5, 30, noise=0.3) for u in parties]
+    noisy = [Updates(model, u.before, u.after, 0.5, 30, noise_std=0.3) for u in parties]
     assert Updates.averaged(noisy).noise == pytest.approx(0.3 / np.sqrt(2))
 
 
@@ -335,7 +335,7 @@ def test_ascent_on_few_records_tells_more_of_them():
             seen = gradient_ascent(
                 model, train, X[rows], y[rows], ascent=ascent, n_rounds=2, step=0.5, n_records=N
             )
-            attack = UpdatesAttack(seen).fit(X[200:], y[200:])
+            attack = UpdatesMembership(seen).fit(X[200:], y[200:])
             scores = attack.score_samples(X[rows], y[rows])
             margins.append(scores[:3].mean() - scores[3:].mean())
         gaps.append(np.mean(margins))
@@ -435,8 +435,8 @@ def test_updates_say_what_they_are():
         ({"step": [0.1, 0.1]}, ValueError, "step="),
         ({"n_records": 0}, ValueError, "n_records=0"),
         ({"max_grad_norm": -1.0}, ValueError, "max_grad_norm=-1.0"),
-        ({"noise": -1.0}, ValueError, "noise=-1.0"),
-        ({"noise": np.inf}, ValueError, "noise=inf"),
+        ({"noise_std": -1.0}, ValueError, "noise_std=-1.0"),
+        ({"noise_std": np.inf}, ValueError, "noise_std=inf"),
     ],
 )
 def test_bad_updates_are_named(changes, error, message):
@@ -451,13 +451,13 @@ def test_bad_attacks_are_named():
     X, y = people()
     seen = trained(X[:N], y[:N], 1)
     with pytest.raises(ValueError, match="target=None"):
-        UpdatesAttack().fit(X, y)
+        UpdatesMembership().fit(X, y)
     with pytest.raises(TypeError, match="must be Updates"):
-        UpdatesAttack(network()).fit(X, y)
+        UpdatesMembership(network()).fit(X, y)
     with pytest.raises(ValueError, match="expected 10 or more"):
-        UpdatesAttack(seen).fit(X[:2], y[:2])
+        UpdatesMembership(seen).fit(X[:2], y[:2])
     with pytest.raises(TypeError, match="class of each record"):
-        UpdatesAttack(seen).fit(X, X[:, :2])
+        UpdatesMembership(seen).fit(X, X[:, :2])
     with pytest.raises(TypeError, match="target=None"):
         UpdatesAttributeInference().fit(X, y)
     with pytest.raises(TypeError, match="must be Updates"):

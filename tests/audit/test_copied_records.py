@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit
@@ -22,7 +22,7 @@ class Public(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         self.classes_ = np.array([0, 1])
-        self.privacy_ = PrivacyGuarantee(ApproxDP(0.0))
+        self.privacy_ = PrivacyGuarantee(ApproxDPEvent(0.0))
         return self
 
     def predict_proba(self, X):

@@ -6,14 +6,14 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
 from skprivacy.metrics import auc
 from skprivacy.metrics import evidence as _evidence
 
 ALPHA, TIMES = 0.05, 2000
-NOTHING = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)
+NOTHING = PrivacyGuarantee(ApproxDPEvent(0.0, 1e-9), at_delta=1e-9)
 
 
 class Told(ClassifierMixin, BaseEstimator):
@@ -70,7 +70,7 @@ def accused(kind, times, *, claim=NOTHING, leak=0.0, seed=0):
 @pytest.mark.parametrize("leak", [0.0, 1.0])
 def test_true_claims_are_called_violated_in_at_most_alpha_of_2000_audits(leak):
     """Also where the model leaks exactly what it claims."""
-    claim = PrivacyGuarantee(ApproxDP(leak, 1e-9), at_delta=1e-9)
+    claim = PrivacyGuarantee(ApproxDPEvent(leak, 1e-9), at_delta=1e-9)
     each = TIMES // len(TIES) + 1
     wrong = {kind: accused(kind, each, claim=claim, leak=leak) for kind in TIES}
     assert sum(wrong.values()) <= binom.isf(1e-6, each * len(TIES), ALPHA)

@@ -183,15 +183,15 @@ MEMBERS[0] = False
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"proba_in": PROBA[:N, :, None]}, r"proba_in has shape \(300, 3, 1\); expected"),
-        ({"proba_out": PROBA[N:, 0]}, r"proba_out has shape \(300,\); expected probabilities"),
-        ({"proba_in": change(TABLES[0], (3, 1), np.nan)}, r"proba_in holds NaN, first at \(3, 1\)"),
-        ({"proba_out": change(TABLES[2], (3, 1), 7)}, "proba_out holds a number that is not"),
-        ({"proba_in": TABLES[0] * 0.9}, "proba_in has rows that do not sum to one, the first at 0"),
-        ({"proba_in": [["a", "b"]] * N}, "proba_in must be an array of numbers"),
-        ({"proba_out": np.full((N, 2), 0.5)}, "proba_out has 2 columns; expected one for each of"),
-        ({"y_in": y[:5]}, r"y_in has shape \(5,\); expected one label for each of the 300 rows"),
-        ({"y_out": y[N:] + 1}, "y_out holds labels without a column in proba_out"),
+        ({"proba_train": PROBA[:N, :, None]}, r"proba_train has shape \(300, 3, 1\); expected"),
+        ({"proba_test": PROBA[N:, 0]}, r"proba_test has shape \(300,\); expected probabilities"),
+        ({"proba_train": change(TABLES[0], (3, 1), np.nan)}, r"proba_train holds NaN, first at \(3, 1\)"),
+        ({"proba_test": change(TABLES[2], (3, 1), 7)}, "proba_test holds a number that is not"),
+        ({"proba_train": TABLES[0] * 0.9}, "proba_train has rows that do not sum to one, the first at 0"),
+        ({"proba_train": [["a", "b"]] * N}, "proba_train must be an array of numbers"),
+        ({"proba_test": np.full((N, 2), 0.5)}, "proba_test has 2 columns; expected one for each of"),
+        ({"y_train": y[:5]}, r"y_train has shape \(5,\); expected one label for each of the 300 rows"),
+        ({"y_test": y[N:] + 1}, "y_test holds labels without a column in proba_test"),
         ({"classes": [0, 1]}, "classes=.* must be one distinct name"),
         ({"shadow_probas": SHADOW_PROBAS}, "must both be given, or neither"),
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS[0]}, "shadow_probas has shape"),
@@ -209,7 +209,7 @@ MEMBERS[0] = False
     ],
 )  # fmt: skip
 def test_wrong_tables_are_named(changes, words):
-    names = ("proba_in", "y_in", "proba_out", "y_out")
+    names = ("proba_train", "y_train", "proba_test", "y_test")
     with pytest.raises(ValueError, match=words):
         audit_predictions(**(dict(zip(names, TABLES, strict=True)) | changes))
 

@@ -32,7 +32,13 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._html import format_share
-from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import (
+    ApproxDPEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PrivacyGuarantee,
+)
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import AttackFinding, audit
@@ -40,11 +46,11 @@ from skprivacy.audit.report import html_report as _html
 from skprivacy.audit.report.findings import GroupExposure
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 
 X, y = make_classification(2000, n_features=8, flip_y=0.2, random_state=0)
 PARTS = (X[:1000], y[:1000], X[1000:], y[1000:])
-CLAIM = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
+CLAIM = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6, relation="zero_out")
 FITS = []
 
 
@@ -108,7 +114,7 @@ def test_null_models_are_accused_no_more_often_than_alpha():
             p = np.random.default_rng(zlib.crc32(X.tobytes())).uniform(size=len(X))
             return np.column_stack([p, 1 - p])
 
-    nothing = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)
+    nothing = PrivacyGuarantee(ApproxDPEvent(0.0, 1e-9), at_delta=1e-9)
     rng = np.random.default_rng(0)
     accused = 0
     for _ in range(150):
@@ -130,7 +136,7 @@ def test_a_constant_model_is_never_accused(n):
         def predict_proba(self, X):
             return np.full((len(X), 2), 0.5)
 
-    nothing = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)
+    nothing = PrivacyGuarantee(ApproxDPEvent(0.0, 1e-9), at_delta=1e-9)
     model = Constant(1, nothing).fit(*PARTS[:2])
     report = audit(model, *(part[:n] for part in PARTS), attacks=LossThreshold())
     assert report.verdict == "consistent"
@@ -198,7 +204,7 @@ def test_too_few_records_are_told_and_not_guessed():
     assert "too few records" in report.to_html()
 
 
-SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
+SCHEMA = Schema({f"x{i}": BoundedColumn(-5, 5) for i in range(8)})
 
 
 @pytest.mark.heavy
@@ -286,7 +292,7 @@ def test_the_report_escapes_every_name(tmp_path):
         def __repr__(self):
             return f"Evil(label={evil!r})"
 
-    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=(evil,))
+    claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6, assumptions=(evil,))
     model = make_pipeline(StandardScaler(), Evil(1, claim)).fit(
         X[:1000], np.where(y, evil, "b")[:1000]
     )
@@ -325,7 +331,7 @@ def test_plain_values_hold_no_record(liar):
 
 @pytest.mark.heavy
 def test_auc_ceiling_by_brute_force():
-    guarantee = PrivacyGuarantee(ApproxDP(1.0, 0.0))
+    guarantee = PrivacyGuarantee(ApproxDPEvent(1.0, 0.0))
     area = guarantee.tpr_bound((np.arange(20_000) + 0.5) / 20_000).mean()
     assert area <= auc_ceiling(guarantee) < area + 0.02
     # pure 1-DP, by hand: the corner lies at fpr = 1/(1+e)
@@ -427,7 +433,7 @@ def test_a_table_of_few_categories_may_share_all_rows():
 
 @pytest.mark.heavy
 def test_an_infinite_epsilon_is_no_guarantee():
-    nothing = PrivacyGuarantee(NonPrivate(), at_delta=1e-6, assumptions=("n is public",))
+    nothing = PrivacyGuarantee(NonPrivateEvent(), at_delta=1e-6, assumptions=("n is public",))
     model = Claiming(claim=nothing).fit(*PARTS[:2])
     report = audit(model, *PARTS, attacks=LossThreshold())
     page = report.to_html()
@@ -448,7 +454,7 @@ def test_an_infinite_epsilon_is_no_guarantee():
     ],
 )
 def test_what_could_not_have_been_found_is_told(n, claimed, words):
-    claim = PrivacyGuarantee(ApproxDP(claimed, 1e-6), at_delta=1e-6)
+    claim = PrivacyGuarantee(ApproxDPEvent(claimed, 1e-6), at_delta=1e-6)
     parts = X[:n], y[:n], X[1000 : 1000 + n], y[1000 : 1000 + n]
     model = Claiming(1, claim).fit(X[:1000], y[:1000])
     report = audit(model, *parts, attacks=LossThreshold())
@@ -494,7 +500,7 @@ def test_a_leak_of_a_little_of_everybody_refutes_a_small_claim():
             rng = np.random.default_rng(0)
             return rng.normal(size=len(X)) + 0.4 * np.isin(X[:, 0], PARTS[0][:, 0])
 
-    small = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    small = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
     report = audit(Claiming(1, small).fit(*PARTS[:2]), *PARTS, attacks=Telling())
     assert report.findings[0].result.auc < 0.65
     assert report.verdict == "VIOLATED"
@@ -504,7 +510,7 @@ def test_an_attack_above_a_ceiling_is_pointed_out_where_it_refutes_nothing():
     scores = np.linspace(0, 1, 1000)
     tail = scores.copy()
     tail[::40] = 2  # 2.5 % of the members stand out: too few to refute, too many to be at ease
-    barely = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    barely = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
     found = AttackFinding.of(AttackResult(tail, scores, "made up"), barely, 0.05, 1e-6)
     report = audit(Claiming(1, barely).fit(*PARTS[:2]), *PARTS, attacks=LossThreshold())
     assert not any("more members than the ceiling allows" in text for text in report.caveats)

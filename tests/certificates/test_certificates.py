@@ -26,20 +26,20 @@ from skprivacy import (
     PrivacyBudget,
     Schema,
     audit,
-    certificate,
+    issue_certificate,
     save_model,
     verify_certificate,
 )
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyGuarantee,
-    Repeated,
-    SampledGroup,
+    RepeatedEvent,
+    SampledGroupEvent,
     epsilon_of,
 )
 from skprivacy.accounting.budget.snapshot import export_lines
@@ -49,12 +49,12 @@ from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
 from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyWarning
-from skprivacy.preprocessing import Bounded, PrivateStandardScaler
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
+from skprivacy.synthesis import MarginalSynthesizer
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
-SCHEMA = Schema({"a": Bounded(0, 1)})
+SCHEMA = Schema({"a": BoundedColumn(0, 1)})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def issued(tmp_path_factory):
     report = audit(model, X[:200], Y[:200], X[200:], Y[200:], n_shadows=4)
     save_model(model, folder / "model.safetensors")
     create_key(folder / "key.pem")
-    certificate(
+    issue_certificate(
         model, folder / "certificate.json", key=folder / "key.pem",
         model_file=folder / "model.safetensors", budget=budget, report=report, schema=SCHEMA,
         issuer="St. Mary",
@@ -227,7 +227,7 @@ def test_a_certificate_says_whether_a_rollback_could_be_noticed(issued, tmp_path
     target = tmp_path / "certificate.json"
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        certificate(
+        issue_certificate(
             model, target, key=issued / "key.pem", model_file=tmp_path / "model", budget=opened
         )
     assert any("rollback" in str(w.message) for w in warned) == (kept == "nothing")
@@ -326,7 +326,7 @@ def test_another_model_file_is_refused(issued, tmp_path, parts):
     again = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(again, other)
     with pytest.raises(ValueError, match="states another guarantee"):
-        certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=other)
+        issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=other)
     assert not (tmp_path / "c.json").exists()
 
 
@@ -334,7 +334,7 @@ def test_a_model_without_a_charge_in_the_budget_gets_no_certificate(issued, tmp_
     model, _, _ = parts
     empty = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "empty", relation="zero_out")
     with pytest.raises(ValueError, match="does not hold all charges"):
-        certificate(
+        issue_certificate(
             model, tmp_path / "c.json", key=issued / "key.pem",
             model_file=issued / "model.safetensors", budget=empty,
         )  # fmt: skip
@@ -345,7 +345,7 @@ def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
     other = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(other, tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="report is about another claim"):
-        certificate(
+        issue_certificate(
             other, tmp_path / "c.json", key=issued / "key.pem",
             model_file=tmp_path / "m.safetensors", report=report,
         )  # fmt: skip
@@ -358,7 +358,7 @@ def test_only_proved_guarantees_are_certified(issued, tmp_path):
     ).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
     with pytest.raises(ValueError, match=r"proved guarantee.*'standardscaler'"):
-        certificate(
+        issue_certificate(
             model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib"
         )
 
@@ -373,7 +373,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
         warnings.simplefilter("ignore", PrivacyWarning)
         model = make_pipeline(scaler, last).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
-    written = certificate(
+    written = issue_certificate(
         model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib",
         budget=budget,
     )  # fmt: skip
@@ -383,9 +383,9 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
     assert "this kind of file states no guarantee" in repr(found)
     # without the scaler's charge
     lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
-    lone.charge(last.privacy_.event, who="the model alone", relation=last.privacy_.relation)
+    lone.charge(last.privacy_.event, source="the model alone", relation=last.privacy_.relation)
     with pytest.raises(ValueError, match="does not hold all charges"):
-        certificate(
+        issue_certificate(
             model, tmp_path / "d.json", key=issued / "key.pem",
             model_file=tmp_path / "m.joblib", budget=lone,
         )  # fmt: skip
@@ -403,18 +403,20 @@ def test_the_file_of_a_pipeline_states_the_cost_of_all_its_steps(issued, tmp_pat
     ).fit(X, Y)
     file, made = tmp_path / "m.safetensors", {"key": issued / "key.pem"}
     save_model(model, file)
-    certificate(model, tmp_path / "c.json", model_file=file, budget=budget, **made)
+    issue_certificate(model, tmp_path / "c.json", model_file=file, budget=budget, **made)
     found = verify_certificate(tmp_path / "c.json", file, key=issued / "key.pem.pub")
     assert found.holds
     assert "holds: what the file states: the certificate's guarantee" in repr(found)
     # the file of the last step alone states a part of it
     save_model(model[-1], tmp_path / "last.safetensors")
-    certificate(model, tmp_path / "d.json", model_file=tmp_path / "last.safetensors", **made)
+    issue_certificate(model, tmp_path / "d.json", model_file=tmp_path / "last.safetensors", **made)
     found = verify_certificate(tmp_path / "d.json", tmp_path / "last.safetensors")
     assert "part of the certificate's guarantee" in repr(found)
     assert found.state == "unknown key"
     # an issuer who leaves the scaler's cost out of the certificate is contradicted by the file
-    certificate(model[-1], tmp_path / "e.json", model_file=tmp_path / "last.safetensors", **made)
+    issue_certificate(
+        model[-1], tmp_path / "e.json", model_file=tmp_path / "last.safetensors", **made
+    )
     forged = json.loads((tmp_path / "e.json").read_text())
     forged["model"] = json.loads((tmp_path / "c.json").read_text())["model"]
     (tmp_path / "e.json").write_text(json.dumps(signed_anew(issued, forged)))
@@ -424,7 +426,7 @@ def test_the_file_of_a_pipeline_states_the_cost_of_all_its_steps(issued, tmp_pat
         privatestandardscaler__epsilon=0.4
     )
     with pytest.raises(ValueError, match="states another guarantee"):
-        certificate(again.fit(X, Y), tmp_path / "f.json", model_file=file, **made)
+        issue_certificate(again.fit(X, Y), tmp_path / "f.json", model_file=file, **made)
 
 
 @pytest.mark.parametrize("changed", [{"kind": "estimate"}, {"assumptions": ["nobody looks"]}])
@@ -434,7 +436,7 @@ def test_a_file_that_assumes_more_than_the_certificate_is_refused(issued, tmp_pa
     stated = dataclasses.replace(model.privacy_, **changed)
     with mock.patch.object(model, "privacy_", stated):
         save_model(model, file)
-    certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=file)
+    issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=file)
     found = verify_certificate(tmp_path / "c.json", file)
     assert "another guarantee" in failed(found)["what the file states"]
 
@@ -528,38 +530,40 @@ def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
 @pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-4), (1.0, 1e-5), (0.3, 1e-9)])
 def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon, delta):
     """Rounding left dp_accounting no epsilon at all, and true certificates were refused."""
-    low, _ = recomputing.epsilon_bracket(ApproxDP(epsilon, delta), delta, "zero_out")
+    low, _ = recomputing.epsilon_bracket(ApproxDPEvent(epsilon, delta), delta, "zero_out")
     assert 0.99 * epsilon < low <= epsilon
-    less, _ = recomputing.epsilon_bracket(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
+    less, _ = recomputing.epsilon_bracket(ApproxDPEvent(epsilon, delta), 0.99 * delta, "zero_out")
     assert less == np.inf
 
 
 @pytest.mark.parametrize(
-    ("event", "count"), [(LaplaceEvent(1.0), 2), (LaplaceEvent(10.0), 3), (ApproxDP(1.0), 12)]
+    ("event", "count"), [(LaplaceEvent(1.0), 2), (LaplaceEvent(10.0), 3), (ApproxDPEvent(1.0), 12)]
 )
 def test_several_releases_without_delta_are_not_contradicted(event, count):
     """What dp_accounting cuts off when it composes left no epsilon at delta 0."""
-    low, _ = recomputing.epsilon_bracket(Repeated(event, count), 0.0, "add_remove")
-    stated = epsilon_of(Repeated(event, count), 0.0)
+    low, _ = recomputing.epsilon_bracket(RepeatedEvent(event, count), 0.0, "add_remove")
+    stated = epsilon_of(RepeatedEvent(event, count), 0.0)
     assert 0.999 * stated < low <= stated
-    both, _ = recomputing.epsilon_bracket(Composed((event, ApproxDP(0.5))), 0.0, "add_remove")
-    assert 0.999 < both / epsilon_of(Composed((event, ApproxDP(0.5))), 0.0) <= 1
+    both, _ = recomputing.epsilon_bracket(
+        ComposedEvent((event, ApproxDPEvent(0.5))), 0.0, "add_remove"
+    )
+    assert 0.999 < both / epsilon_of(ComposedEvent((event, ApproxDPEvent(0.5))), 0.0) <= 1
 
 
 @pytest.mark.heavy
 def test_dp_accounting_knows_groups_of_sampled_records_too():
-    steps = Repeated(SampledGroup(0.05, GaussianEvent(12.0), 3), 20)
+    steps = RepeatedEvent(SampledGroupEvent(0.05, GaussianEvent(12.0), 3), 20)
     low, high = recomputing.epsilon_bracket(steps, 1e-5, "zero_out")
     stated = epsilon_of(steps, 1e-5, "zero_out")
     assert low <= stated <= 1.01 * high
-    for_one = epsilon_of(Repeated(PoissonSampled(0.05, GaussianEvent(12.0)), 20), 1e-5)
+    for_one = epsilon_of(RepeatedEvent(PoissonSampledEvent(0.05, GaussianEvent(12.0)), 20), 1e-5)
     assert for_one < low  # stated for three, it would be found to be too small
-    every = SampledGroup(1.0, GaussianEvent(12.0), 3)
+    every = SampledGroupEvent(1.0, GaussianEvent(12.0), 3)
     assert recomputing.epsilon_bracket(every, 1e-5, "zero_out") == recomputing.epsilon_bracket(
         GaussianEvent(4.0), 1e-5, "zero_out"
     )
     assert recomputing.epsilon_bracket(steps, 1e-5, "replace_one") is None
-    many = Composed(tuple(SampledGroup(0.1, GaussianEvent(9.0 + i), 3) for i in range(6)))
+    many = ComposedEvent(tuple(SampledGroupEvent(0.1, GaussianEvent(9.0 + i), 3) for i in range(6)))
     with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
         assert recomputing.epsilon_bracket(many, 1e-6, "zero_out") is None
 
@@ -567,12 +571,12 @@ def test_dp_accounting_knows_groups_of_sampled_records_too():
 @pytest.mark.heavy
 def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
     """Where what is handed out is the table, whose file states no guarantee."""
-    places = Schema({name: Bounded(-1, 1) for name in "abc"})
-    model = PrivateSynthesizer(schema=places, epsilon=1.0).fit(X)
+    places = Schema({name: BoundedColumn(-1, 1) for name in "abc"})
+    model = MarginalSynthesizer(schema=places, epsilon=1.0).fit(X)
     table = tmp_path / "synthetic.csv"
     np.savetxt(table, np.asarray(model.sample(50)), delimiter=",")
     create_key(tmp_path / "key.pem")
-    certificate(model, tmp_path / "c.json", key=tmp_path / "key.pem", model_file=table)
+    issue_certificate(model, tmp_path / "c.json", key=tmp_path / "key.pem", model_file=table)
     found = verify_certificate(tmp_path / "c.json", table, key=tmp_path / "key.pem.pub")
     assert found.holds
     assert "not checked: what the file states: this kind of file states no guarantee" in repr(found)
@@ -582,7 +586,9 @@ def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
 
 def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
     """dp_accounting takes about a second for each: of ten thousand, hours."""
-    many = Composed(tuple(PoissonSampled(0.01, GaussianEvent(1 + i / 1e4)) for i in range(51)))
+    many = ComposedEvent(
+        tuple(PoissonSampledEvent(0.01, GaussianEvent(1 + i / 1e4)) for i in range(51))
+    )
     with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
         assert recomputing.epsilon_bracket(many, 1e-6, "zero_out") is None
 
@@ -617,7 +623,7 @@ def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
 def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     """A group of 10**7 records made the check hang; here the issuer is the liar."""
     forged = content(issued)
-    group = SampledGroup(0.01, GaussianEvent(2.0), 10**7).to_dict()
+    group = SampledGroupEvent(0.01, GaussianEvent(2.0), 10**7).to_dict()
     forged["claim"]["guarantee"]["event"] = group
     start = time.process_time()
     found = verified(issued, tmp_path, signed_anew(issued, forged))
@@ -631,7 +637,7 @@ def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     with budget._ledger.transaction() as log:  # no budget would admit them one by one
         log.settle("zero_out", "record")
         for size in range(60, 100):
-            event = SampledGroup(0.01, GaussianEvent(2.0), size)
+            event = SampledGroupEvent(0.01, GaussianEvent(2.0), size)
             log.append("reserve", "/", "", json.dumps(event.to_dict()))
     forged = content(issued)
     forged["ledger"]["lines"] = export_lines(budget)[1]
@@ -645,7 +651,7 @@ def test_what_guarantees_nothing_is_refused(issued, tmp_path):
     """Its epsilon is infinite, so that every check of it was true."""
     forged = content(issued)
     nothing = dataclasses.replace(
-        PrivacyGuarantee.from_dict(forged["claim"]["guarantee"]), event=NonPrivate()
+        PrivacyGuarantee.from_dict(forged["claim"]["guarantee"]), event=NonPrivateEvent()
     )
     forged["claim"] |= {"guarantee": nothing.to_dict(), "epsilon": None, "words": repr(nothing)}
     found = verified(issued, tmp_path, signed_anew(issued, forged))
@@ -657,18 +663,18 @@ def test_what_guarantees_nothing_is_refused(issued, tmp_path):
     "checks",
     [
         (),
-        (verification.Check("the signer", "holds", ""),),
-        (verification.Check("the signature", "holds", ""),),
-        (verification.Check("epsilon of the model", "holds", ""),),
+        (verification.CertificateCheck("the signer", "holds", ""),),
+        (verification.CertificateCheck("the signature", "holds", ""),),
+        (verification.CertificateCheck("epsilon of the model", "holds", ""),),
         (
-            verification.Check("the signature", "holds", ""),
-            verification.Check("the signer", "holds", ""),
-            verification.Check("epsilon of the model", "not checked", ""),
+            verification.CertificateCheck("the signature", "holds", ""),
+            verification.CertificateCheck("the signer", "holds", ""),
+            verification.CertificateCheck("epsilon of the model", "not checked", ""),
         ),
     ],
 )
 def test_nothing_holds_where_signature_or_epsilon_was_not_checked(checks):
-    found = verification.Verification(checks)
+    found = verification.CertificateVerification(checks)
     assert found.state == "refused"
     assert not found.holds
     assert repr(found).startswith("REFUSED: ")

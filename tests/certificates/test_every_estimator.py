@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 import skprivacy
-from skprivacy import PrivacyBudget, certificate, save_model, verify_certificate
+from skprivacy import PrivacyBudget, issue_certificate, save_model, verify_certificate
 from skprivacy.accounting import PrivacyGuarantee
 from skprivacy.certificates import checking, create_key
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import private_key, sign
-from skprivacy.preprocessing import Bounded, LocalPerturbation, Schema
+from skprivacy.preprocessing import BoundedColumn, LocalPerturbation, Schema
 
 from ..contracts.cases import CASES, LABELS, PUBLIC, Case, three_classes
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.heavy
 
 LOCAL = Case(
     lambda **params: LocalPerturbation(
-        Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), epsilon=2.0, **params
+        Schema({f"x{i}": BoundedColumn(-3, 3) for i in range(4)}), epsilon=2.0, **params
     ),
     three_classes,
     null_label=None,
@@ -107,7 +107,7 @@ def folder(tmp_path_factory):
             file = file.with_suffix(".joblib")
             joblib.dump(model, file)
         charged = None if budget.entries().empty else budget
-        certificate(model, issued / f"{name}.json", key=key, model_file=file, budget=charged)
+        issue_certificate(model, issued / f"{name}.json", key=key, model_file=file, budget=charged)
     return issued, key
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from skprivacy.accounting import LaplaceEvent, PrivacyBudget, Repeated
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget, RepeatedEvent
 from skprivacy.cli import main
 
 from ..accounting.budget.budgets import verify_ledger
@@ -28,7 +28,7 @@ def test_budget_from_first_charge_to_refusal(ledger, tmp_path, capsys):
     fits = int(capsys.readouterr().out.splitlines()[-1].split()[0])
     assert fits > 20
     for _ in range(fits):
-        assert main(["budget", "spend", ledger, *STEP, "--who", "epoch"]) == 0
+        assert main(["budget", "spend", ledger, *STEP, "--source", "epoch"]) == 0
     assert main(["budget", "spend", ledger, *STEP]) == 1
     refusal = capsys.readouterr().out
     assert "would be overspent" in refusal
@@ -59,7 +59,7 @@ def test_zero_epsilon_is_refused_in_the_shell(ledger, action, capsys):
 
 def test_counting_ends_where_it_says(ledger, capsys):
     """It once answered 2199023255551 for what costs nothing."""
-    event = json.dumps(Repeated(LaplaceEvent(1.0), 0).to_dict())
+    event = json.dumps(RepeatedEvent(LaplaceEvent(1.0), 0).to_dict())
     assert main(["budget", "what-if", ledger, "--event", event]) == 0
     assert "at least 1099511627776 more such releases fit: Repeated" in capsys.readouterr().out
 
@@ -83,7 +83,7 @@ def test_what_if_explains_a_refusal(ledger, capsys):
     budget.reserve(LaplaceEvent(0.5))
     assert main(["budget", "what-if", ledger, "--epsilon", "2"]) == 1
     told = capsys.readouterr().out
-    assert "0 more such releases fit: ApproxDP(epsilon=2.0" in told
+    assert "0 more such releases fit: ApproxDPEvent(epsilon=2.0" in told
     assert "counts epsilon=2, delta=0 as spent, and epsilon=4" in told
     assert main(["budget", "what-if", ledger, "--noise-multiplier", ".1"]) == 1
     assert "Use a smaller epsilon, which takes more noise" in capsys.readouterr().out
@@ -253,15 +253,15 @@ def test_no_output_overwrites_a_ledger(ledger, option, tmp_path, capsys):
 
 def test_texts_of_a_ledger_steer_no_terminal_and_no_spreadsheet(ledger, tmp_path, capsys):
     budget = PrivacyBudget.open(ledger)
-    budget.reserve(LaplaceEvent(10.0), who="=cmd|' /C calc'!A0")
-    budget.reserve(LaplaceEvent(10.0), who="mean\x1b]0;owned\x07\x9b")
+    budget.reserve(LaplaceEvent(10.0), source="=cmd|' /C calc'!A0")
+    budget.reserve(LaplaceEvent(10.0), source="mean\x1b]0;owned\x07\x9b")
     csv = tmp_path / "charges.csv"
     assert main(["budget", "show", ledger, "--csv", str(csv)]) == 0
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07", "\x9b"} & set(printed.out + printed.err)
     assert "mean\\x1b]0;owned" in printed.out
     table = pd.read_csv(csv)
-    assert table["who"].iloc[0] == "'=cmd|' /C calc'!A0"
+    assert table["source"].iloc[0] == "'=cmd|' /C calc'!A0"
     assert main(["budget", "show", ledger, "--scope", "\x1b[2Jelse"]) == 2
     assert "\x1b" not in capsys.readouterr().err
 
@@ -286,7 +286,7 @@ def test_each_charge_shows_the_digest_that_the_next_command_expects(tmp_path, ca
     spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--expect"]
     assert main([*spend, shown_digest(capsys)]) == 0
     shutil.copy(ledger, older)
-    assert main([*spend, shown_digest(capsys), "--who", "mean"]) == 0
+    assert main([*spend, shown_digest(capsys), "--source", "mean"]) == 0
     digest = shown_digest(capsys)
     assert PrivacyBudget.open(ledger).digest.startswith(digest)
     scope = ["budget", "scope", ledger, "adult", "--epsilon", "0.5", "--expect"]

@@ -20,11 +20,11 @@ from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
 from skprivacy.cli.main import parser
 from skprivacy.exceptions import DatasetNotFoundError
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 SCHEMA = Schema(
-    {"age": Bounded(0, 100), "city": Categories(["NA", "Rome", "Oslo"])},
-    target="ill",
+    {"age": BoundedColumn(0, 100), "city": CategoricalColumn(["NA", "Rome", "Oslo"])},
+    target_column="ill",
     classes=["no", "yes"],
 )
 
@@ -371,7 +371,7 @@ def test_datasets(capsys):
     assert {"adult", "digits", "demo"} <= {line.split(" ")[0] for line in out.splitlines()}
     code, out, _ = run("datasets digits", capsys)
     assert code == 0
-    assert Schema.from_json(out)["pixel_0_0"] == Bounded(0, 16)
+    assert Schema.from_json(out)["pixel_0_0"] == BoundedColumn(0, 16)
     assert len(json.loads(out)["columns"]) == 64
 
 

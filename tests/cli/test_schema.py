@@ -12,13 +12,13 @@ import pytest
 
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit, claim_of
-from skprivacy.certificates import certificate, verify_certificate
+from skprivacy.certificates import issue_certificate, verify_certificate
 from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.persistence import load_model, save_model
 from skprivacy.preprocessing import LocalPerturbation, Schema, make_private_pipeline
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.synthesis import MarginalSynthesizer
 
 READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 RNG = np.random.default_rng(0)
@@ -168,19 +168,19 @@ def test_a_claim_with_one_unconfirmed_column_says_so_everywhere(model, folder):
     for text in (repr(report), report.to_html(), json.dumps(report.to_dict())):
         assert "bounds and categories were read off the data" in text
     with pytest.raises(ValueError, match="bounds and categories were read off the data"):
-        certificate(model, "c.json", key="none.pem", model_file="m.safetensors")
+        issue_certificate(model, "c.json", key="none.pem", model_file="m.safetensors")
 
 
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 def test_models_that_read_a_schema_themselves_state_the_assumption(folder, capsys):
     schema = Schema.from_json("s.json")
     X = TABLE[list(schema)]
-    for private in (LocalPerturbation(schema), PrivateSynthesizer(schema=schema)):
+    for private in (LocalPerturbation(schema), MarginalSynthesizer(schema=schema)):
         assert READ_OFF in private.fit(X).privacy_.assumptions
     assert main(["key", "k.pem"]) == 0
     save_model(private, "m.safetensors")
     assert READ_OFF in load_model("m.safetensors").privacy_.assumptions
-    certificate(private, "c.json", key="k.pem", model_file="m.safetensors")
+    issue_certificate(private, "c.json", key="k.pem", model_file="m.safetensors")
     assert READ_OFF in json.loads((folder / "c.json").read_text())["claim"]["words"]
     verdict = verify_certificate("c.json", "m.safetensors", key="k.pem.pub")
     assert verdict.holds

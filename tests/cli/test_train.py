@@ -407,7 +407,7 @@ def test_the_names_are_those_of_the_library():
         and issubclass(getattr(attacks, name), attacks.MembershipAttack)
     }
     # Of the shell's attacks a model is the target, not the updates of a federation.
-    assert set(_names.ATTACKS) == found - {"MembershipAttack", "UpdatesAttack"}
+    assert set(_names.ATTACKS) == found - {"MembershipAttack", "UpdatesMembership"}
     for name in _names.ATTACKS:
         assert _names.attack_class(name.lower()).__name__ == name
     from skprivacy import ensemble, label_privacy, linear_model, neural_network

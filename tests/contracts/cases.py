@@ -21,7 +21,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import Composed, Event, Mixture, PrivateSelection, VoteBlock
+from skprivacy.accounting import (
+    ComposedEvent,
+    Event,
+    MixtureEvent,
+    PrivateSelectionEvent,
+    VoteBlockEvent,
+)
 from skprivacy.ensemble import (
     ConfidentGNMax,
     InteractiveGNMax,
@@ -54,7 +60,7 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
 from skprivacy.preprocessing import (
-    Bounded,
+    BoundedColumn,
     LocalPerturbation,
     PrivateStandardScaler,
     Schema,
@@ -63,7 +69,7 @@ from skprivacy.preprocessing import (
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     Grid,
-    PrivateSynthesizer,
+    MarginalSynthesizer,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
@@ -309,7 +315,7 @@ def _without_public_records(n_records: int | None = None, **params: Any) -> PATE
     defaults = {
         "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
         "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
-        "schema": Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), "marginal_share": 0.5,
+        "schema": Schema({f"x{i}": BoundedColumn(-3, 3) for i in range(4)}), "marginal_share": 0.5,
         "random_state": 0,
     }  # fmt: skip
     return PATEClassifier(**{**defaults, **params})
@@ -321,7 +327,7 @@ def _winners_only(tape: Any) -> Event:
 
 
 def _marginals_and_winners(tape: Any) -> Event:
-    return Composed((tape.mechanisms[0].event, _winners(tape, 1)))
+    return ComposedEvent((tape.mechanisms[0].event, _winners(tape, 1)))
 
 
 def _winners(tape: Any, first: int) -> Event:
@@ -329,8 +335,8 @@ def _winners(tape: Any, first: int) -> Event:
     for mechanism, counts in zip(tape.mechanisms[first:], tape.inputs[first:], strict=True):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
         noise = mechanism.noise_multiplier * mechanism.sensitivity
-        blocks.append(VoteBlock(kind, noise, len(counts)))
-    return Composed(tuple(blocks))
+        blocks.append(VoteBlockEvent(kind, noise, len(counts)))
+    return ComposedEvent(tuple(blocks))
 
 
 def _votes_noise(tape: Any) -> float:
@@ -347,10 +353,10 @@ def _in_rounds(tape: Any) -> Event:
             answers, noise_of_answers = answers + int(counts.any(axis=1).sum()), noise
         else:
             tests, noise_of_tests = tests + len(counts), noise
-    return Composed(
+    return ComposedEvent(
         (
-            VoteBlock("threshold", noise_of_tests, tests),
-            VoteBlock("gnmax", noise_of_answers, answers),
+            VoteBlockEvent("threshold", noise_of_tests, tests),
+            VoteBlockEvent("gnmax", noise_of_answers, answers),
         )
     )
 
@@ -390,7 +396,7 @@ PATE = {
         three_classes,
         null_label=None,
         once=True,
-        released=lambda tape: VoteBlock("lnmax", _votes_noise(tape), len(tape.outputs)),
+        released=lambda tape: VoteBlockEvent("lnmax", _votes_noise(tape), len(tape.outputs)),
     ),
     # All tests pass, so that all answers that are paid for are given.
     "PATEClassifier-interactive": Case(
@@ -482,7 +488,7 @@ FINE_TUNING = {
         0.1, head="softmax", mechanism="laplace", delta=0.0
     ),
     "ALMFineTuner-softmax-logistic": _fine_tuner(0.2, head="softmax", mechanism="logistic"),
-    "ALMFineTuner-gradient": _fine_tuner(head=GradientHead(steps=4)),
+    "ALMFineTuner-gradient": _fine_tuner(head=GradientHead(n_steps=4)),
     "ALMFineTuner-prototypes": _fine_tuner(head="prototypes"),
     "ALMFineTuner-least-squares": _fine_tuner(head="least_squares"),
     # Whitening multiplies what the encoder rounds.
@@ -588,8 +594,8 @@ def _search(n_records: int | None = None, random_state: int | None = None, **par
 def _best_of_trials(tape: Any) -> Event:
     """Return what a search releases: the best of random trials, to whom one record is no two."""
     fit, score = tape.mechanisms[:2]
-    best = (PrivateSelection(m.event, 1.0, 1 / TRIALS) for m in (fit, score))
-    return Mixture((1 - SHARE, SHARE), tuple(best))
+    best = (PrivateSelectionEvent(m.event, 1.0, 1 / TRIALS) for m in (fit, score))
+    return MixtureEvent((1 - SHARE, SHARE), tuple(best))
 
 
 SEARCH = Case(_search, three_classes, null_label=0, once=True, released=_best_of_trials)
@@ -604,7 +610,7 @@ class Perceptron(nn.Module):
         return self.layers(x)
 
 
-PLACES = {f"x{i}": Bounded(-3, 3) for i in range(4)}
+PLACES = {f"x{i}": BoundedColumn(-3, 3) for i in range(4)}
 
 
 def _synthesizer(**fixed: Any) -> Case:
@@ -614,7 +620,7 @@ def _synthesizer(**fixed: Any) -> Case:
             "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
             "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation, "max_bins": 2,
         }  # fmt: skip
-        return PrivateSynthesizer(**{**defaults, **fixed, **params})
+        return MarginalSynthesizer(**{**defaults, **fixed, **params})
 
     return Case(make, three_classes, null_label=0, once=True)
 
@@ -669,9 +675,9 @@ TRAINED_ON_SYNTHETIC = {
 }
 
 SYNTHESIS = {
-    "PrivateSynthesizer-independent": _synthesizer(method="independent"),
-    "PrivateSynthesizer-tree": _synthesizer(method="tree"),
-    "PrivateSynthesizer-adaptive": _synthesizer(method="adaptive", rounds=3),
+    "MarginalSynthesizer-independent": _synthesizer(method="independent"),
+    "MarginalSynthesizer-tree": _synthesizer(method="tree"),
+    "MarginalSynthesizer-adaptive": _synthesizer(method="adaptive", n_rounds=3),
 }
 
 
@@ -844,13 +850,13 @@ SCIKIT_LEARN = [
         noise_seed=0,
     ),
     PrivateStandardScaler(noise_seed=0),
-    PrivateSynthesizer(noise_seed=0),
+    MarginalSynthesizer(noise_seed=0),
     DPGANSynthesizer(epochs=1, discriminator_steps=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
-        LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+        LogisticRegression(), MarginalSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
     SyntheticDataRegressor(
-        LinearRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+        LinearRegression(), MarginalSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(student=LogisticRegression(), n_teachers=5, noise_seed=0, random_state=0),

@@ -54,7 +54,7 @@ def check_rows(case: Case, most: int | None = 2) -> None:
         mock.patch.object(Training, "step", begun),
         recording(tape),
     ):
-        case.make(batch_size=8, max_group_rows=most).fit(X, y, whose)
+        case.make(batch_size=8, max_group_size=most).fit(X, y, groups=whose)
     used = defaultdict(set)
     for drawn, calls in zip(tape.draws, steps, strict=True):
         met: dict[int, frozenset] = {}
@@ -116,6 +116,6 @@ def check_chosen_rows(case: Case) -> None:
 
     with mock.patch.object(Groups, "at_most", noted):
         for _ in range(2):
-            case.make(random_state=3).fit(X, y, whose)
+            case.make(random_state=3).fit(X, y, groups=whose)
     assert len(kept) == 2, "drawn once a fit"
     assert kept[0] != kept[1]  # alike with a chance of 28**-12

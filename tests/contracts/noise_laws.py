@@ -16,15 +16,15 @@ from scipy.linalg import toeplitz
 from scipy.special import expit, ndtri
 
 from skprivacy.accounting import (
-    ApproxDP,
-    BandedFactorization,
+    ApproxDPEvent,
+    BandedFactorizationEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
     LaplaceEvent,
     LogisticEvent,
-    TreeAggregation,
-    VoteBlock,
+    TreeAggregationEvent,
+    VoteBlockEvent,
 )
 from skprivacy.linear_model.logistic_solver import LogisticLoss
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
@@ -46,22 +46,22 @@ def standardised(event: Event, noise: NDArray[Any]) -> NDArray[np.float64]:
 
     ``noise`` has shape (times, size) and is in units of the sensitivity; votes are counted singly.
     """
-    if isinstance(event, VoteBlock):
+    if isinstance(event, VoteBlockEvent):
         return _of_votes(event, noise)
     if isinstance(event, LaplaceEvent):
         return laplace_as_normal(noise / event.noise_multiplier)
     if isinstance(event, LogisticEvent):
         noise = noise / event.noise_multiplier
         return -np.sign(noise) * ndtri(expit(-np.abs(noise)))
-    if isinstance(event, ApproxDP):
+    if isinstance(event, ApproxDPEvent):
         return k_norm_as_normal(noise * event.epsilon)
     if isinstance(event, ExponentialEvent):  # a choice: noise_of has made it normal
         return noise
-    if isinstance(event, BandedFactorization):
+    if isinstance(event, BandedFactorizationEvent):
         column = np.zeros(len(noise))
         column[: len(event.coefficients)] = event.coefficients[: len(noise)]
         return toeplitz(column, np.zeros(len(noise))) @ noise / event.noise_multiplier
-    if isinstance(event, TreeAggregation):
+    if isinstance(event, TreeAggregationEvent):
         sums = np.concatenate([np.zeros((1, noise.shape[1])), noise.cumsum(0)])
         steps = np.arange(1, len(sums))
         parts = sums[steps] - sums[steps - (steps & -steps)]  # without the last binary digit
@@ -70,7 +70,7 @@ def standardised(event: Event, noise: NDArray[Any]) -> NDArray[np.float64]:
     return noise / event.noise_multiplier
 
 
-def _of_votes(event: VoteBlock, noise: NDArray[Any]) -> NDArray[np.float64]:
+def _of_votes(event: VoteBlockEvent, noise: NDArray[Any]) -> NDArray[np.float64]:
     unit = noise / event.noise_multiplier
     return laplace_as_normal(unit) if event.kind == "lnmax" else unit
 
@@ -102,7 +102,7 @@ def claim_of(mechanism: Mechanism, value: Any) -> Event:
     trace, rank = (0.25, 1) if k == 2 else (1 - 1 / k, k - 1)
     left = mechanism.epsilon - rank * np.log1p(trace / (rank * ridge))
     if mechanism.delta == 0:
-        return ApproxDP(left)
+        return ApproxDPEvent(left)
     return GaussianEvent(analytic_noise_multiplier(left, mechanism.delta / (k - 1)))
 
 

@@ -38,7 +38,7 @@ def federation(unit: str = "party", **params: Any) -> Federation:
     """Return a small one that is quickly trained."""
     defaults = {
         "epsilon": 4.0, "delta": 1e-4, "unit": unit, "party_names": range(4), "classes": [0, 1, 2],
-        "n_rounds": 8, "max_norm": 0.7, "learning_rate": 0.5,
+        "n_rounds": 8, "max_grad_norm": 0.7, "learning_rate": 0.5,
     }  # fmt: skip
     batch = {} if unit == "party" else {"batch_size": 4}
     return Federation(**{**defaults, **batch, **params})

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from skprivacy.accounting import Composed
+from skprivacy.accounting import ComposedEvent
 
 from . import neighbors as neighbours
 from .cases import Case
@@ -54,7 +54,7 @@ def of_training(case: Case, tape: Tape) -> Tape:
 def event_of_training(model: Any) -> Any:
     """Return the event of the steps."""
     event = model.privacy_event_
-    return event.events[-1] if isinstance(event, Composed) else event
+    return event.events[-1] if isinstance(event, ComposedEvent) else event
 
 
 def check_noise(case: Case) -> None:

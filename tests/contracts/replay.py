@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from skprivacy._groups import Groups
-from skprivacy.accounting import Composed, Event, PrivacyBudget, VoteBlock, epsilon_of
+from skprivacy.accounting import ComposedEvent, Event, PrivacyBudget, VoteBlockEvent, epsilon_of
 from skprivacy.mechanisms import Exponential, Gaussian, Laplace, Mechanism, RandomizedResponse
 
 from .cases import Case
@@ -162,7 +162,7 @@ def cost_of_a_label(run: Run) -> list[float]:
             _check_labels(mechanism, a, b)
             touched.append(_event_of_labels(mechanism, a))
     if touched:
-        cost = epsilon_of(Composed(tuple(touched)), run.model.delta_, "label")
+        cost = epsilon_of(ComposedEvent(tuple(touched)), run.model.delta_, "label")
         assert cost <= run.model.epsilon_ * (1 + 2e-3), f"a label costs {cost}"
     return [1.0] * len(touched) or [0.0]
 
@@ -180,7 +180,7 @@ def _event_of_labels(mechanism: Mechanism, counts: NDArray[Any]) -> Event:
     if isinstance(mechanism, Gaussian):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
         noise = mechanism.noise_multiplier * mechanism.sensitivity
-        return VoteBlock(kind, noise, len(counts))
+        return VoteBlockEvent(kind, noise, len(counts))
     return mechanism.event
 
 

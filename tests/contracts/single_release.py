@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skprivacy.accounting import Composed, PrivacyGuarantee
+from skprivacy.accounting import ComposedEvent, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Mechanism
 
 from .cases import Case
@@ -44,7 +44,7 @@ def check_accounting(case: Case) -> None:
         tape = Tape()
         with recording(tape):
             model = case.make(**params).fit(*case.data(N))
-        everything = Composed(tuple(m.event for m in tape.mechanisms))
+        everything = ComposedEvent(tuple(m.event for m in tape.mechanisms))
         released = everything if case.released is None else case.released(tape)
         spent = PrivacyGuarantee(released, at_delta=model.delta, relation=model.relation)
         # The accountant rounds losses up to its grid, which is up to a thousandth of them.

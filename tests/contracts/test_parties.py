@@ -39,7 +39,9 @@ def test_a_run_has_the_noise_that_was_accounted_for(unit):
     X, y, parties = contracts.records()
     tape = Tape()
     with recording(tape):
-        model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(X * np.nan, y, parties)
+        model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(
+            X * np.nan, y, parties=parties
+        )
     assert not np.any(tape.inputs)
     event = model.privacy_event_
     assert event.count == len(tape.outputs) == model.n_rounds_

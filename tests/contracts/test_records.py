@@ -190,7 +190,7 @@ def test_stream_contract(name, check):
 # Their noise takes many fits; that of the forms beside them is of the same mechanisms.
 DEAR = {
     "PATEClassifier-marginals", "PATEClassifier-interactive", "PATEClassifier-laplace",
-    "PrivateSynthesizer-adaptive", "PrivateSynthesizer-tree",
+    "MarginalSynthesizer-adaptive", "MarginalSynthesizer-tree",
 }  # fmt: skip
 
 

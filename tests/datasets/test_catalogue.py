@@ -54,7 +54,7 @@ def test_shape_and_schema(name):
     assert list(bunch.data) == list(bunch.schema) == bunch.feature_names
     assert len(bunch.classes) == classes == len(bunch.target_names)
     assert set(bunch.target) <= set(bunch.classes) == set(bunch.schema.classes)
-    assert bunch.target.name == bunch.schema.target
+    assert bunch.target.name == bunch.schema.target_column
     assert bunch.DESCR
 
 
@@ -87,7 +87,7 @@ def test_frames_and_arrays_hold_the_same(name):
 
 
 def test_every_loader_is_in_the_catalogue():
-    of_others = {datasets.open_parquet, datasets.make_people}  # what is made of any table
+    of_others = {datasets.open_parquet, datasets.make_grouped_table}  # what is made of any table
     loaders = {getattr(datasets, name) for name in datasets.__all__} - of_others
     named = {entry.load for entry in CATALOGUE.values()}
     assert {load.func if isinstance(load, partial) else load for load in named} == loaders

@@ -14,7 +14,7 @@ import pytest
 
 from skprivacy.datasets import open_parquet
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def frame():
 def test_numbers_come_back_from_disk(frame, tmp_path):
     frame.loc[7, "a"] = np.nan
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=7000)
-    found = open_parquet(tmp_path / "t.parquet", target="label", columns=["b", "a"])
+    found = open_parquet(tmp_path / "t.parquet", target_column="label", columns=["b", "a"])
     assert isinstance(found.data, np.memmap)
     assert found.feature_names == ["b", "a"]
     assert np.array_equal(found.data, frame[["b", "a"]].astype(np.float32), equal_nan=True)
@@ -48,7 +48,10 @@ def test_several_files_and_labels(frame, tmp_path):
     frame[:30_000].to_parquet(tmp_path / "1")
     frame[30_000:].to_parquet(tmp_path / "2")
     X, y = open_parquet(
-        [tmp_path / "1", tmp_path / "2"], target=["label", "other"], columns=["a"], return_X_y=True
+        [tmp_path / "1", tmp_path / "2"],
+        target_column=["label", "other"],
+        columns=["a"],
+        return_X_y=True,
     )
     assert np.array_equal(X[:, 0], frame["a"].astype(np.float32))
     assert np.array_equal(y, frame[["label", "other"]])
@@ -63,10 +66,10 @@ def test_several_files_and_labels(frame, tmp_path):
 
 def test_a_schema_makes_numbers_of_words(frame, tmp_path):
     frame.to_parquet(tmp_path / "t")
-    schema = Schema({"a": Bounded(-3, 3), "kind": Categories(["x", "y"])})
+    schema = Schema({"a": BoundedColumn(-3, 3), "kind": CategoricalColumn(["x", "y"])})
     transformer = SchemaTransformer(schema).fit(frame[["a", "kind"]][:1])
     found = open_parquet(
-        str(tmp_path / "t"), target="label", columns=["a", "kind"], transformer=transformer
+        str(tmp_path / "t"), target_column="label", columns=["a", "kind"], transformer=transformer
     )
     expected = transformer.transform(frame[["a", "kind"]])
     assert np.array_equal(found.data, np.asarray(expected, dtype=np.float32))
@@ -79,7 +82,7 @@ def test_the_temporary_file_has_no_name_and_goes_with_the_array(frame, tmp_path)
     frame.to_parquet(tmp_path / "t")
     folder = tmp_path / "cache"
     folder.mkdir()
-    found = open_parquet(tmp_path / "t", target="label", columns=["a"], directory=folder)
+    found = open_parquet(tmp_path / "t", target_column="label", columns=["a"], directory=folder)
     part = found.data[10:20]
     assert os.listdir(folder) == []
     assert _deleted_files(folder) == 1

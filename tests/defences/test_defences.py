@@ -115,7 +115,7 @@ def leaking():
     rows, labels = make_location_like(1600, random_state=0, return_X_y=True)
     rows = np.asarray(rows, dtype=float)
     net = MLPClassifier((64,), max_iter=60, n_iter_no_change=60, random_state=0)
-    guarded = MemGuardClassifier(net, distortion=2.0, held_out=0.5, random_state=0)
+    guarded = MemGuardClassifier(net, max_distortion=2.0, validation_fraction=0.5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         guarded.fit(rows[:800], labels[:800])
@@ -141,7 +141,7 @@ def test_memguard_keeps_its_distortion_on_average(leaking):
     rows, guarded = leaking
     sizes = []
     for allowed in (0.0, 0.1, 0.3):
-        less = clone(guarded).set_params(distortion=allowed)
+        less = clone(guarded).set_params(max_distortion=allowed)
         vars(less).update(
             {k: v for k, v in vars(guarded).items() if k.endswith("_") or k == "_key"}
         )
@@ -214,6 +214,6 @@ def test_memguard_predicts_by_what_it_shows_where_rounding_decides():
         def predict_proba(self, X):
             return np.tile([0.5 - 1e-9, 0.5 + 1e-9], (len(X), 1))
 
-    guarded = MemGuardClassifier(AlmostEven(), distortion=2.0, random_state=0).fit(X, y % 2)
+    guarded = MemGuardClassifier(AlmostEven(), max_distortion=2.0, random_state=0).fit(X, y % 2)
     expected = guarded.predict_proba(X).argmax(axis=1)
     np.testing.assert_array_equal(guarded.predict(X), expected)

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import skprivacy.ensemble.pate as pate
-from skprivacy.accounting import Composed, PrivacyBudget, VoteBlock
+from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent
 from skprivacy.ensemble import ConfidentGNMax, InteractiveGNMax, PATEClassifier
 from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
@@ -138,10 +138,13 @@ def model(aggregator, **params):
 @pytest.mark.heavy
 def test_tests_and_answers_are_charged_whatever_happens():
     aggregator = InteractiveGNMax(20.0, max_answers=15)
-    fitted = model(aggregator, keep_labels=True).fit(X, Y, X_public=RECORDS)
+    fitted = model(aggregator, store_labels=True).fit(X, Y, X_public=RECORDS)
     ready = fitted.aggregator_
-    assert fitted.privacy_event_ == Composed(
-        (VoteBlock("threshold", ready.threshold_noise, 40), VoteBlock("gnmax", ready.noise, 15))
+    assert fitted.privacy_event_ == ComposedEvent(
+        (
+            VoteBlockEvent("threshold", ready.threshold_noise, 40),
+            VoteBlockEvent("gnmax", ready.noise, 15),
+        )
     )
     assert replace(ready, noise=None, threshold_noise=None) == aggregator
     assert 7.9 < fitted.epsilon_ <= 8.0
@@ -153,7 +156,7 @@ def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
     """Without noise: fewer are answered than by Confident, and more have a label."""
     common = {"threshold": 35.0, "max_answers": 40, "threshold_noise": 0.0, "noise": 0.0}
     fits = [
-        model(kind(**common), epsilon=np.inf, keep_labels=True).fit(X, Y, X_public=RECORDS)
+        model(kind(**common), epsilon=np.inf, store_labels=True).fit(X, Y, X_public=RECORDS)
         for kind in (ConfidentGNMax, InteractiveGNMax)
     ]
     answered = []
@@ -187,8 +190,8 @@ def test_probabilities_that_are_no_numbers_expect_nothing():
             return np.full((len(X), 2), np.nan)
 
     aggregator = InteractiveGNMax(20.0, 40, **SILENT)
-    lost = model(aggregator, epsilon=np.inf, keep_labels=True).set_params(student=Lost())
-    plain = model(ConfidentGNMax(20.0, 40, **SILENT), epsilon=np.inf, keep_labels=True)
+    lost = model(aggregator, epsilon=np.inf, store_labels=True).set_params(student=Lost())
+    plain = model(ConfidentGNMax(20.0, 40, **SILENT), epsilon=np.inf, store_labels=True)
     np.testing.assert_array_equal(
         lost.fit(X, Y, X_public=RECORDS).labels_, plain.fit(X, Y, X_public=RECORDS).labels_
     )

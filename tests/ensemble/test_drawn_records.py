@@ -17,7 +17,7 @@ from skprivacy._groups import Groups, check_groups, resolve_groups
 from skprivacy.accounting import (
     GaussianEvent,
     PrivacyBudget,
-    VoteBlock,
+    VoteBlockEvent,
     epsilon_of,
 )
 from skprivacy.ensemble import GNMax, PATEClassifier, pate
@@ -26,7 +26,7 @@ from skprivacy.ensemble.drawn_records import Marginals
 from skprivacy.ensemble.teachers import partition_by_group, partition_by_hash
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 from ..contracts import single_release as contracts_once
 from ..contracts.cases import CASES
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.heavy
 SETTLED = lambda: np.random.RandomState(0)  # noqa: E731
 SCHEMA = Schema(
     {
-        "age": Bounded(0, 80),
-        "pay": Bounded(0, 100_000, scale="log", knee=1000),
-        "sex": Categories(["F", "M"]),
-        "floor": Categories([1, 2, 3]),
+        "age": BoundedColumn(0, 80),
+        "pay": BoundedColumn(0, 100_000, scale="log", knee=1000),
+        "sex": CategoricalColumn(["F", "M"]),
+        "floor": CategoricalColumn([1, 2, 3]),
     }
 )
 COLUMNS = len(SCHEMA)
@@ -132,7 +132,7 @@ def test_groups_are_those_that_share_a_teacher(names):
 
 @pytest.mark.parametrize("column", ["age", "city"])
 def test_a_complex_number_leaves_other_records_counts(column):
-    schema = Schema({"age": Bounded(0, 8), "city": Categories([0, 1])})
+    schema = Schema({"age": BoundedColumn(0, 8), "city": CategoricalColumn([0, 1])})
     counts = Marginals(schema, 2, 1.0, 1e-5, "add_remove").counts
     others = pd.DataFrame({"age": [1, 2, 3], "city": [0, 1, 0]})
     odd = pd.DataFrame({"age": [5], "city": [1]}).astype({column: complex}) + 0
@@ -217,7 +217,7 @@ def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     fitted = model(relation=relation, budget=budget).fit(X, Y)
     counted, votes = fitted.privacy_event_.events
     assert isinstance(counted, GaussianEvent)
-    assert isinstance(votes, VoteBlock)
+    assert isinstance(votes, VoteBlockEvent)
     assert votes.moved == (2 if relation == "replace_one" else 1)
     assert epsilon_of(counted, 1e-5, relation) == pytest.approx(0.25 * 8.0, rel=1e-3)
     assert 7.9 < epsilon_of(fitted.privacy_event_, 1e-5, relation) <= 8.0
@@ -245,7 +245,7 @@ def test_noise_of_votes_that_leaves_nothing_for_marginals_is_refused_before_the_
 
 def test_public_records_that_are_given_leave_the_marginals_uncounted():
     fitted = model().fit(X, Y, X_public=X[:500])
-    assert isinstance(fitted.privacy_event_, VoteBlock)
+    assert isinstance(fitted.privacy_event_, VoteBlockEvent)
 
 
 def test_no_assumption_on_public_records_is_left():
@@ -311,7 +311,7 @@ def test_a_range_wider_than_the_records_takes_marginals():
     """Half of the records are of the inner class, and one in fifteen of those from the schema."""
     rows = RNG.normal(size=(3000, 2))
     inside = ((rows**2).sum(axis=1) < 1.4).astype(int)
-    wide = Schema({"a": Bounded(-4, 4), "b": Bounded(-4, 4)})
+    wide = Schema({"a": BoundedColumn(-4, 4), "b": BoundedColumn(-4, 4)})
     scores = []
     for share in (0.0, 0.25):
         drawing = model(schema=wide, marginal_share=share, classes=[0, 1], epsilon=np.inf)
@@ -395,7 +395,7 @@ def test_a_fit_hands_group_sizes_to_the_counts():
 
 
 def test_a_numeric_matrix_is_counted_by_position():
-    schema = Schema({"a": Bounded(-3, 3), "b": Bounded(-3, 3)})
+    schema = Schema({"a": BoundedColumn(-3, 3), "b": BoundedColumn(-3, 3)})
     rows = RNG.normal(size=(2000, 2))
     fitted = PATEClassifier(
         GaussianNB(), GaussianNB(), n_teachers=30, n_queries=20, classes=[0, 1], epsilon=8.0,

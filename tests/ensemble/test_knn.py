@@ -9,7 +9,13 @@ import pytest
 from scipy import stats
 from sklearn.datasets import make_blobs
 
-from skprivacy.accounting import GaussianEvent, PoissonSampled, PrivacyBudget, Repeated, epsilon_of
+from skprivacy.accounting import (
+    GaussianEvent,
+    PoissonSampledEvent,
+    PrivacyBudget,
+    RepeatedEvent,
+    epsilon_of,
+)
 from skprivacy.ensemble import PrivateKNNClassifier, knn
 from skprivacy.mechanisms import PoissonSampler
 
@@ -75,7 +81,7 @@ def test_each_query_has_a_sample_of_its_own_at_the_rate_that_is_charged():
         fitted = model(sampling_rate=0.1).fit(X, Y, X_public=PUBLIC)
     event = fitted.privacy_event_
     z = event.event.event.noise_multiplier
-    assert event == Repeated(PoissonSampled(0.1, GaussianEvent(z)), 30)
+    assert event == RepeatedEvent(PoissonSampledEvent(0.1, GaussianEvent(z)), 30)
     assert fitted.noise_ == pytest.approx(np.sqrt(2) * z)
     assert len(sizes) == 30
     spread = ((np.array(sizes) - 200) ** 2).sum() / (2000 * 0.1 * 0.9)
@@ -84,7 +90,7 @@ def test_each_query_has_a_sample_of_its_own_at_the_rate_that_is_charged():
 
 
 def test_neighbours_teach_a_student():
-    fitted = model(epsilon=np.inf, keep_labels=True).fit(X, Y, X_public=PUBLIC)
+    fitted = model(epsilon=np.inf, store_labels=True).fit(X, Y, X_public=PUBLIC)
     assert fitted.score(X, Y) > 0.95
     assert (fitted.labels_ >= 0).sum() == 30
     assert "no guarantee" in repr(fitted.privacy_)

@@ -21,11 +21,11 @@ from sklearn.tree import DecisionTreeClassifier
 import skprivacy
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import (
-    Composed,
-    GNMaxVote,
+    ComposedEvent,
+    GNMaxEvent,
     PrivacyBudget,
-    Repeated,
-    VoteBlock,
+    RepeatedEvent,
+    VoteBlockEvent,
     calibrate_noise_multiplier,
     epsilon_of,
 )
@@ -55,7 +55,7 @@ from skprivacy.ensemble.teachers import MOVED_VOTES, partition_by_hash, partitio
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.mechanisms import Gaussian
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 from ..contracts import records as contracts
 from ..contracts import single_release as contracts_once
@@ -135,7 +135,7 @@ def test_two_moved_votes_take_more_than_twice_the_noise():
     one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
     two = model(relation="replace_one").fit(X, Y, X_public=PUBLIC)
     gaussian = calibrate_noise_multiplier(
-        lambda z: Repeated(GNMaxVote(z, moved=2), 30), 8.0, 1e-5, "replace_one"
+        lambda z: RepeatedEvent(GNMaxEvent(z, moved=2), 30), 8.0, 1e-5, "replace_one"
     )
     assert two.aggregator_.noise == pytest.approx(gaussian, rel=2e-3)  # calibrated to 0.1%
     assert two.aggregator_.noise > 2.3 * one.aggregator_.noise
@@ -195,14 +195,14 @@ def test_parts_by_index_are_equal_and_shuffled():
 @pytest.mark.parametrize(
     ("aggregator", "event"),
     [
-        (GNMax(40.0), VoteBlock("gnmax", 40.0, 30, moved=2)),
-        (LNMax(40.0), VoteBlock("lnmax", 40.0, 30, moved=2)),
+        (GNMax(40.0), VoteBlockEvent("gnmax", 40.0, 30, moved=2)),
+        (LNMax(40.0), VoteBlockEvent("lnmax", 40.0, 30, moved=2)),
         (
             ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
-            Composed(
+            ComposedEvent(
                 (
-                    VoteBlock("threshold", 150.0, 30, moved=2),
-                    VoteBlock("gnmax", 40.0, 9, moved=2),
+                    VoteBlockEvent("threshold", 150.0, 30, moved=2),
+                    VoteBlockEvent("gnmax", 40.0, 9, moved=2),
                 )
             ),
         ),
@@ -221,9 +221,9 @@ def test_unanswered_queries_cost_as_much():
     """The more are asked, the more it costs, though the answers are as many."""
     confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
     costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (40, 400, 4000)]
-    tests = [VoteBlock("threshold", 150.0, asked) for asked in (40, 400, 4000)]
-    answers = VoteBlock("gnmax", 40.0, 30)
-    assert costs == [epsilon_of(Composed((t, answers)), 1e-5) for t in tests]
+    tests = [VoteBlockEvent("threshold", 150.0, asked) for asked in (40, 400, 4000)]
+    answers = VoteBlockEvent("gnmax", 40.0, 30)
+    assert costs == [epsilon_of(ComposedEvent((t, answers)), 1e-5) for t in tests]
     assert 1.1 * costs[0] < costs[1] < costs[2] / 1.5
 
 
@@ -300,7 +300,7 @@ def test_nothing_but_the_student_is_kept():
     }  # fmt: skip
     loaded = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(loaded.predict(PUBLIC), fitted.predict(PUBLIC))
-    labels = model(keep_labels=True).fit(X, Y, X_public=PUBLIC).labels_
+    labels = model(store_labels=True).fit(X, Y, X_public=PUBLIC).labels_
     assert labels.shape == (600,)
     assert (labels >= 0).sum() == 30
 
@@ -394,7 +394,7 @@ def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
 @pytest.mark.heavy
 def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
     def one_moved(kind, noise, n_queries, moved):
-        return VoteBlock(kind, noise, n_queries)
+        return VoteBlockEvent(kind, noise, n_queries)
 
     with (
         mock.patch.object(aggregators, "_vote_block_event", one_moved),
@@ -423,7 +423,7 @@ def test_public_records_are_not_cut_by_cross_validation():
 
 
 def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice():
-    schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
+    schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["F", "M", "X"])})
     frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
     steps = [("schema", SchemaTransformer(schema)), ("pate", model())]
     with pytest.raises(ValueError, match=r"transform_input=\['X_public'\]"):
@@ -432,7 +432,7 @@ def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice()
 
 @pytest.mark.heavy
 def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
-    schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
+    schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["F", "M", "X"])})
     frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
     learner = make_pipeline(SchemaTransformer(schema), LogisticRegression())
     fitted = model(learner, student=learner, epsilon=np.inf)  # without chance
@@ -459,7 +459,7 @@ def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
     """Teachers that are told a range of all records do not learn from their own alone."""
-    read = Schema({name: Bounded(-4, 4, inferred=True) for name in ("x0", "x1", "x2")})
+    read = Schema({name: BoundedColumn(-4, 4, inferred=True) for name in ("x0", "x1", "x2")})
     told = {who: make_pipeline(SchemaTransformer(read), GaussianNB())}
     fitted = model(**told).fit(X, Y, X_public=PUBLIC)
     assert any("were read off the data" in text for text in fitted.privacy_.assumptions)
@@ -468,7 +468,7 @@ def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
 
 
 def test_drawn_records_keep_to_the_schema():
-    schema = Schema({"age": Bounded(10, 20), "sex": Categories(["F", "M"])})
+    schema = Schema({"age": BoundedColumn(10, 20), "sex": CategoricalColumn(["F", "M"])})
     drawn = draw_records(schema, 500, np.random.RandomState(0))
     assert drawn["age"].between(10, 20).all()
     assert set(drawn["sex"]) == {"F", "M"}
@@ -574,7 +574,7 @@ def test_few_labels_spread_to_their_neighbours():
     alone = LogisticRegression(max_iter=5000).fit(digits[chosen], known[chosen])
     assert student.score(digits, truth) > alone.score(digits, truth) + 0.05
     # What the neighbours settle the ridge improves on, and the neighbours on that.
-    once = PropagationStudent(max_rounds=1).fit(digits, known)
+    once = PropagationStudent(max_iter=1).fit(digits, known)
     assert student.n_rounds_ > once.n_rounds_ == 1
     assert student.predict_proba(digits).shape == (len(truth), 10)
     assert student.classes_.tolist() == list(range(10))

@@ -7,29 +7,29 @@ import pytest
 from scipy import stats
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
-    GNMaxVote,
-    LNMaxVote,
+    GNMaxEvent,
+    LNMaxEvent,
     PrivacyBudget,
-    Repeated,
-    VoteThreshold,
+    RepeatedEvent,
+    VoteThresholdEvent,
     epsilon_of,
     rdp,
     smoothed_cost,
 )
-from skprivacy.ensemble import sanitised_cost
+from skprivacy.ensemble import sanitized_cost
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.mechanisms import SecureRandom, SmoothGaussian
 
 from ..mechanisms.chance import CONFIDENCE
 
-VOTES = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 1000)
+VOTES = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 1000)
 
 
 def test_publishes_less_than_the_worst_case_and_hides_the_votes():
-    published = sanitised_cost(VOTES, 6.0)
-    independent = epsilon_of(Repeated(GNMaxVote(40.0), 1000), 1e-5)
+    published = sanitized_cost(VOTES, 6.0)
+    independent = epsilon_of(RepeatedEvent(GNMaxEvent(40.0), 1000), 1e-5)
     assert published.epsilon(1e-5) < independent + 1  # typically 3.2 against 4.98
     assert "220" not in repr(published)
     assert "sanitised" in repr(published)
@@ -37,7 +37,7 @@ def test_publishes_less_than_the_worst_case_and_hides_the_votes():
 
 
 def test_its_epsilon_counts_the_votes_the_release_and_the_conversion():
-    published = sanitised_cost(VOTES, 6.0)
+    published = sanitized_cost(VOTES, 6.0)
     own = rdp(published.release, [6.0])[0]
     assert own > 0.1
     total = published.renyi + own + math.log(5 / 6) - math.log(6e-5) / 5
@@ -61,37 +61,37 @@ def test_is_as_reliable_as_it_says_and_noisy_as_it_says():
 
 
 def test_the_worst_case_is_the_most_that_is_published():
-    torn = Repeated(GNMaxVote(40.0, votes=(130, 120)), 1000)
-    upper = rdp(Repeated(GNMaxVote(40.0), 1000), [6.0])[0]
+    torn = RepeatedEvent(GNMaxEvent(40.0, votes=(130, 120)), 1000)
+    upper = rdp(RepeatedEvent(GNMaxEvent(40.0), 1000), [6.0])[0]
     for _ in range(20):
-        assert 0 <= sanitised_cost(torn, 6.0).renyi <= upper
+        assert 0 <= sanitized_cost(torn, 6.0).renyi <= upper
 
 
 def test_the_release_is_charged_before_the_votes_are_looked_at():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    event = Composed((GNMaxVote(40.0, (200, 50)), VoteThreshold(80.0, (200, 50), 150.0)))
-    published = sanitised_cost(event, 6.0, noise_multiplier=12.0, budget=budget)
+    event = ComposedEvent((GNMaxEvent(40.0, (200, 50)), VoteThresholdEvent(80.0, (200, 50), 150.0)))
+    published = sanitized_cost(event, 6.0, noise_multiplier=12.0, budget=budget)
     assert list(budget.entries()["event"]) == [published.release]
     assert budget.spent() > 0
     poor = PrivacyBudget(epsilon=0.01, delta=1e-5)
     with pytest.raises(BudgetExceededError):
-        sanitised_cost(event, 6.0, budget=poor)
+        sanitized_cost(event, 6.0, budget=poor)
     with (
         pytest.warns(PrivacyWarning, match="noise_seed"),
         pytest.raises(ValueError, match="proved"),
     ):
-        sanitised_cost(event, 6.0, budget=budget, noise_seed=1)
+        sanitized_cost(event, 6.0, budget=budget, noise_seed=1)
 
 
 def test_a_seed_makes_it_an_estimate():
     with pytest.warns(PrivacyWarning, match="noise_seed=3"):
-        one = sanitised_cost(VOTES, 6.0, noise_seed=3)
+        one = sanitized_cost(VOTES, 6.0, noise_seed=3)
     with pytest.warns(PrivacyWarning, match="noise_seed=3"):
-        two = sanitised_cost(VOTES, 6.0, noise_seed=3)
+        two = sanitized_cost(VOTES, 6.0, noise_seed=3)
     assert one == two
     assert "estimate" in repr(one)
     assert "seed" not in repr(one)
-    fresh = {sanitised_cost(VOTES, 6.0) for _ in range(9)}
+    fresh = {sanitized_cost(VOTES, 6.0) for _ in range(9)}
     assert len(fresh) > 1  # one in 266 is cut off at 0, where it may meet another
 
 
@@ -103,11 +103,11 @@ def test_a_seed_makes_it_an_estimate():
         ({"confidence": 0.5}, ValueError, "confidence=0.5"),
         ({"confidence": 1.0}, ValueError, "confidence=1.0"),
         ({"noise_multiplier": -1.0}, ValueError, "noise_multiplier=-1.0"),
-        ({"event": LNMaxVote(4.0, (10, 0))}, TypeError, "LNMaxVote"),
+        ({"event": LNMaxEvent(4.0, (10, 0))}, TypeError, "LNMaxEvent"),
     ],
 )
 def test_bad_values(arguments, error, message):
     with pytest.raises(error, match=message):
-        sanitised_cost(**({"event": VOTES, "order": 6.0} | arguments))
+        sanitized_cost(**({"event": VOTES, "order": 6.0} | arguments))
     with pytest.raises(ValueError, match="delta=0"):
-        sanitised_cost(Composed((GaussianEvent(2.0), VOTES)), 6.0).epsilon(0.0)
+        sanitized_cost(ComposedEvent((GaussianEvent(2.0), VOTES)), 6.0).epsilon(0.0)

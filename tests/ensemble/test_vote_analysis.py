@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
-    LNMaxVote,
-    Repeated,
-    VoteThreshold,
+    LNMaxEvent,
+    RepeatedEvent,
+    VoteThresholdEvent,
     epsilon_of,
     rdp,
 )
@@ -21,7 +21,7 @@ from skprivacy.ensemble import (
     GNMax,
     InteractiveGNMax,
     LNMax,
-    analyse_votes,
+    analyze_votes,
     epsilon_of_moments,
 )
 from skprivacy.exceptions import PrivacyLeakWarning
@@ -36,17 +36,17 @@ def random_votes(n, n_classes=10, teachers=250, seed=0):
 @pytest.mark.parametrize(
     ("aggregator", "events"),
     [
-        (GNMax(40.0), lambda v: [GNMaxVote(40.0, v)]),
-        (LNMax(20.0), lambda v: [LNMaxVote(20.0, v)]),
+        (GNMax(40.0), lambda v: [GNMaxEvent(40.0, v)]),
+        (LNMax(20.0), lambda v: [LNMaxEvent(20.0, v)]),
         (
             ConfidentGNMax(200.0, 300, threshold_noise=150.0, noise=40.0),
-            lambda v: [VoteThreshold(150.0, v, 200.0), GNMaxVote(40.0, v)],
+            lambda v: [VoteThresholdEvent(150.0, v, 200.0), GNMaxEvent(40.0, v)],
         ),
     ],
 )
 def test_a_matrix_costs_what_its_rows_cost_one_by_one(aggregator, events):
     votes = random_votes(60)
-    found = analyse_votes(votes, aggregator)
+    found = analyze_votes(votes, aggregator)
     for counts, dependent, independent in zip(
         votes, found.dependent, found.independent, strict=True
     ):
@@ -62,11 +62,11 @@ def test_a_matrix_costs_what_its_rows_cost_one_by_one(aggregator, events):
 def test_the_published_numbers_of_single_queries():
     """Papernot et al. 2018, sigma 40, order 10; and LNMax of scale 20 at orders 2, 9 and 20."""
     votes = [[200, 30, 20], [240, 5, 5], [100, 90, 60]]
-    found = analyse_votes(votes, GNMax(40.0), moments=9)
+    found = analyze_votes(votes, GNMax(40.0), moments=9)
     assert found.dependent[:, -1] == pytest.approx(
         [7.446275358e-4, 1.752697699e-5, 0.00625], rel=1e-8
     )
-    laplace = analyse_votes(votes[:1], LNMax(20.0), moments=19)
+    laplace = analyze_votes(votes[:1], LNMax(20.0), moments=19)
     at = [list(laplace.orders).index(a) for a in (2, 9, 20)]
     assert laplace.dependent[0, at] == pytest.approx([1.83721e-4, 2.25510e-4, 3.52164e-4], rel=1e-5)
 
@@ -74,9 +74,9 @@ def test_the_published_numbers_of_single_queries():
 def test_the_conventions_of_the_published_script():
     """1,000 queries at noise .1: eight moments and the classic conversion."""
     votes = np.tile([25, 25], (1000, 1))
-    found = analyse_votes(votes, LNMax(10.0), moments=8, conversion="classic")
+    found = analyze_votes(votes, LNMax(10.0), moments=8, conversion="classic")
     assert found.epsilon() == pytest.approx(51.51292546, abs=1e-8)
-    tight = analyse_votes(votes, LNMax(10.0), moments=8)
+    tight = analyze_votes(votes, LNMax(10.0), moments=8)
     assert tight.epsilon() < found.epsilon()
 
 
@@ -100,7 +100,7 @@ def test_moments_may_be_pasted():
     """Those of the script for a matrix of votes give the epsilon of the matrix, as it prints it."""
     votes = random_votes(100)
     moments = script_moments(votes, 0.1)
-    found = analyse_votes(votes, LNMax(10.0), moments=8, conversion="classic")
+    found = analyze_votes(votes, LNMax(10.0), moments=8, conversion="classic")
     with pytest.warns(PrivacyLeakWarning):
         private = found.private_epsilon()
     assert epsilon_of_moments(moments, 1e-5) == pytest.approx(private, rel=1e-12)
@@ -116,12 +116,12 @@ def test_moments_may_be_pasted():
 def test_the_first_paper_quotes_strong_composition(n_queries, delta, quoted):
     """SVHN and MNIST: Laplace noise of gamma .05, whatever the votes."""
     votes = np.tile([125, 125], (n_queries, 1))
-    found = analyse_votes(votes, LNMax(20.0), delta=delta, conversion="strong")
+    found = analyze_votes(votes, LNMax(20.0), delta=delta, conversion="strong")
     assert found.epsilon() == pytest.approx(quoted, abs=5e-5)
     assert found.epsilon(10) < found.epsilon()
     # It is a bound, far above the proof for as many answers at a pure cost of .1 each.
-    proved = epsilon_of(Repeated(LaplaceEvent(10.0), n_queries), delta)
-    assert proved < analyse_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
+    proved = epsilon_of(RepeatedEvent(LaplaceEvent(10.0), n_queries), delta)
+    assert proved < analyze_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
     with pytest.raises(ValueError, match="does not use votes"):
         found.private_epsilon()
 
@@ -147,7 +147,7 @@ def test_moments_that_make_no_sense_are_refused(arguments, named):
 
 def test_the_private_epsilon_is_only_told_with_a_warning():
     votes = np.tile([240, 5, 5], (100, 1))
-    found = analyse_votes(votes, GNMax(40.0))
+    found = analyze_votes(votes, GNMax(40.0))
     with pytest.warns(PrivacyLeakWarning, match="do not publish"):
         private = found.private_epsilon()
     assert private < found.epsilon()
@@ -158,8 +158,8 @@ def test_the_private_epsilon_is_only_told_with_a_warning():
 def test_the_first_queries_and_those_without_an_answer():
     votes = random_votes(100)
     confident = ConfidentGNMax(200.0, 300, threshold_noise=150.0, noise=40.0)
-    everything = analyse_votes(votes, confident)
-    tests = analyse_votes(votes, confident, answered=np.zeros(100, bool))
+    everything = analyze_votes(votes, confident)
+    tests = analyze_votes(votes, confident, answered=np.zeros(100, bool))
     epsilons = [everything.epsilon(n) for n in (1, 50, 100)]
     assert epsilons == sorted(epsilons)
     assert epsilons[-1] == everything.epsilon()
@@ -189,4 +189,4 @@ def test_the_first_queries_and_those_without_an_answer():
 )
 def test_bad_input_is_named(votes, params, named):
     with pytest.raises(ValueError, match=named):
-        analyse_votes(votes, **{"aggregator": GNMax(40.0), **params})
+        analyze_votes(votes, **{"aggregator": GNMax(40.0), **params})

@@ -99,7 +99,7 @@ STATISTICS = [
     partial(private_mean, bounds=(0, 1)),
     partial(private_sum, bounds=(0, 1)),
     partial(private_variance, bounds=(0, 1)),
-    partial(private_quantile, q=0.5, bounds=(0, 1)),
+    partial(private_quantile, quantile=0.5, bounds=(0, 1)),
     partial(private_histogram, bins=[0, 1]),
 ]
 

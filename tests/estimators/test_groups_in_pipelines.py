@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from skprivacy import certificate, verify_certificate
+from skprivacy import issue_certificate, verify_certificate
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit.inspection.claims import claim_of
 from skprivacy.certificates import create_key
@@ -34,8 +34,8 @@ from skprivacy.linear_model import (
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.persistence import load_model, save_model
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
+    BoundedColumn,
+    CategoricalColumn,
     PrivateStandardScaler,
     Schema,
     SmoothedClassifier,
@@ -48,7 +48,9 @@ PATIENT = pd.Series(RNG.integers(0, 150, N), name="patient")
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 100, N), "sex": RNG.choice(["f", "m"], N)})
 Y = (FRAME["age"] > 50).astype(int).to_numpy()
 X = RNG.uniform(-1, 1, (N, 3))
-SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])}, classes=[0, 1])
+SCHEMA = Schema(
+    {"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["f", "m"])}, classes=[0, 1]
+)
 LINEAR = {"bounds": (-1, 1), "classes": [0, 1], "epsilon": 4.0}
 
 
@@ -152,11 +154,11 @@ def test_noised_copies_protect_them_too():
 
 def test_a_fine_tuned_network_protects_them_as_a_network_does():
     pytest.importorskip("torch")
-    head = NetworkHead((4,), epochs=2, max_group_rows=3, group_contribution="sum")
+    head = NetworkHead((4,), epochs=2, max_group_size=3, group_contribution="sum")
     model = ALMFineTuner(head=head, classes=[0, 1], relation="zero_out")
     model.fit(X, Y, groups=PATIENT)
     network = model.weights_
-    assert (network.max_group_rows, network.group_contribution) == (3, "sum")
+    assert (network.max_group_size, network.group_contribution) == (3, "sum")
     assert network.privacy_.unit == model.privacy_.unit == "patient"
     assert network.privacy_event_ == model.privacy_event_
     plain = model.fit(X, Y)
@@ -176,7 +178,7 @@ def test_a_sensitivity_that_is_sampled_takes_no_groups():
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", [RandomizedResponseClassifier, LP2STClassifier, ALIBIClassifier])
 def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
-    model = kind(GaussianNB(), classes=[0, 1], epsilon=50.0, keep_labels=True)
+    model = kind(GaussianNB(), classes=[0, 1], epsilon=50.0, store_labels=True)
     drawn = []
     for _ in range(5):
         model.fit(X, Y, groups=PATIENT)
@@ -197,11 +199,13 @@ def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_the_number_of_groups_is_said_to_be_public_not_that_of_records(relation):
     model = OutputPerturbationClassifier(**LINEAR, relation=relation)
-    assert model.fit(X, Y, PATIENT).privacy_.assumptions == ("the number of groups is public",)
+    assert model.fit(X, Y, groups=PATIENT).privacy_.assumptions == (
+        "the number of groups is public",
+    )
 
 
 def test_a_clone_and_a_copy_know_whom_they_were_told_of_and_a_record_level_fit_starts_afresh():
-    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y, PATIENT)
+    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y, groups=PATIENT)
     assert not hasattr(clone(model), "privacy_")
     assert model.fit(X, Y).privacy_.unit == "record"
 
@@ -214,11 +218,11 @@ def test_one_ledger_on_disk_holds_one_unit(tmp_path):
             budget=PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger"),
         )
 
-    charged().fit(X, Y, PATIENT)
+    charged().fit(X, Y, groups=PATIENT)
     for groups in (None, PATIENT.to_numpy(), PATIENT.rename("ward")):
         with pytest.raises(ValueError, match="patient"):
-            charged().fit(X, Y, groups)
-    charged().fit(X, Y, PATIENT)
+            charged().fit(X, Y, groups=groups)
+    charged().fit(X, Y, groups=PATIENT)
     assert (
         PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger").entries()["unit"].tolist()
         == ["patient"] * 2
@@ -241,7 +245,7 @@ def test_files_and_certificates_name_them(make, tmp_path):
     create_key(tmp_path / "key.pem")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        certificate(
+        issue_certificate(
             model, tmp_path / "certificate.json", key=tmp_path / "key.pem",
             model_file=tmp_path / "model.safetensors",
         )  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GaussianEvent, PrivacyBudget, Repeated, TreeAggregation
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, RepeatedEvent, TreeAggregationEvent
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor
@@ -99,9 +99,9 @@ def test_numbers_of_numpy_are_numbers():
     assert budget.cap == (3.0, 0.5)
     assert budget.scope("adult", np.int64(1), np.float32(0.25)).cap == (1.0, 0.25)
     for number in (np.int64(2), np.float32(2), np.float64(2)):
-        event = Repeated(GaussianEvent(number), np.int64(4))
-        assert event == Repeated(GaussianEvent(2.0), 4)
-        assert event.to_dict() == Repeated(GaussianEvent(2.0), 4).to_dict()
+        event = RepeatedEvent(GaussianEvent(number), np.int64(4))
+        assert event == RepeatedEvent(GaussianEvent(2.0), 4)
+        assert event.to_dict() == RepeatedEvent(GaussianEvent(2.0), 4).to_dict()
         budget.reserve(event)
     assert len(budget.entries()) == 3
 
@@ -113,7 +113,7 @@ def test_numbers_of_numpy_are_numbers():
         FloatGaussian(1.0, 1.0),
         FloatLogistic(1.0, 1.0),
         RoundedGaussian(1.0, 1.0),
-        MatrixGaussian(TreeAggregation(1.0, 4, 1), 1.0),
+        MatrixGaussian(TreeAggregationEvent(1.0, 4, 1), 1.0),
     ],
     ids=lambda mechanism: type(mechanism).__name__,
 )

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.heavy
 ALL = {**CASES, **LABELS}
 # A scaler takes no y; the loss of a DPNeuralNet decides what a target may be, and ignores a record
 # without a finite one; a synthesizer leaves out a record without a value, of whatever column.
-OTHERWISE = ("PrivateStandardScaler", "DPNeuralNet", "PrivateSynthesizer", "DPGANSynthesizer")
+OTHERWISE = ("PrivateStandardScaler", "DPNeuralNet", "MarginalSynthesizer", "DPGANSynthesizer")
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if not name.startswith(OTHERWISE)])

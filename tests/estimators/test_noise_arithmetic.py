@@ -32,7 +32,7 @@ from skprivacy.mechanisms import (
     Logistic,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseAmong,
+    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
@@ -90,7 +90,7 @@ EXACT = {
     "Laplace": (Laplace(1.0, 1.0), np.full(50, 1 / 3), Laplace(1.0, 1.0).grid),
     "Logistic": (Logistic(1.0, 1.0), np.full(50, 1 / 3), Logistic(1.0, 1.0).grid),
     "RandomizedResponse": (RandomizedResponse(1.0, 3), [0, 1, 2], 1.0),
-    "RandomizedResponseAmong": (RandomizedResponseAmong(1.0, 3), [0, -1, 2], 1.0),
+    "RandomizedResponseWithPrior": (RandomizedResponseWithPrior(1.0, 3), [0, -1, 2], 1.0),
     "ReportNoisyMax": (ReportNoisyMax(1.0, 1.0), [0.0, 1 / 3], 1.0),
     "RoundedGaussian": (
         RoundedGaussian(1.0, 1.0), np.full(50, 1 / 3), RoundedGaussian(1.0, 1.0).grid,

@@ -13,14 +13,16 @@ from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
+    BoundedColumn,
+    CategoricalColumn,
     PrivateStandardScaler,
     Schema,
     SchemaTransformer,
 )
 
-SCHEMA = Schema({"age": Bounded(0, 120), "sex": Categories(["f", "m"]), "pay": Bounded(0, 9)})
+SCHEMA = Schema(
+    {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["f", "m"]), "pay": BoundedColumn(0, 9)}
+)
 random = np.random.RandomState(0)
 FRAME = pd.DataFrame(
     {

@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skprivacy import save_model
-from skprivacy.accounting import GaussianEvent, PoissonSampled, PrivacyBudget, Repeated
-from skprivacy.certificates import certificate, verify_certificate
+from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, PrivacyBudget, RepeatedEvent
+from skprivacy.certificates import issue_certificate, verify_certificate
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -34,12 +34,12 @@ def federation(**params):
 
 @pytest.mark.heavy
 def test_it_learns():
-    assert federation().fit(X, y, PARTIES).score(X, y) > 0.85
-    many = federation(unit="party", epsilon=200.0).fit(X, y, np.arange(N) % 30)
+    assert federation().fit(X, y, parties=PARTIES).score(X, y) > 0.85
+    many = federation(unit="party", epsilon=200.0).fit(X, y, parties=np.arange(N) % 30)
     assert many.score(X, y) > 0.85
     three = federation(epsilon=100.0, n_rounds=60, classes=["a", "b", "c"])
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [0.0, 2.0])]
-    three.fit(X, labels, PARTIES)
+    three.fit(X, labels, parties=PARTIES)
     assert three.coef_.shape == (3, 3)
     assert three.score(X, labels) > 0.6
 
@@ -55,25 +55,27 @@ def test_it_learns():
     ],
 )
 def test_a_guarantee_says_whom_it_trusts(params, unit, relation, said):
-    privacy = federation(**params).fit(X, y, PARTIES).privacy_
+    privacy = federation(**params).fit(X, y, parties=PARTIES).privacy_
     assert (privacy.unit, privacy.relation, privacy.kind) == (unit, relation, "proved")
     assert all(any(part in one for one in privacy.assumptions) for part in said)
 
 
 def test_a_party_is_called_by_the_name_of_its_column():
     hospital = pd.Series(PARTIES, name="hospital")
-    assert federation(unit="party").fit(X, y, hospital).privacy_.unit == "hospital"
-    assert federation().fit(X, y, hospital).privacy_.unit == "record"
+    assert federation(unit="party").fit(X, y, parties=hospital).privacy_.unit == "hospital"
+    assert federation().fit(X, y, parties=hospital).privacy_.unit == "record"
 
 
 def test_what_is_accounted_for():
-    model = federation(epsilon=3.0, batch_size=30).fit(X, y, PARTIES)
+    model = federation(epsilon=3.0, batch_size=30).fit(X, y, parties=PARTIES)
     noise = model.noise_multiplier_
-    assert model.privacy_event_ == Repeated(PoissonSampled(1 / 3, GaussianEvent(noise)), 20)
+    assert model.privacy_event_ == RepeatedEvent(
+        PoissonSampledEvent(1 / 3, GaussianEvent(noise)), 20
+    )
     assert 2.99 < model.epsilon_ <= 3.0
-    model = federation(epsilon=3.0, unit="party").fit(X, y, PARTIES)
+    model = federation(epsilon=3.0, unit="party").fit(X, y, parties=PARTIES)
     noise = model.noise_multiplier_
-    assert model.privacy_event_ == Repeated(PoissonSampled(1.0, GaussianEvent(noise)), 20)
+    assert model.privacy_event_ == RepeatedEvent(PoissonSampledEvent(1.0, GaussianEvent(noise)), 20)
     assert 2.99 < model.epsilon_ <= 3.0
 
 
@@ -97,7 +99,7 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
     budget = PrivacyBudget(100.0, 1e-2)
     model = federation(budget=budget)
     with pytest.raises(ValueError, match=said):
-        model.fit(X, y, parties)
+        model.fit(X, y, parties=parties)
     assert not len(budget.entries())
     assert not hasattr(model, "privacy_")
 
@@ -128,7 +130,7 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
 def test_what_does_not_fit_together_is_refused_before_anything_is_spent(params, said):
     budget = PrivacyBudget(100.0, 0.5)
     with pytest.raises(ValueError, match=said):
-        federation(budget=budget, **params).fit(X, y, PARTIES)
+        federation(budget=budget, **params).fit(X, y, parties=PARTIES)
     assert not len(budget.entries())
 
 
@@ -141,38 +143,41 @@ def test_records_without_a_party_are_refused_where_parties_matter(params):
 def test_parties_of_one_class_or_without_records_take_part():
     sorted_by_label = np.where(y == 0, PARTIES % 3, 3 + PARTIES % 3)
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        model = federation(classes=None, party_names=range(9)).fit(X, y, sorted_by_label)
+        model = federation(classes=None, party_names=range(9)).fit(X, y, parties=sorted_by_label)
     assert model.n_parties_ == 9
     assert "the set of class labels is public" in " ".join(model.privacy_.assumptions)
-    model = federation(unit="party", party_names=[*range(6), 99]).fit(X, y, PARTIES)
+    model = federation(unit="party", party_names=[*range(6), 99]).fit(X, y, parties=PARTIES)
     assert model.n_parties_ == 7
 
 
 @pytest.mark.parametrize("dtype", ["category", "string", object])
 def test_parties_are_known_by_names_of_any_type(dtype):
     names = pd.Series(np.array(list("abcdef"))[PARTIES], name="hospital").astype(dtype)
-    model = federation(unit="party", party_names=np.array(list("abcdefg"))).fit(X, y, names)
+    model = federation(unit="party", party_names=np.array(list("abcdefg"))).fit(X, y, parties=names)
     assert (model.n_parties_, model.privacy_.unit) == (7, "hospital")
-    assert federation().fit(X, y, names.tolist()).n_parties_ == 6
+    assert federation().fit(X, y, parties=names.tolist()).n_parties_ == 6
 
 
 def test_values_that_cannot_be_computed_with_are_left_out():
     rows = X.copy()
     rows[::7, 0] = [np.nan, np.inf, -np.inf, 1e200, 1e308] * 2 + [np.nan] * 3
     for unit in ("record", "party"):
-        model = federation(unit=unit, epsilon=np.inf).fit(rows, y, PARTIES)
+        model = federation(unit=unit, epsilon=np.inf).fit(rows, y, parties=PARTIES)
         without = federation(unit=unit, epsilon=np.inf)
         assert np.isfinite(model.coef_).all()
         if unit == "party":
             left = np.isfinite(rows[:, 0]) & (np.abs(rows[:, 0]) < 1e100)
-            without.fit(rows[left], y[left], PARTIES[left])
+            without.fit(rows[left], y[left], parties=PARTIES[left])
             assert np.array_equal(without.coef_, model.coef_)
 
 
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.parametrize("unit", ["record", "party"])
 def test_how_many_threads_work_does_not_matter(unit):
-    fits = [federation(unit=unit, noise_seed=3, n_jobs=n).fit(X, y, PARTIES) for n in (None, 1, 3)]
+    fits = [
+        federation(unit=unit, noise_seed=3, n_jobs=n).fit(X, y, parties=PARTIES)
+        for n in (None, 1, 3)
+    ]
     assert all(np.array_equal(fits[0].coef_, model.coef_) for model in fits[1:])
     assert fits[0].privacy_.kind == "estimate"
 
@@ -196,10 +201,10 @@ def test_pipelines_searches_and_sweeps_hand_parties_on():
 
 @pytest.mark.heavy
 def test_a_certificate_states_the_trust(tmp_path):
-    model = federation(unit="party").fit(X, y, pd.Series(PARTIES, name="hospital"))
+    model = federation(unit="party").fit(X, y, parties=pd.Series(PARTIES, name="hospital"))
     save_model(model, tmp_path / "m")
     key = Ed25519PrivateKey.generate()
-    written = certificate(model, tmp_path / "c", key=key, model_file=tmp_path / "m")
+    written = issue_certificate(model, tmp_path / "c", key=key, model_file=tmp_path / "m")
     assert "honest but curious" in str(written)
     found = verify_certificate(tmp_path / "c", key=key.public_key())
     assert "hospital" in str(found)

@@ -25,14 +25,17 @@ def weights_of(of, seed=1):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("max_norm", [1e-6, 0.3, 1e6])
-def test_no_record_adds_more_than_the_norm(n_outputs, max_norm):
-    of, y = planned(n_outputs=n_outputs, max_norm=max_norm), np.arange(300) % max(n_outputs, 2)
+@pytest.mark.parametrize("max_grad_norm", [1e-6, 0.3, 1e6])
+def test_no_record_adds_more_than_the_norm(n_outputs, max_grad_norm):
+    of, y = (
+        planned(n_outputs=n_outputs, max_grad_norm=max_grad_norm),
+        np.arange(300) % max(n_outputs, 2),
+    )
     norms = [
         np.linalg.norm(of.contribution(weights_of(of), X[[i]], y[[i]]).astype(float))
         for i in range(300)
     ]
-    assert 0.9 * STEPS < max(norms) <= STEPS or max_norm == 1e6
+    assert 0.9 * STEPS < max(norms) <= STEPS or max_grad_norm == 1e6
     assert max(norms) <= STEPS
 
 
@@ -50,12 +53,12 @@ def test_a_sum_is_that_of_its_records_to_the_last_step(n_outputs, monkeypatch):
 
 
 def test_it_is_the_gradient_of_the_logistic_loss():
-    of, y = planned(max_norm=1e4), np.arange(300) % 2
+    of, y = planned(max_grad_norm=1e4), np.arange(300) % 2
     weights, rows = weights_of(of), np.column_stack([X, np.ones(300)])
     gradient = (expit(rows @ weights[0]) - y) @ rows
     found = of.contribution(weights, X, y) * 1e4 / STEPS
     assert np.allclose(found, gradient, rtol=1e-5)
-    of, y = planned(n_outputs=3, max_norm=1e4), np.arange(300) % 3
+    of, y = planned(n_outputs=3, max_grad_norm=1e4), np.arange(300) % 3
     weights = weights_of(of)
     gradient = (softmax(rows @ weights.T, axis=1) - np.eye(3)[y]).T @ rows
     found = of.contribution(weights, X, y).reshape(3, 7) * 1e4 / STEPS
@@ -63,7 +66,9 @@ def test_it_is_the_gradient_of_the_logistic_loss():
 
 
 def test_a_party_sends_what_its_own_training_moves():
-    of = planned(of_parties=True, n_units=4, max_norm=50.0, local_steps=3, local_learning_rate=0.1)
+    of = planned(
+        of_parties=True, n_units=4, max_grad_norm=50.0, local_steps=3, local_learning_rate=0.1
+    )
     weights, rows = weights_of(of), np.column_stack([X[:150], np.ones(150)])
     y, here = np.arange(150) % 2, weights.copy()
     for _ in range(3):
@@ -85,7 +90,7 @@ def test_weights_that_have_grown_beyond_all_bounds_change_nothing_of_a_sensitivi
 
 
 def test_steps_fall_to_zero_and_remember():
-    of = planned(momentum=0.5, learning_rate=2.0, max_norm=3.0, sampling_rate=0.5)
+    of = planned(momentum=0.5, learning_rate=2.0, max_grad_norm=3.0, sampling_rate=0.5)
     weights, velocity = of.start()
     total = np.full(7, STEPS, np.int64)
     weights, velocity = of.step(weights, velocity, total, done=0)

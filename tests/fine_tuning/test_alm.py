@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
     LogisticEvent,
     PrivacyBudget,
@@ -45,7 +45,7 @@ from skprivacy.fine_tuning.heads import HEADS
 from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 from ..contracts.replay import fingerprint
 from ..contracts.tape import Tape, recording, replaying
@@ -246,7 +246,7 @@ def test_a_table_with_words():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.uniform(0, 90, 600), "job": rng.choice(["a", "b"], 600)})
     y = np.where(frame["job"] == "a", "yes", "no")
-    schema = Schema({"age": Bounded(0, 90), "job": Categories(["a", "b"])})
+    schema = Schema({"age": BoundedColumn(0, 90), "job": CategoricalColumn(["a", "b"])})
     model = ALMFineTuner(SchemaTransformer(schema), classes=["no", "yes"], epsilon=4.0)
     model.fit(frame[:400], y[:400], X_public=frame[400:])
     assert model.score(frame[400:], y[400:]) > 0.9
@@ -336,7 +336,7 @@ def test_noised_copies_are_trained_once_and_charged_together():
     events = tuple(c.privacy_event_ for c in copies)
     assert all(isinstance(event, LogisticEvent) for event in events)
     assert len(budget.entries()) == 1
-    assert budget.spent() == pytest.approx(epsilon_of(Composed(events), 1e-4), rel=1e-3)
+    assert budget.spent() == pytest.approx(epsilon_of(ComposedEvent(events), 1e-4), rel=1e-3)
     assert 2.0 < budget.spent() < 3.5
     assert not hasattr(model, "weights_"), "the estimator itself is not fitted"
     assert len({c.weights_.tobytes() for c in copies}) == 3
@@ -393,7 +393,7 @@ def test_a_sensitivity_that_is_given_is_used_and_assumed():
 
 
 def test_the_cost_is_that_of_what_is_released():
-    model = tuner(head=GradientHead(steps=9)).fit(X, Y)
+    model = tuner(head=GradientHead(n_steps=9)).fit(X, Y)
     assert model.privacy_event_.count == 9
     assert isinstance(model.privacy_event_.event, GaussianEvent)
     pure = tuner(delta=0.0).fit(X, Y)
@@ -437,8 +437,8 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(params, message):
 
 def test_wrong_numbers_of_heads_are_refused():
     for make in (
-        lambda: GradientHead(steps=0),
-        lambda: GradientHead(clip=3.0),
+        lambda: GradientHead(n_steps=0),
+        lambda: GradientHead(max_grad_norm=3.0),
         lambda: SoftmaxHead(-1.0),
         lambda: NetworkHead((0,)),
     ):
@@ -504,7 +504,7 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
 
 @pytest.mark.heavy
 def test_in_a_pipeline_and_a_sweep():
-    schema = Schema({f"x{i}": Bounded(0, 16) for i in range(64)})
+    schema = Schema({f"x{i}": BoundedColumn(0, 16) for i in range(64)})
     frame = pd.DataFrame(X, columns=list(schema))
     encoder = make_pipeline(PCA(16), HalfWhitening())
     public = pd.DataFrame(PUBLIC, columns=list(schema))

@@ -108,7 +108,9 @@ def test_one_record_moves_a_release_by_its_sensitivity_at_most(head, encoder, pl
     with recording(first):
         tuner(ENCODERS[encoder], head).fit(X, Y, X_public=PUBLIC)
     with replaying(first, second):
-        tuner(ENCODERS[encoder], head).fit(with_new(X, place), np.insert(Y, place, 1), PUBLIC)
+        tuner(ENCODERS[encoder], head).fit(
+            with_new(X, place), np.insert(Y, place, 1), X_public=PUBLIC
+        )
     assert len(first.inputs) == len(second.inputs) > 0
     for mechanism, one, other in zip(first.mechanisms, first.inputs, second.inputs, strict=True):
         assert np.linalg.norm(one - other) <= mechanism.sensitivity

@@ -207,7 +207,10 @@ def largest_step(head, relation, seed):
 @pytest.mark.parametrize("clip", [0.1, 2.0])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_gradients_stay_within_their_bound(relation, clip):
-    found = [largest_step(GradientHead(steps=4, clip=clip), relation, seed) for seed in range(60)]
+    found = [
+        largest_step(GradientHead(n_steps=4, max_grad_norm=clip), relation, seed)
+        for seed in range(60)
+    ]
     near = 0.99 if clip < 1 and relation == "add_remove" else 0.5
     assert near < max(found) <= 1.0
 
@@ -217,7 +220,7 @@ def test_gradients_that_are_not_clipped_are_caught(monkeypatch):
         GradientHead, "_residuals",
         lambda self, data, targets, weights: (0.5 - targets) * data.counts[:, None],
     )  # fmt: skip
-    assert max(largest_step(GradientHead(steps=2), "add_remove", seed) for seed in range(9)) > 1.0
+    assert max(largest_step(GradientHead(n_steps=2), "add_remove", seed) for seed in range(9)) > 1.0
 
 
 # ---------------------------------------------------------------- people

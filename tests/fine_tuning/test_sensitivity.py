@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import Composed, LogisticEvent, epsilon_of, zcdp
+from skprivacy.accounting import ComposedEvent, LogisticEvent, epsilon_of, zcdp
 from skprivacy.fine_tuning import Sensitivity
 from skprivacy.fine_tuning.sensitivity import MECHANISMS, least_noise_mechanism, noise_std
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
@@ -110,7 +110,7 @@ def test_many_releases_compose_by_their_moments():
     """What the paper leaves as future work: a hundred copies cost ten times one, not a hundred."""
     event = least_noise_mechanism("logistic", 0.1, 1e-5, Sensitivity(1.0), HEAD).event
     assert event.norm == 2
-    together = epsilon_of(Composed((event,) * 100), 1e-5)
+    together = epsilon_of(ComposedEvent((event,) * 100), 1e-5)
     assert together < 1.25  # a hundred added up are 10
 
 

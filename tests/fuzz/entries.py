@@ -17,7 +17,7 @@ from sklearn.base import clone
 from skprivacy import attacks, audit, datasets, display, ensemble, mechanisms, model_selection
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.preprocessing import private_histogram
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.synthesis import MarginalSynthesizer
 
 from . import (
     test_attacks,
@@ -39,7 +39,7 @@ N = 24
 DATA = {
     "X", "X_in", "X_new", "X_out", "X_public", "X_test", "X_train", "batches", "canaries",
     "generated", "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label",
-    "labels", "member", "neighbours", "other", "parties", "proba_in", "proba_out", "probas",
+    "labels", "member", "neighbours", "other", "parties", "proba_train", "proba_test", "probas",
     "protected", "real", "reference", "released", "sample_weight", "scores_in", "scores_out",
     "sent", "shadow_probas", "shadow_trained", "subgroups", "synthetic", "table", "test",
     "trained", "unprotected", "value", "votes", "x", "y", "y_in", "y_new", "y_out", "y_test",
@@ -60,15 +60,15 @@ NOT_CALLED = {
         ),
     },
     "a result, which the library makes": {
-        "DisclosureCheck", "GroupExposure", "LabelCanaries", "OneRunReport", "PrivacyVerification",
+        "DisclosureCheck", "GroupExposure", "LabelCanaries", "OneRunAuditReport", "PrivacyVerificationReport",
         "Smoothed.count", "Smoothed.index",
     },
     "called by the library with what it has checked": {
         "FederatedPlan.contribution", "PropertyInference.train", "PublicRecords.encoder_like",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
-    "the name of a column, or columns": {"DPGANSynthesizer", "PrivateSynthesizer", "SCARFEncoder"},
-    "an event, whose votes are public or sanitised": {"GNMaxVote", "LNMaxVote", "VoteThreshold"},
+    "the name of a column, or columns": {"DPGANSynthesizer", "MarginalSynthesizer", "SCARFEncoder"},
+    "an event, whose votes are public or sanitised": {"GNMaxEvent", "LNMaxEvent", "VoteThresholdEvent"},
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def _estimators() -> Iterator[Entry]:
         ),
         *(_part(kind) for kind in test_parts.ESTIMATORS),
         (
-            partial(PrivateSynthesizer, schema=test_tables.SCHEMA, method="independent"),
+            partial(MarginalSynthesizer, schema=test_tables.SCHEMA, method="independent"),
             test_tables.TABLE, test_tables.TABLE["ill"],
         ),
     ]  # fmt: skip
@@ -269,7 +269,7 @@ def _functions() -> Iterator[Entry]:
 _QUICK = {audit.verify_privacy: {"n_runs": 4, "seconds": 0.01}}
 _MORE = {
     display.MembershipRocDisplay.from_predictions: test_metrics.SCORES,
-    datasets.make_people: {"X": test_tables.TABLE, "y": test_tables.TABLE["ill"]},
+    datasets.make_grouped_table: {"X": test_tables.TABLE, "y": test_tables.TABLE["ill"]},
     private_histogram: {"x": test_tables.COLUMN, "categories": [0.0, 1.0], "epsilon": 1.0},
 }
 

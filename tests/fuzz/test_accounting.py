@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from skprivacy import accounting
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     Event,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
 )
 from skprivacy.base import reserve_release
 
@@ -30,7 +30,7 @@ from .values import arguments, odd_values
 pytestmark = pytest.mark.heavy
 
 ONE = GaussianEvent(2.0)
-VOTES = GNMaxVote(40.0, votes=(220, 20, 10))
+VOTES = GNMaxEvent(40.0, votes=(220, 20, 10))
 # What every field of an event may hold, by its name.
 FIELDS = {
     "event": ONE, "events": (ONE, LaplaceEvent(3.0)), "count": 3, "sampling_rate": 0.1,
@@ -48,7 +48,7 @@ EVENTS = [
     and event._tag is not None
 ]
 ASKED = {
-    "MatrixFactorization": {"noise_multiplier": 2.0, "steps_per_epoch": 10, "epochs": 1},
+    "MatrixFactorizationEvent": {"noise_multiplier": 2.0, "steps_per_epoch": 10, "epochs": 1},
     "calibrate_noise_multiplier": {
         "make_event": st.just(GaussianEvent), "epsilon": 1.0, "delta": 1e-6,
         "relation": "add_remove", "accountant": "pld", "guess": None,
@@ -86,8 +86,8 @@ ASKED = {
     },
 }  # fmt: skip
 OF_BUDGETS = {
-    "charge": {"event": ONE, "who": "me", "relation": "add_remove", "unit": "record"},
-    "reserve": {"event": ONE, "who": "me", "relation": "add_remove", "unit": "record"},
+    "charge": {"event": ONE, "source": "me", "relation": "add_remove", "unit": "record"},
+    "reserve": {"event": ONE, "source": "me", "relation": "add_remove", "unit": "record"},
     "remaining": {"event": ONE},
     "scope": {"name": "adult", "epsilon": 1.0, "delta": 1e-6},
     "partition": {"key": "1"},
@@ -136,7 +136,7 @@ def test_questions(name, data):
 @few(10)
 def test_guarantees(method, data):
     given_ = data.draw(arguments(OF_GUARANTEES[method], least=1))
-    guarantee = PrivacyGuarantee(Repeated(ONE, 3), 1e-6)
+    guarantee = PrivacyGuarantee(RepeatedEvent(ONE, 3), 1e-6)
     attempt(lambda: getattr(guarantee, method)(**given_), given_)
 
 
@@ -160,7 +160,7 @@ def test_budgets(method, data):
 def test_charges(data):
     budget = PrivacyBudget(5.0, 1e-5)
     valid = {
-        "budget": budget, "event": ONE, "relation": "add_remove", "who": "me", "kind": "proved",
+        "budget": budget, "event": ONE, "relation": "add_remove", "source": "me", "kind": "proved",
         "unit": "record",
     }  # fmt: skip
     given_ = data.draw(arguments(valid, least=1))
@@ -180,7 +180,9 @@ def descriptions():
     keys = st.sampled_from(
         ["type", "version", "event", "events", "count", "noise_multiplier", "sigma", "kind"]
     )
-    tags = st.sampled_from(["Gaussian", "Repeated", "Composed", "PoissonSampled", "VoteBlock"])
+    tags = st.sampled_from(
+        ["Gaussian", "RepeatedEvent", "ComposedEvent", "PoissonSampledEvent", "VoteBlockEvent"]
+    )
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
@@ -203,7 +205,7 @@ def test_descriptions_of_events(description):
 @given(st.one_of(descriptions(), odd_values()), st.data())
 @few(40)
 def test_descriptions_of_guarantees(event, data):
-    known = PrivacyGuarantee(Composed((ONE, ONE)), 1e-6).to_dict()
+    known = PrivacyGuarantee(ComposedEvent((ONE, ONE)), 1e-6).to_dict()
     known[data.draw(st.sampled_from(sorted(known)))] = event
     names = {*known, *FIELDS, "type", "version", "match", "describe"}
     attempt(lambda: PrivacyGuarantee.from_dict(known), names)

@@ -34,7 +34,7 @@ SMALL = {
 WEIGHTS = [attacks.Updates.weights_of(TARGET) - step for step in (0.0, 0.01, 0.02)]
 UPDATES = attacks.Updates(TARGET, WEIGHTS[:-1], WEIGHTS[1:], step=0.1, n_records=N)
 OTHER_TARGETS = {
-    attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesAttack: UPDATES,
+    attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesMembership: UPDATES,
     attacks.WhiteBoxAttack: NETWORK,
 }  # fmt: skip
 # What they need to answer at all.
@@ -50,7 +50,7 @@ MEMBERSHIP = [
 ROW, TABLE = {"X": X}, {"X": X, "y": y}
 IN_AND_OUT = {"X_in": X, "X_out": OTHERS}
 TABLES = {"X_in": X, "y_in": y, "X_out": OTHERS, "y_out": y}
-LABELLED = LabelCanaries.drawn(y, 5, random_state=0)
+LABELLED = LabelCanaries.draw(y, 5, random_state=0)
 GENERATED = {"generated": X, "reference": OTHERS}
 SENT = attacks.party_gradient(TARGET, X[:2], y[:2])
 CLIPPED = {
@@ -89,7 +89,7 @@ METHODS = {
         {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
     ),
     attacks.GradientInversion: (
-        {**CLIPPED, "distance": "cosine", "n_starts": 1, "n_iter": 2, "learning_rate": 0.3},
+        {**CLIPPED, "distance": "cosine", "n_init": 1, "max_iter": 2, "learning_rate": 0.3},
         {"fit": TABLE, "reconstruct": READ, "evaluate": SEEN},
     ),
     attacks.LabelInferenceAttack: (
@@ -179,7 +179,7 @@ FUNCTIONS = {
         "noise_multiplier": 0.5, "random_state": 0,
     },
     attacks.gradient_of_step: {"before": WEIGHTS[:2], "after": WEIGHTS[1:], "learning_rate": 0.1},
-    attacks.LabelCanaries.drawn: {"y": y, "n_canaries": 5, "classes": None, "random_state": 0},
+    attacks.LabelCanaries.draw: {"y": y, "n_canaries": 5, "classes": None, "random_state": 0},
     attacks.ShadowPool.from_predictions: {
         "X": X, "probas": np.full((2, N, 3), 1 / 3), "trained": np.arange(2 * N).reshape(2, N) % 2,
         "classes": [0, 1, 2],

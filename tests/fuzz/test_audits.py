@@ -15,8 +15,8 @@ from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee, RandomizedResp
 from skprivacy.attacks import LossThreshold
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.persistence import load_model, save_model
-from skprivacy.preprocessing import Bounded, Schema
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.preprocessing import BoundedColumn, Schema
+from skprivacy.synthesis import MarginalSynthesizer
 
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
@@ -29,8 +29,8 @@ y = np.arange(N) % 2
 OTHERS = X[::-1] * 0.9
 MODEL = LogisticRegression().fit(X, y)
 PRIVATE = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]).fit(X, y)
-SYNTHESIZER = PrivateSynthesizer(
-    schema=Schema({f"x{i}": Bounded(0, 1) for i in range(3)}), method="independent"
+SYNTHESIZER = MarginalSynthesizer(
+    schema=Schema({f"x{i}": BoundedColumn(0, 1) for i in range(3)}), method="independent"
 )
 PROBA = np.column_stack([X[:, 0], 1 - X[:, 0]])
 SPLIT = {"X_train": X, "y_train": y, "X_test": OTHERS, "y_test": y}
@@ -46,7 +46,7 @@ CALLS = {
         "random_state": 0,
     },
     audit.audit_predictions: {
-        "proba_in": PROBA, "y_in": y, "proba_out": PROBA[::-1], "y_out": y, "shadow_probas": None,
+        "proba_train": PROBA, "y_train": y, "proba_test": PROBA[::-1], "y_test": y, "shadow_probas": None,
         "shadow_trained": None, "classes": None, "epsilon": None, "delta": 0.0,
         "attacks": ["loss"], "alpha": 0.05, "verbose": 0,
     },
@@ -90,7 +90,7 @@ def issued(tmp_path_factory):
     )
     save_model(model, folder / "model")
     certificates.create_key(folder / "key")
-    certificates.certificate(
+    certificates.issue_certificate(
         model, folder / "certificate", key=folder / "key", model_file=folder / "model"
     )
     return folder, model, budget
@@ -118,7 +118,7 @@ def test_certificates(issued, data):
     place = folder / "another"
     place.unlink(missing_ok=True)
     attempt(
-        lambda: certificates.certificate(path=place, **given_),
+        lambda: certificates.issue_certificate(path=place, **given_),
         given_,
         unchanged=lambda: sorted(folder.iterdir()),
     )

@@ -37,7 +37,7 @@ LINES = [
     "audit-predictions scores.csv --epsilon 1 --delta 1e-6 --alpha 0.05 --csv audit.csv",
     "budget create new.ledger --epsilon 1 --delta 1e-6 --filter adaptive --records 100",
     "budget scope ledger part --epsilon 0.5 --delta 1e-7",
-    "budget spend ledger --noise-multiplier 30 --sampling-rate 0.1 --steps 10 --who me",
+    "budget spend ledger --noise-multiplier 30 --sampling-rate 0.1 --steps 10 --source me",
     "budget what-if ledger --noise laplace --noise-multiplier 30 --scope /",
     "budget show ledger --csv ledger.csv --scope /",
     "budget compare --noise-multiplier 3 --steps 10 --delta 1e-6 --relation add_remove",

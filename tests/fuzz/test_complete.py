@@ -40,7 +40,7 @@ NOTED = {
         test_files: {"main"},
         test_metrics: {"MembershipRocDisplay"},
         test_selection: {"PrivacySweepCV", "PrivateSearchCV", "make_leakage_scorer"},
-        test_tables: {"PrivateSynthesizer", "private_summary", "open_parquet", "private_histogram"},
+        test_tables: {"MarginalSynthesizer", "private_summary", "open_parquet", "private_histogram"},
     },
 }  # fmt: skip
 # In tables of functions and classes.
@@ -56,10 +56,10 @@ EXEMPT = {
         "AttackFinding", "AttributeResult", "AuditReport", "Check", "Claim", "ColumnCheck",
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
         "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport",
-        "LabelInferenceResult", "OneRunReport", "OperatingPoint", "PrivacyLossDistribution",
-        "PrivacyVerification", "Receipt", "Reservation", "RowsPerPerson",
-        "SanitisedCost", "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary",
-        "SynthesizerAudit", "SyntheticQuality", "UtilityLoss", "Verification", "VoteAnalysis",
+        "LabelInferenceResult", "OneRunAuditReport", "OperatingPoint", "PrivacyLossDistribution",
+        "PrivacyVerificationReport", "Receipt", "Reservation", "RowsPerGroup",
+        "SanitizedCost", "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary",
+        "SynthesizerAuditReport", "SyntheticQuality", "UtilityLoss", "CertificateVerification", "VoteAnalysis",
     },
     "abstract": {"Aggregator", "Head", "Mechanism", "MembershipAttack"},
     "an exception or a warning": {

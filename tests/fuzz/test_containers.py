@@ -19,7 +19,7 @@ N = 24
 NAMES = [
     "OutputPerturbationClassifier",
     "PATEClassifier",
-    "PrivateSynthesizer-independent",
+    "MarginalSynthesizer-independent",
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in [

@@ -21,7 +21,7 @@ CALLS = {
     datasets.load_demo: SHAPE,
     datasets.make_adult_like: MADE,
     datasets.make_location_like: {**MADE, **SIZES},
-    datasets.make_people: {
+    datasets.make_grouped_table: {
         "X": [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.2, 0.1]], "y": [0, 1, 0, 1],
         "rows": "nearest", "n_people": 2, "most": 2, "exponent": 1.75, "random_state": 0,
     },

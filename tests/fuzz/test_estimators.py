@@ -30,10 +30,10 @@ PLAIN = {
     "TemperatureClassifier": defences.TemperatureClassifier(LogisticRegression()),
     "TopKClassifier": defences.TopKClassifier(LogisticRegression()),
     "LocalPerturbation": preprocessing.LocalPerturbation(
-        preprocessing.Schema({f"x{i}": preprocessing.Bounded(-3, 3) for i in range(4)})
+        preprocessing.Schema({f"x{i}": preprocessing.BoundedColumn(-3, 3) for i in range(4)})
     ),
     "SchemaTransformer": preprocessing.SchemaTransformer(
-        preprocessing.Schema({f"x{i}": preprocessing.Bounded(-3, 3) for i in range(4)})
+        preprocessing.Schema({f"x{i}": preprocessing.BoundedColumn(-3, 3) for i in range(4)})
     ),
 }
 ANSWERS = ("predict", "predict_proba", "decision_function", "transform")

@@ -61,9 +61,9 @@ ONE = GaussianEvent(2.0)
 GUARANTEE = PrivacyGuarantee(ONE, 1e-6)
 SCORES = (X[:, 0], X[:, 1])
 TABLE = pd.DataFrame({"age": np.arange(24)})
-SCHEMA = Schema({"age": preprocessing.Bounded(0, 100)})
+SCHEMA = Schema({"age": preprocessing.BoundedColumn(0, 100)})
 DAY = np.timedelta64(1, "D")
-VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
+VOTES = accounting.GNMaxEvent(40.0, votes=(220, 20, 10))
 UNORDERED = np.array([*y[1:], None], dtype=object)
 UNORDERED_FUNCTIONS = np.array([*y[1:], len], dtype=object)
 SEQUENCES = np.array([*y[1:], None], dtype=object)
@@ -72,7 +72,7 @@ MARKED = np.column_stack([y, X])
 ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(MARKED, y)
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
-INVERSION = attacks.GradientInversion(NETWORK, n_iter=1).fit(X, y)
+INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 NORM = attacks.GradientNormAttack(TARGET).fit(X, y, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
@@ -124,9 +124,9 @@ def raised(records, labels, train=np.copy):
 
 # The parameter that a refusal has to name, and the call: all failed in another way.
 FOUND = [
-    ("events", lambda: accounting.Composed(np.ma.masked)),
-    ("coefficients", lambda: accounting.BandedFactorization(2.0, 10, 1, np.array(1.0))),
-    ("epsilon", lambda: accounting.ApproxDP(pd.NA)),
+    ("events", lambda: accounting.ComposedEvent(np.ma.masked)),
+    ("coefficients", lambda: accounting.BandedFactorizationEvent(2.0, 10, 1, np.array(1.0))),
+    ("epsilon", lambda: accounting.ApproxDPEvent(pd.NA)),
     ("norm", lambda: accounting.LogisticEvent(2.0, np.array(1.0))),
     ("epsilon", lambda: accounting.rdp_delta(ONE, None)),
     ("event", lambda: accounting.delta_of({}, 1.0)),
@@ -149,7 +149,7 @@ FOUND = [
     ("kind", lambda: PrivacyGuarantee(ONE, kind=pd.Series([1, 2]))),
     ("k", lambda: GUARANTEE.group(10**30)),
     ("event", lambda: PrivacyBudget(1.0).remaining([[1]])),
-    ("who", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
+    ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: metrics.clopper_pearson(3, 10, None)),
     ("alpha", lambda: metrics.clopper_pearson(3, 10, 1e-300)),
     ("false_positives", lambda: metrics.epsilon_from_counts(8, 10, None, 10)),
@@ -162,16 +162,16 @@ FOUND = [
     ("q", lambda: preprocessing.private_quantile(X[:, 0], "a", bounds=(0, 1), epsilon=1.0)),
     ("bins", lambda: preprocessing.private_histogram(X[:, 0], bins="abc", epsilon=1.0)),
     ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),
-    ("parts", lambda: preprocessing.Dates("2020-01-01", "2020-12-31", parts=3)),
-    ("target", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, target={})),
-    ("classes", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, classes=3)),
+    ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
+    ("target", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, target_column={})),
+    ("classes", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, classes=3)),
     ("source", lambda: Schema.from_json(3)),
     ("y", lambda: SCHEMA.check(TABLE, [1])),
     ("table", lambda: preprocessing.draft_schema(3)),
     ("atoms", lambda: synthesis.Grid(atoms=3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
-    ("groups", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE, groups=3)),
+    ("groups", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE, groups=3)),
     ("path", lambda: preprocessing.private_summary(3, SCHEMA, epsilon=1.0)),
     ("means", lambda: preprocessing.private_summary("a", SCHEMA, means=3, epsilon=1.0)),
     ("path", lambda: datasets.open_parquet(3)),
@@ -185,7 +185,7 @@ FOUND = [
     ("prior", lambda: attacks.LabelInferenceAttack(TARGET, prior=3).fit(X, y)),
     ("target", lambda: attacks.LabelInferenceAttack(3).fit(X, y)),
     ("imputer", lambda: attacks.AttributeInference(TARGET, imputer=3).fit((X > 0.5) * 1, y)),
-    ("n_canaries", lambda: attacks.LabelCanaries.drawn(y, None)),
+    ("n_canaries", lambda: attacks.LabelCanaries.draw(y, None)),
     ("variances", lambda: attacks.expected_power(10, "abc")),
     ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
     ("threshold", lambda: attacks.AttackResult(*SCORES).precision_recall("a")),
@@ -208,10 +208,10 @@ FOUND = [
     ("strict", lambda: config_context(strict=np.array([])).__enter__()),
     ("model", lambda: model_selection.loss_auc(3, X, y, X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
-    ("votes", lambda: ensemble.analyse_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
+    ("votes", lambda: ensemble.analyze_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
     ("at", lambda: ensemble.epsilon_of_moments([0.1], 1e-5, at="a")),
     ("noise", lambda: ensemble.GNMax(DAY)),
-    ("clip", lambda: fine_tuning.GradientHead(clip="a")),
+    ("max_grad_norm", lambda: fine_tuning.GradientHead(max_grad_norm="a")),
     ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=3)),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge="a")),
     ("l2", lambda: fine_tuning.Sensitivity("a")),
@@ -229,7 +229,7 @@ FOUND = [
     ("n_candidates", lambda: preprocessing.private_quantile(
         X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: preprocessing.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
-    ("values", lambda: preprocessing.Categories(np.array("a"))),
+    ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
     ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(
@@ -249,16 +249,16 @@ FOUND = [
     ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge=Fraction(1, 3))),
-    ("steps", lambda: fine_tuning.GradientHead(steps=True)),
+    ("n_steps", lambda: fine_tuning.GradientHead(n_steps=True)),
     ("n_runs", lambda: audit.verify_privacy(OutputPerturbationClassifier(), n_runs=1 << 63)),
-    ("inferred", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, inferred=np.zeros(2))),
+    ("inferred", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, inferred=np.zeros(2))),
     ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
     ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
-    ("y", lambda: attacks.LabelCanaries.drawn(UNORDERED, 5)),
-    ("n", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE).sample(DAY)),
-    ("buckets", lambda: preprocessing.Hashed(DAY)),
-    ("bins", lambda: preprocessing.Bounded(0, 1, bins=DAY)),
-    ("moments", lambda: ensemble.analyse_votes(
+    ("y", lambda: attacks.LabelCanaries.draw(UNORDERED, 5)),
+    ("n", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(DAY)),
+    ("buckets", lambda: preprocessing.HashedColumn(DAY)),
+    ("bins", lambda: preprocessing.BoundedColumn(0, 1, bins=DAY)),
+    ("moments", lambda: ensemble.analyze_votes(
         [[3, 1]], ensemble.GNMax(5.0), moments=DAY)),
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(
@@ -268,15 +268,15 @@ FOUND = [
     ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
     ("verbose", lambda: audit.audit(
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
-    ("n_starts", lambda: attacks.GradientInversion(NETWORK, n_starts=True).fit(X, y)),
+    ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
     ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
     ("kind", lambda: reserve_release(
         PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
-    ("X", lambda: attacks.UpdatesAttack(raised(X, y)).fit(X, y).score_samples(
+    ("X", lambda: attacks.UpdatesMembership(raised(X, y)).fit(X, y).score_samples(
         np.where(np.arange(3) == 0, np.nan, X), y)),
     ("labels_known", lambda: INVERSION.evaluate(
         [attacks.party_gradient(NETWORK, X[:2], y[:2])], [(X[:2], y[:2])], labels_known="no")),
-    ("return_X_y", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA).fit(TABLE).sample(
+    ("return_X_y", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(
         return_X_y=np.zeros(0))),
     ("records", lambda: audit.audit(TARGET, X, y, X + 1.0, y, n_shadows=2).to_dict(
         records=np.zeros(2))),
@@ -290,7 +290,7 @@ FOUND = [
     ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group(["a"] * 24, [None] * 24)),
     ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
         np.zeros((3, 2)), mechanisms.SecureRandom())),
-    ("method", lambda: synthesis.PrivateSynthesizer(
+    ("method", lambda: synthesis.MarginalSynthesizer(
         schema=SCHEMA, method=np.zeros(0)).fit(TABLE)),
     ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=(True,))),
     ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(
@@ -333,16 +333,16 @@ FOUND = [
     ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y.astype("S1"))),
     ("y", lambda: swept().fit(X, y.astype("S1"))),
     ("y", lambda: synthesis.SyntheticDataClassifier(
-        GaussianNB(), synthesis.PrivateSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
+        GaussianNB(), synthesis.MarginalSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
     ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
         np.column_stack([UNORDERED, X]), y)),
     ("X", lambda: attacks.DensityRatio().fit(X, X + 1.0).score_samples(
         containers.TABLES["structured"](X))),
     ("X_train", lambda: audit.audit(TARGET, containers.TABLES["tensor with gradient"](X), y, X, y)),
-    ("last", lambda: preprocessing.Dates("2020-01-01", pd.NaT)),
+    ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
     ("y_new", lambda: model_selection.loss_auc(TARGET, X, y, X, MARKED)),
-    ("most", lambda: preprocessing.private_group_size(y, most=1 << 63, epsilon=1.0)),
-    ("most", lambda: preprocessing.private_group_size(y, most=10**9, epsilon=1.0)),
+    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63, epsilon=1.0)),
+    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9, epsilon=1.0)),
     ("n_shadows", lambda: of_updates(n_shadows=1 << 63).fit(X, y, y > 0)),  # an empty array
     ("y", lambda: of_updates().fit(X, GRADIENT, y > 0)),
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
@@ -362,15 +362,15 @@ FOUND = [
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
     ("X:", lambda: attacks.LossThreshold(TARGET).fit(X, y).score_samples(SPANS, y)),
     ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
-    ("missing", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA, missing=[[1]]).fit(TABLE)),
+    ("columns_with_missing", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA, columns_with_missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
     ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
-    ("smoothness", lambda: ensemble.sanitised_cost(VOTES, order=6.0, smoothness=8e14)),
-    ("moments", lambda: ensemble.analyse_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
-    ("answered", lambda: ensemble.analyse_votes(
+    ("smoothness", lambda: ensemble.sanitized_cost(VOTES, order=6.0, smoothness=8e14)),
+    ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
+    ("answered", lambda: ensemble.analyze_votes(
         [[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2, 3]])),
     ("of_parties", lambda: FederatedPlan(
         n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5, of_parties=pd.NA)),
@@ -378,7 +378,7 @@ FOUND = [
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
     ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
-        X, X[:, 0], containers.TABLES["memoryview"](X))),
+        X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
     ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
         X, y, X_public=containers.TABLES["tensor with gradient"](X))),
     ("X_train", lambda: model_selection.loss_auc(
@@ -398,20 +398,20 @@ FOUND = [
     ("attack", lambda: attacks.AttackResult(*SCORES, attack=TABLE)),
     ("X", lambda: private().fit(range(10**12), y)),
     ("y", lambda: private().fit(X, range(10**12))),
-    ("groups", lambda: private().fit(X, y, range(10**12))),
+    ("groups", lambda: private().fit(X, y, groups=range(10**12))),
     ("scores_in", lambda: metrics.auc(range(10**12), y)),
     ("X", lambda: private().fit([DEEP] * 24, y)),
     ("y", lambda: private().fit(X, [DEEP] * 24)),
-    ("groups", lambda: private().fit(X, y, [DEEP] * 24)),
+    ("groups", lambda: private().fit(X, y, groups=[DEEP] * 24)),
     ("classes", lambda: private(classes=DEEP).fit(X, y)),
     ("bounds", lambda: private(bounds=DEEP).fit(X, y)),
-    ("events", lambda: accounting.Composed(DEEP)),
+    ("events", lambda: accounting.ComposedEvent(DEEP)),
     ("y", lambda: private().fit(X, y).score(X, MISSING)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, y).score(X, MISSING)),
     ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
     ("X", lambda: TEMPERED.predict(range(10**12))),
-    ("target_bounds", lambda: Schema(SCHEMA, target="y", target_bounds=(0, 10**400))),
+    ("target_bounds", lambda: Schema(SCHEMA, target_column="y", target_bounds=(0, 10**400))),
 ]  # fmt: skip
 
 
@@ -474,7 +474,7 @@ def test_a_refusal_draws_nothing(call, words):
 
 def test_a_shape_next_to_zero_is_zero():
     """Of 5e-324 nothing was left to divide by."""
-    found = [accounting.PrivateSelection(ONE, eta).expected_trials for eta in (0.0, 5e-324)]
+    found = [accounting.PrivateSelectionEvent(ONE, eta).expected_trials for eta in (0.0, 5e-324)]
     assert found[0] == found[1]
 
 
@@ -500,10 +500,12 @@ def test_classes_without_an_order_are_refused_by_name(given):
         federated.DPFederatedClassifier(epsilon=1.0, classes=given),
     ):
         with pytest.raises(TypeError, match="classes must have labels of one type"):
-            model.fit([[0.5]] * 90, ["a"] * 90, np.arange(90))
+            model.fit([[0.5]] * 90, ["a"] * 90, groups=np.arange(90))
 
 
-WIDER = Schema({"age": preprocessing.Bounded(0, 100), "other": preprocessing.Bounded(0, 1)})
+WIDER = Schema(
+    {"age": preprocessing.BoundedColumn(0, 100), "other": preprocessing.BoundedColumn(0, 1)}
+)
 DATE = pd.ArrowDtype(pa.date32())
 
 
@@ -514,7 +516,7 @@ DATE = pd.ArrowDtype(pa.date32())
 def test_what_a_synthesizer_was_paid_for_can_be_sampled(values):
     """A value without a hash ended a fit that was charged; a date of Arrow's ended each sample."""
     budget = PrivacyBudget(10.0, 1e-4)
-    made = synthesis.PrivateSynthesizer(schema=WIDER, method="independent", budget=budget)
+    made = synthesis.MarginalSynthesizer(schema=WIDER, method="independent", budget=budget)
     made.fit(TABLE.assign(other=values))
     assert len(made.sample(5)) == 5
     assert list(budget.entries()["status"]) == ["commit"]
@@ -525,9 +527,9 @@ HALF = "\ud800"  # half a character, which neither a file nor a table of Arrow's
 
 @pytest.mark.parametrize(("name", "call"), [
     ("unit", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), unit=HALF)),
-    ("values", lambda: preprocessing.Categories(["a", HALF])),
-    ("columns", lambda: Schema({HALF: preprocessing.Bounded(0, 1)})),
-    ("target", lambda: Schema({"age": preprocessing.Bounded(0, 1)}, target=HALF)),
+    ("values", lambda: preprocessing.CategoricalColumn(["a", HALF])),
+    ("columns", lambda: Schema({HALF: preprocessing.BoundedColumn(0, 1)})),
+    ("target", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, target_column=HALF)),
 ])  # fmt: skip
 def test_half_a_character_names_nothing_that_is_stored(name, call):
     with pytest.raises(ValueError, match=f"^{name}=.* must be text that can be stored"):

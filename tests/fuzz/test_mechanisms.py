@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from skprivacy import mechanisms
 from skprivacy.accounting import (
-    BandedFactorization,
-    GNMaxVote,
+    BandedFactorizationEvent,
+    GNMaxEvent,
     PrivacyBudget,
-    Repeated,
-    TreeAggregation,
+    RepeatedEvent,
+    TreeAggregationEvent,
 )
-from skprivacy.ensemble import sanitised_cost
+from skprivacy.ensemble import sanitized_cost
 from skprivacy.mechanisms import SecureRandom
 
 from .oracle import Refused, attempt, few
@@ -27,10 +27,12 @@ NOISE = {"noise_multiplier": 1.0, "sensitivity": 1.0}
 RANGE = {"lower": -1.0, "upper": 1.0}
 CHOICE = {"epsilon": 1.0, "sensitivity": 1.0, "monotonic": st.booleans()}
 RESPONSE = {"epsilon": 1.0, "n_categories": 3}
-VOTES = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 100)
+VOTES = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 100)
 FLAT = st.builds(lambda n, kind: np.zeros(n, kind), st.integers(0, 5), st.sampled_from("fd"))
 SCORES = st.just([0.0, 3.0, 1.0])
-RUN = st.sampled_from([BandedFactorization(2.0, 10, 1, (1.0, 0.5)), TreeAggregation(2.0, 10, 1)])
+RUN = st.sampled_from(
+    [BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), TreeAggregationEvent(2.0, 10, 1)]
+)
 
 # Every mechanism: its parameters, and values that it takes.
 MECHANISMS = {
@@ -47,7 +49,7 @@ MECHANISMS = {
         st.integers(2, 3).map(lambda n: np.zeros((n, 4), np.int64)),
     ),
     mechanisms.RandomizedResponse: (RESPONSE, st.just([0, 1, 2])),
-    mechanisms.RandomizedResponseAmong: (RESPONSE, st.just([0, -1, 2])),
+    mechanisms.RandomizedResponseWithPrior: (RESPONSE, st.just([0, -1, 2])),
     mechanisms.Exponential: (CHOICE, SCORES),
     mechanisms.ReportNoisyMax: (CHOICE, SCORES),
     mechanisms.SmoothGaussian: (
@@ -66,7 +68,7 @@ FUNCTIONS = {
     mechanisms.classic_noise_multiplier: {"epsilon": 1.0, "delta": 1e-6},
     mechanisms.PoissonSampler: {"rate": 0.5},
     mechanisms.SecureRandom: {"seed": st.sampled_from([None, 0])},
-    sanitised_cost: {
+    sanitized_cost: {
         "event": VOTES, "order": 6.0, "noise_multiplier": 5.0, "smoothness": None,
         "confidence": 0.99, "relation": "add_remove", "noise_seed": None,
     },
@@ -135,9 +137,9 @@ def test_methods(kind, data):
 @few(15)
 def test_a_refused_release_costs_nothing(data):
     budget = PrivacyBudget(100.0, 1e-3)
-    given_ = data.draw(arguments(FUNCTIONS[sanitised_cost], least=1))
+    given_ = data.draw(arguments(FUNCTIONS[sanitized_cost], least=1))
     attempt(
-        lambda: sanitised_cost(**given_, budget=budget),
+        lambda: sanitized_cost(**given_, budget=budget),
         {*given_, "budget", "seed"},
         unchanged=lambda: len(budget.entries()),
     )

@@ -55,7 +55,7 @@ CALLS = {
         "threshold": 3.0, "max_answers": 2, "threshold_noise": 5.0, "noise": 5.0,
         "reinforce": 0.9, "n_rounds": 2,
     },
-    ensemble.analyse_votes: {
+    ensemble.analyze_votes: {
         "votes": VOTES, "aggregator": GNMax(5.0), "delta": 1e-5, "answered": None,
         "moments": None, "conversion": "tight",
     },
@@ -65,7 +65,7 @@ CALLS = {
     ensemble.PublicRecords: {"X": X},
     FederatedPlan: {
         "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30, "n_rounds": 5,
-        "of_parties": st.booleans(), "sampling_rate": 0.5, "max_norm": 1.0,
+        "of_parties": st.booleans(), "sampling_rate": 0.5, "max_grad_norm": 1.0,
         "noise_multiplier": 1.0, "n_noises": None, "n_untrusted": 1, "learning_rate": 1.0,
         "momentum": 0.9, "local_steps": 1, "local_learning_rate": 1.0,
     },

@@ -33,7 +33,7 @@ GROUPS = {"groups_in": np.arange(N) % 5, "groups_out": 5 + np.arange(N) % 5}
 VOTES = np.array([[20, 3, 1], [10, 10, 4]])
 TABLE = pd.DataFrame({"age": np.arange(N) * 2.0, "ill": y})
 SCHEMA = preprocessing.Schema(
-    {"age": preprocessing.Bounded(0, 100), "ill": preprocessing.Categories([0, 1])}
+    {"age": preprocessing.BoundedColumn(0, 100), "ill": preprocessing.CategoricalColumn([0, 1])}
 )
 GUARANTEE = PrivacyGuarantee(GaussianEvent(2.0), 1e-6, "zero_out")
 TARGET = LogisticRegression().fit(X, y)
@@ -91,7 +91,7 @@ def losses():
 
 @cache
 def votes():
-    return ensemble.analyse_votes(VOTES, ensemble.GNMax(5.0), delta=1e-5)
+    return ensemble.analyze_votes(VOTES, ensemble.GNMax(5.0), delta=1e-5)
 
 
 @cache

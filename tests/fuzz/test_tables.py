@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skprivacy import datasets, preprocessing, synthesis
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 from .oracle import Refused, attempt, few
 from .values import arguments
@@ -25,8 +25,8 @@ TABLE = pd.DataFrame(
         "ill": np.arange(N) % 2,
     }
 )
-FACTS = {"age": Bounded(0, 100), "job": Categories(["cook", "smith", "clerk"])}
-SCHEMA = Schema({**FACTS, "ill": Categories([0, 1])})
+FACTS = {"age": BoundedColumn(0, 100), "job": CategoricalColumn(["cook", "smith", "clerk"])}
+SCHEMA = Schema({**FACTS, "ill": CategoricalColumn([0, 1])})
 COLUMN, ROWS = np.linspace(0, 1, N), np.linspace(0, 1, 2 * N).reshape(N, 2)
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "relation": "add_remove", "noise_seed": None}
 # What releases something: nothing may be charged if it is refused.
@@ -46,10 +46,10 @@ RELEASES = {
     preprocessing.private_variance: {"X": ROWS, "bounds": (0, 1), **PRIVATE},
 }  # fmt: skip
 FUNCTIONS = {
-    Bounded: {"lower": 0, "upper": 1, "missing": False},
-    Categories: {"values": ["a", "b"], "missing": False},
-    preprocessing.Dates: {"first": "2020-01-01", "last": "2020-12-31", "parts": ("month",)},
-    preprocessing.Hashed: {"n_features": 4},
+    BoundedColumn: {"lower": 0, "upper": 1, "missing": False},
+    CategoricalColumn: {"values": ["a", "b"], "missing": False},
+    preprocessing.DateColumn: {"first": "2020-01-01", "last": "2020-12-31", "parts": ("month",)},
+    preprocessing.HashedColumn: {"n_features": 4},
     Schema: {
         "columns": FACTS, "target": None, "classes": None, "target_bounds": None, "inferred": False
     },
@@ -93,7 +93,10 @@ def test_releases(function, data):
 @few(8)
 def test_descriptions(function, data):
     given_ = data.draw(arguments(FUNCTIONS[function], least=1))
-    attempt(lambda: function(**given_), {*given_, "schema", "columns", "X", "column", "Categories"})
+    attempt(
+        lambda: function(**given_),
+        {*given_, "schema", "columns", "X", "column", "CategoricalColumn"},
+    )
 
 
 @given(data=st.data())
@@ -101,7 +104,7 @@ def test_descriptions(function, data):
 def test_synthesizers(data):
     budget = PrivacyBudget(1e6, 0.01)
     given_ = data.draw(arguments(SYNTHESIZER))
-    model = synthesis.PrivateSynthesizer(**given_, budget=budget)
+    model = synthesis.MarginalSynthesizer(**given_, budget=budget)
     valid = {"X": TABLE, "y": None, "groups": None}
     fitted = attempt(
         lambda: model.fit(**data.draw(arguments(valid, most=1))),
@@ -125,8 +128,8 @@ def file(tmp_path_factory):
 def test_summaries_of_files(file, data):
     budget = PrivacyBudget(1e6, 0.01)
     valid = {
-        "path": file, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"], "person": None,
-        "max_rows": 1, **PRIVATE, "memory": "512MB", "directory": None,
+        "path": file, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"], "groups": None,
+        "max_group_size": 1, **PRIVATE, "memory": "512MB", "directory": None,
     }  # fmt: skip
     given_ = data.draw(arguments(valid, least=1))
     attempt(

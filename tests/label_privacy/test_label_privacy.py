@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     LaplaceEvent,
-    NonPrivate,
+    NonPrivateEvent,
     PrivacyBudget,
     RandomizedResponseEvent,
     epsilon_of,
@@ -84,7 +84,7 @@ def test_rounds_and_folds_beat_reports_as_they_are():
     accuracy = []
     for seed in range(3):
         model = RandomizedResponseClassifier(
-            KNeighborsClassifier(10), epsilon=2.0, classes=range(10), keep_labels=True,
+            KNeighborsClassifier(10), epsilon=2.0, classes=range(10), store_labels=True,
             random_state=seed, noise_seed=seed,
         ).fit(X, y)  # fmt: skip
         plain = KNeighborsClassifier(10).fit(X, model.labels_)
@@ -108,7 +108,7 @@ def test_probabilities_are_those_of_true_labels():
     [
         (RandomizedResponseClassifier, RandomizedResponseEvent(1.5, 3)),
         (ALIBIClassifier, LaplaceEvent(1 / 1.5)),
-        (LP2STClassifier, ApproxDP(1.5)),
+        (LP2STClassifier, ApproxDPEvent(1.5)),
     ],
 )
 def test_what_is_claimed_is_one_release_of_a_label(kind, event):
@@ -140,14 +140,14 @@ def test_budget_seed_classes_and_infinity(kind):
         seeded = kind(classes=[0, 1], noise_seed=0).fit(X, y)
     assert seeded.privacy_.kind == "estimate"
     bare = kind(epsilon=np.inf, classes=[0, 1]).fit(X, y)
-    assert bare.privacy_event_ == NonPrivate()
+    assert bare.privacy_event_ == NonPrivateEvent()
     assert math.isinf(bare.epsilon_)
 
 
 @pytest.mark.parametrize("kind", NOISY)
 def test_without_noise_the_labels_are_true(kind):
     X, y = two_classes(200)
-    model = kind(epsilon=np.inf, classes=[0, 1], keep_labels=True, n_rounds=1).fit(X, y)
+    model = kind(epsilon=np.inf, classes=[0, 1], store_labels=True, n_rounds=1).fit(X, y)
     labels = model.labels_ if model.labels_.ndim == 1 else model.labels_.argmax(axis=1)
     np.testing.assert_array_equal(labels, y)
 
@@ -310,7 +310,7 @@ def test_weighted_copies_are_soft_targets():
 def test_label_pate_needs_no_public_records():
     X, y = two_classes(6000)
     model = LabelPATEClassifier(
-        GaussianNB(), GaussianNB(), n_queries=20, epsilon=2.0, classes=[0, 1], keep_labels=True,
+        GaussianNB(), GaussianNB(), n_queries=20, epsilon=2.0, classes=[0, 1], store_labels=True,
         random_state=0, noise_seed=0,
     ).fit(X[:5000], y[:5000])  # fmt: skip
     assert model.score(X[5000:], y[5000:]) > 0.75

@@ -23,7 +23,7 @@ def releases(estimator, X, y, groups=None, as_given=False):
     release_ = Mechanism.release
 
     with mock.patch.object(Mechanism, "release", release):
-        estimator.fit(X, y, groups)
+        estimator.fit(X, y, groups=groups)
     return caught
 
 

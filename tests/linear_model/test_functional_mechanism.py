@@ -70,7 +70,7 @@ def test_without_noise_it_is_least_squares(kind, fit_intercept):
     ordinary = LinearRegression(fit_intercept=fit_intercept).fit(centred, y)
     np.testing.assert_allclose(model.coef_, ordinary.coef_, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(model.predict(X), ordinary.predict(centred), atol=1e-2)
-    assert model.privacy_event_ == events.NonPrivate()
+    assert model.privacy_event_ == events.NonPrivateEvent()
     assert math.isinf(model.epsilon_)
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skprivacy.accounting import Composed, GaussianEvent, epsilon_of
+from skprivacy.accounting import ComposedEvent, GaussianEvent, epsilon_of
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -162,7 +162,7 @@ def test_output_perturbation_claims_all_of_its_gaussian_noise(relation):
     assert isinstance(mechanism, Gaussian)
     assert model.privacy_event_ == mechanism.event == GaussianEvent(mechanism.noise_multiplier)
     assert 1.0 - 1e-3 < model.epsilon_ <= 1.0
-    both = Composed((model.privacy_event_, model.privacy_event_))
+    both = ComposedEvent((model.privacy_event_, model.privacy_event_))
     assert epsilon_of(both, 2e-3) < 1.6  # of two points (1, 1e-3) it would be 2
 
 

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from skprivacy._groups import resolve_groups
 from skprivacy.accounting import (
-    BandedFactorization,
+    BandedFactorizationEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     Smoothed,
-    TreeAggregation,
-    VoteBlock,
+    TreeAggregationEvent,
+    VoteBlockEvent,
     flatten,
 )
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
@@ -49,7 +49,7 @@ from skprivacy.mechanisms import (
     MatrixGaussian,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseAmong,
+    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
@@ -230,16 +230,16 @@ def _votes(make: Callable[[float], Any], n_queries: int, n_classes: int) -> Any:
     return observe
 
 
-def _blocks(event: Event) -> Iterator[VoteBlock]:
+def _blocks(event: Event) -> Iterator[VoteBlockEvent]:
     """Yield the blocks of votes that an event is composed of."""
-    if isinstance(event, VoteBlock):
+    if isinstance(event, VoteBlockEvent):
         yield event
     else:
         for part in event.events:
             yield from _blocks(part)
 
 
-def _winners(claimed: dict[str, VoteBlock]) -> Iterator[VoteBlock]:
+def _winners(claimed: dict[str, VoteBlockEvent]) -> Iterator[VoteBlockEvent]:
     return (block for kind, block in claimed.items() if kind != "threshold")
 
 
@@ -297,7 +297,7 @@ def _head(head: Any, size: int, n_classes: int, delta: float = 1e-4, times: int 
                 head.release(task, records, SecureRandom())
             ((event, count),) = flatten(head.event(task)).items()
             assert len(tape.mechanisms) == count, "not as many releases as the event has"
-            each = event.event if isinstance(event, PoissonSampled) else event
+            each = event.event if isinstance(event, PoissonSampledEvent) else event
             for i in range(count):
                 yield each, _noise(tape, i)
 
@@ -345,9 +345,11 @@ CASES = {
     # The grid counts a vector's rounding: 1e-4 of the noise of so many numbers.
     "RoundedGaussian": NoiseCase(RoundedGaussian, _vector(RoundedGaussian)),
     "MatrixGaussian-banded": NoiseCase(
-        MatrixGaussian, _stream(lambda z: BandedFactorization(z, 6, 2, (1.0, 0.5, 0.25)))
+        MatrixGaussian, _stream(lambda z: BandedFactorizationEvent(z, 6, 2, (1.0, 0.5, 0.25)))
     ),
-    "MatrixGaussian-tree": NoiseCase(MatrixGaussian, _stream(lambda z: TreeAggregation(z, 6, 2))),
+    "MatrixGaussian-tree": NoiseCase(
+        MatrixGaussian, _stream(lambda z: TreeAggregationEvent(z, 6, 2))
+    ),
     "Laplace": NoiseCase(Laplace, _grid(Laplace, 500_000), 0.985),
     "Gaussian": NoiseCase(Gaussian, _grid(Gaussian, 400_000), 0.985),
     "Logistic": NoiseCase(Logistic, _grid(Logistic, 200_000), 0.97),
@@ -357,8 +359,8 @@ CASES = {
     "RandomizedResponse": NoiseCase(
         RandomizedResponse, _responses(RandomizedResponse, 1, _response_law), 0.97
     ),
-    "RandomizedResponseAmong": NoiseCase(
-        RandomizedResponseAmong, _responses(RandomizedResponseAmong, 1, _response_law), 0.97
+    "RandomizedResponseWithPrior": NoiseCase(
+        RandomizedResponseWithPrior, _responses(RandomizedResponseWithPrior, 1, _response_law), 0.97
     ),
     "Exponential": NoiseCase(Exponential, _choices(Exponential, _exponential_law), 0.7),
     "ReportNoisyMax": NoiseCase(
@@ -385,7 +387,7 @@ CASES = {
     "SoftmaxHead-k-norm": NoiseCase(SoftmaxHead, _head(SoftmaxHead(20.0), 30, 4, 0.0, 40), 0.85),
     "LeastSquaresHead": NoiseCase(LeastSquaresHead, _head(LeastSquaresHead(), 400, 4), 0.97),
     "PrototypeHead": NoiseCase(PrototypeHead, _head(PrototypeHead(), 4000, 20), 0.97),
-    "GradientHead": NoiseCase(GradientHead, _head(GradientHead(steps=4), 2000, 10), 0.97),
+    "GradientHead": NoiseCase(GradientHead, _head(GradientHead(n_steps=4), 2000, 10), 0.97),
     "NetworkHead": NoiseCase(
         NetworkHead, _head(NetworkHead((1000,), epochs=3, batch_size=8), 4, 3), 0.95
     ),

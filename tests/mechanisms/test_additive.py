@@ -279,7 +279,7 @@ def test_logistic_norm():
 @pytest.mark.parametrize("kind", [*KINDS, FloatGaussian, RoundedGaussian])
 def test_no_noise_is_no_privacy(kind):
     mechanism = kind(0.0, 2.0)
-    assert mechanism.event == events.NonPrivate()
+    assert mechanism.event == events.NonPrivateEvent()
     value = np.array([0.5, 3.0])
     np.testing.assert_array_equal(mechanism.release(value, SecureRandom()), [0.5, 3.0])
 

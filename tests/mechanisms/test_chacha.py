@@ -14,7 +14,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy import stats
 
-from skprivacy.accounting import BandedFactorization, TreeAggregation, square_root_band
+from skprivacy.accounting import BandedFactorizationEvent, TreeAggregationEvent, square_root_band
 from skprivacy.mechanisms import FloatGaussian, FloatLogistic, MatrixGaussian, SecureRandom, chacha
 from skprivacy.mechanisms.chacha import DeviceRandom, chacha20
 
@@ -157,7 +157,8 @@ def test_other_tensors_are_refused(value):
 
 
 @pytest.mark.parametrize(
-    "run", [BandedFactorization(2.0, 5, 2, square_root_band(5, 2)), TreeAggregation(2.0, 5, 2)]
+    "run",
+    [BandedFactorizationEvent(2.0, 5, 2, square_root_band(5, 2)), TreeAggregationEvent(2.0, 5, 2)],
 )
 def test_correlated_noise_is_correlated_alike_on_a_device(run):
     """From the same fresh numbers come the same streams."""

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from skprivacy import mechanisms
-from skprivacy.accounting import BandedFactorization, Smoothed, delta_of
+from skprivacy.accounting import BandedFactorizationEvent, Smoothed, delta_of
 from skprivacy.mechanisms import (
     DistributedGaussian,
     Exponential,
@@ -29,7 +29,7 @@ from skprivacy.mechanisms import (
     MatrixGaussian,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseAmong,
+    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
@@ -65,7 +65,7 @@ def of_two(values):
     return np.stack([values, np.full_like(values, -7)])
 
 
-STREAM = partial(BandedFactorization, steps_per_epoch=1, epochs=1)
+STREAM = partial(BandedFactorizationEvent, steps_per_epoch=1, epochs=1)
 SMOOTH = Smoothed(0.5, 0.02), Smoothed(0.48, 0.02 * np.exp(0.1))
 CASES = {
     "Laplace": Case(lambda z: Laplace(z, 2.5), 0.3, 2.8),
@@ -87,8 +87,8 @@ CASES = {
     "RandomizedResponse": Case(
         lambda z: RandomizedResponse(1 / z, 3), 0, 2, relation="replace_one"
     ),
-    "RandomizedResponseAmong": Case(
-        lambda z: RandomizedResponseAmong(1 / z, 3), 0, 2, relation="label"
+    "RandomizedResponseWithPrior": Case(
+        lambda z: RandomizedResponseWithPrior(1 / z, 3), 0, 2, relation="label"
     ),
     "Exponential": Case(
         lambda z: Exponential(1 / z, 1.0), *MANY, forgotten=0.5, together=False, n=4000

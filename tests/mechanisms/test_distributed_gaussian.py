@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import GaussianEvent, NonPrivate
+from skprivacy.accounting import GaussianEvent, NonPrivateEvent
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 
 STEPS = 2**36
@@ -116,7 +116,7 @@ def test_keys_of_untrusted_parties_do_not_open_the_others(n):
 
 def test_a_sum_is_exact_up_to_the_largest_that_may_be():
     quiet = DistributedGaussian(0.0, n_parties=3, n_contributions=2**25)
-    assert quiet.event == NonPrivate()
+    assert quiet.event == NonPrivateEvent()
     most = 2**61
     value = np.array([[most, -most, 1], [-5, -most + 7, 2], [most - 9, -3, 3]])
     assert quiet.release(value, RANDOM).tolist() == value.sum(axis=0).tolist()

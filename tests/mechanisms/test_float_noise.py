@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from skprivacy.accounting import LogisticEvent, NonPrivate, rdp
+from skprivacy.accounting import LogisticEvent, NonPrivateEvent, rdp
 from skprivacy.mechanisms import FloatLogistic, SecureRandom
 from skprivacy.mechanisms.float_noise import standard_logistic
 
@@ -86,7 +86,7 @@ def test_works_in_place(dtype):
 
 def test_without_noise():
     mechanism = FloatLogistic(0.0, 1.0)
-    assert mechanism.event == NonPrivate()
+    assert mechanism.event == NonPrivateEvent()
     assert mechanism.release(np.ones(2), SecureRandom()).tolist() == [1.0, 1.0]
 
 

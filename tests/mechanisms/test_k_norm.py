@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import ApproxDP, NonPrivate
+from skprivacy.accounting import ApproxDPEvent, NonPrivateEvent
 from skprivacy.mechanisms import KNorm, Laplace, SecureRandom
 from skprivacy.mechanisms import integer_samplers as discrete
 
@@ -104,8 +104,8 @@ def test_a_radius_of_one_dimension_less_is_caught():
 
 
 def test_event_and_edges():
-    assert KNorm.calibrated(2.0, 3.0).event == ApproxDP(2.0)
-    assert KNorm(0.0, 1.0).event == NonPrivate()
+    assert KNorm.calibrated(2.0, 3.0).event == ApproxDPEvent(2.0)
+    assert KNorm(0.0, 1.0).event == NonPrivateEvent()
     assert KNorm(0.0, 1.0).release([1.5, 2.5], SecureRandom()).tolist() == [1.5, 2.5]
     assert KNorm(1.0, 1.0).release(np.zeros(0), SecureRandom()).shape == (0,)
     assert isinstance(KNorm(1.0, 1.0).release(0.5, SecureRandom()), float)

@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
-    BandedFactorization,
+    BandedFactorizationEvent,
     GaussianEvent,
-    TreeAggregation,
+    TreeAggregationEvent,
     pld,
     square_root_band,
 )
@@ -54,7 +54,7 @@ class Counted(SecureRandom):
 @pytest.mark.parametrize("n", [1, 2, 9, 70])
 def test_banded_noise_is_solved_exactly(band, n):
     random = Counted()
-    y = noise(BandedFactorization(2.0, n, 1, band), 5, 0.5, random)
+    y = noise(BandedFactorizationEvent(2.0, n, 1, band), 5, 0.5, random)
     z = np.array(random.drawn)
     assert z.shape == y.shape  # fresh noise in every step
     assert y == pytest.approx(np.linalg.solve(banded_matrix(band, n), z), abs=1e-5)
@@ -63,7 +63,7 @@ def test_banded_noise_is_solved_exactly(band, n):
 def test_long_vectors_are_worked_in_parts(monkeypatch):
     random = Counted()
     monkeypatch.setattr(module, "_CHUNK", 7)
-    y = noise(BandedFactorization(1.0, 6, 1, BAND), 20, 1.0, random)
+    y = noise(BandedFactorizationEvent(1.0, 6, 1, BAND), 20, 1.0, random)
     z = np.concatenate(random.drawn).reshape(6, 20)
     assert y == pytest.approx(np.linalg.solve(banded_matrix(BAND, 6), z), abs=1e-5)
 
@@ -72,7 +72,7 @@ def test_long_vectors_are_worked_in_parts(monkeypatch):
 def test_tree_noise_is_that_of_the_running_sums(n):
     """Each running sum has the noise of the dyadic sums that make it up, whole and once."""
     random = Counted()
-    sums = noise(TreeAggregation(1.0, n, 1), 3, 1.0, random).cumsum(0)
+    sums = noise(TreeAggregationEvent(1.0, n, 1), 3, 1.0, random).cumsum(0)
     for t in range(1, n + 1):
         # The sum of steps start .. stop - 1 was drawn when its last step was released.
         expected, start = np.zeros(3), 0
@@ -95,14 +95,14 @@ def check_whitened(y, C):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("event", [BandedFactorization(3.0, 40, 1, BAND)], ids=["banded"])
+@pytest.mark.parametrize("event", [BandedFactorizationEvent(3.0, 40, 1, BAND)], ids=["banded"])
 def test_the_covariance_is_as_claimed_and_bugs_are_caught(event):
     C, size = banded_matrix(BAND, 40), 20_000
     check_whitened(noise(event, size), C)
     wrong = {
-        "independent": noise(BandedFactorization(3.0, 40, 1), size),
-        "shorter band": noise(BandedFactorization(3.0, 40, 1, BAND[:3]), size),
-        "half": noise(BandedFactorization(1.5, 40, 1, BAND), size),
+        "independent": noise(BandedFactorizationEvent(3.0, 40, 1), size),
+        "shorter band": noise(BandedFactorizationEvent(3.0, 40, 1, BAND[:3]), size),
+        "half": noise(BandedFactorizationEvent(1.5, 40, 1, BAND), size),
     }
     for y in wrong.values():
         with pytest.raises(AssertionError):
@@ -124,14 +124,14 @@ def _forgets_a_step(self, size, random):
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "event",
-    [BandedFactorization(2.0, 4, 1, BAND), TreeAggregation(2.0, 4, 1)],
+    [BandedFactorizationEvent(2.0, 4, 1, BAND), TreeAggregationEvent(2.0, 4, 1)],
     ids=["banded", "tree"],
 )
 def test_a_test_of_the_whole_stream_finds_the_loss_it_is_accounted_for(event):
     """The best test of a record that is always in step 0: the likelihood ratio of C x + z."""
     rows = 500_000
     y = noise(event, rows).T
-    if isinstance(event, TreeAggregation):
+    if isinstance(event, TreeAggregationEvent):
         observed = np.c_[y[:, 0], y[:, :2].sum(1), y.sum(1)]  # nodes that hold step 0
         C = np.ones(3)
     else:
@@ -147,7 +147,7 @@ def test_a_test_of_the_whole_stream_finds_the_loss_it_is_accounted_for(event):
 
 
 def test_a_stream_ends_where_its_account_ends():
-    stream, random = MatrixGaussian(BandedFactorization(1.0, 2, 1), 1.0), SecureRandom()
+    stream, random = MatrixGaussian(BandedFactorizationEvent(1.0, 2, 1), 1.0), SecureRandom()
     for _ in range(2):
         stream.release(np.zeros(3), random)
     with pytest.raises(RuntimeError, match="All 2 steps of the stream are used"):
@@ -155,14 +155,14 @@ def test_a_stream_ends_where_its_account_ends():
 
 
 def test_a_stream_keeps_its_length():
-    stream, random = MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0), SecureRandom()
+    stream, random = MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 1.0), SecureRandom()
     stream.release(np.zeros(3), random)
     with pytest.raises(ValueError, match="value has 4 numbers"):
         stream.release(np.zeros(4), random)
 
 
 def test_noise_cannot_be_copied():
-    stream = MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0)
+    stream = MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 1.0)
     for copied in (copy.deepcopy, copy.copy, pickle.dumps):
         with pytest.raises(TypeError, match="copied or pickled"):
             copied(stream)
@@ -172,11 +172,13 @@ def test_parameters():
     with pytest.raises(TypeError, match="BandedFactorization or TreeAggregation"):
         MatrixGaussian(GaussianEvent(1.0), 1.0)
     with pytest.raises(ValueError, match="sensitivity"):
-        MatrixGaussian(TreeAggregation(1.0, 2, 1), 0.0)
+        MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 0.0)
     with pytest.raises(ValueError, match="flat array"):
-        MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0).release(np.zeros((2, 2)), SecureRandom())
-    assert MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0) == MatrixGaussian(
-        TreeAggregation(1.0, 2, 1), 1.0
+        MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 1.0).release(
+            np.zeros((2, 2)), SecureRandom()
+        )
+    assert MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 1.0) == MatrixGaussian(
+        TreeAggregationEvent(1.0, 2, 1), 1.0
     )
 
 
@@ -184,14 +186,14 @@ def test_parameters():
 def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
     """With (1, 2), C times the stream showed its last steps with no noise on them at all."""
     with pytest.raises(ValueError, match="too much for single precision"):
-        MatrixGaussian(BandedFactorization(1.0, 100, 1, band), 1.0)
+        MatrixGaussian(BandedFactorizationEvent(1.0, 100, 1, band), 1.0)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
 def test_what_is_not_refused_keeps_its_fresh_noise(band):
     steps = next(n for n in (1000, 50, 8) if last_step_deviation(np.array(band), n) <= 1e3)
-    y = noise(BandedFactorization(3.0, steps, 1, band), 20_000)
+    y = noise(BandedFactorizationEvent(3.0, steps, 1, band), 20_000)
     z = (banded_matrix(band, steps) @ y)[-1] / 3.0
     assert stats.kstest(z, "norm").pvalue > 1e-7
     assert len(np.unique(z)) > 10_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivacy import accounting
-from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
+from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
 
 from .chance import check_claim
 
@@ -42,7 +42,7 @@ def test_the_coin_is_exactly_private(epsilon, k):
 def test_who_holds_no_candidate_reports_any():
     """Every row of the channel, that of outsiders included, is within e^epsilon of every other."""
     n, k, epsilon = 100_000, 4, 1.5
-    mechanism = RandomizedResponseAmong(epsilon, k)
+    mechanism = RandomizedResponseWithPrior(epsilon, k)
     outside = mechanism.release(np.full(n, -1), SecureRandom(seed=1))
     assert stats.chisquare(np.bincount(outside, minlength=k)).pvalue > 1e-4
     inside = mechanism.release(np.full(n, 2), SecureRandom(seed=2))

@@ -39,11 +39,11 @@ class Saw(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
-def seen_share(model, X_train, y_train, X_new, y_new):
+def seen_share(model, X_train, y_train, X_test, y_test):
     """Return 1 if the measure got exactly what the model saw, and all else as new records."""
     seen = {row.tobytes() for row in model.saw_}
     own = {row.tobytes() for row in np.asarray(X_train)}
-    new = {row.tobytes() for row in np.asarray(X_new)}
+    new = {row.tobytes() for row in np.asarray(X_test)}
     return float(seen == own and not seen & new and len(X_train) == len(y_train))
 
 
@@ -104,8 +104,8 @@ def test_its_value_is_that_of_the_attack():
 
 @pytest.mark.heavy
 def test_any_measure_and_any_container():
-    def signs(model, X_train, y_train, X_new, y_new):
-        return len(check_disclosure(model, X_train, y_train, X_new, y_new).flagged)
+    def signs(model, X_train, y_train, X_test, y_test):
+        return len(check_disclosure(model, X_train, y_train, X_test, y_test).flagged)
 
     frame, labels = pd.DataFrame(X, columns=list("abcdef")), pd.Series(np.where(y, "yes", "no"))
     model = make_pipeline(StandardScaler(), TREE)

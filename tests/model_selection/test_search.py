@@ -24,12 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     GaussianEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
-    PrivateSelection,
-    Repeated,
+    PrivateSelectionEvent,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     epsilon_of,
     rdp_epsilon,
@@ -121,13 +121,13 @@ def test_the_best_of_ten_trials_costs_half_an_epsilon():
     """Base epsilon 1, ten trials in the mean: by loss distributions, by Renyi, composed."""
 
     def training(noise):
-        return Repeated(PoissonSampled(0.01, GaussianEvent(noise)), 1000)
+        return RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(noise)), 1000)
 
     run = training(calibrate_noise_multiplier(training, 1.0, 1e-6))
-    best = PrivateSelection(run, eta=1.0, gamma=0.1)
+    best = PrivateSelectionEvent(run, eta=1.0, gamma=0.1)
     assert epsilon_of(best, 1e-6) == pytest.approx(1.53, abs=0.005)
     assert rdp_epsilon(best, 1e-6) == pytest.approx(2.14, abs=0.005)
-    assert epsilon_of(Repeated(run, 10), 1e-6) == pytest.approx(3.38, abs=0.005)
+    assert epsilon_of(RepeatedEvent(run, 10), 1e-6) == pytest.approx(3.38, abs=0.005)
 
 
 @pytest.mark.heavy
@@ -140,8 +140,8 @@ def test_the_whole_search_costs_the_epsilon_that_was_asked_for(delta):
     assert search.privacy_ == search.plan_.guarantee == search.plan(X, y).guarantee
     # from what the trials were fitted with, by hand
     own = search.plan_.trial_epsilon, search.plan_.trial_delta
-    fit = Gaussian.calibrated(*own, sensitivity=1.0).event if delta else ApproxDP(*own)
-    best = PrivateSelection(fit, eta=1.0, gamma=0.2)
+    fit = Gaussian.calibrated(*own, sensitivity=1.0).event if delta else ApproxDPEvent(*own)
+    best = PrivateSelectionEvent(fit, eta=1.0, gamma=0.2)
     assert search.privacy_event_.events[0] == best
     assert search.privacy_event_.p == (0.8, 0.2)
     assert epsilon_of(best, delta, "zero_out") <= 3.0

@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
-    NonPrivate,
+    NonPrivateEvent,
     PrivacyBudget,
     PrivacyGuarantee,
 )
@@ -42,7 +42,7 @@ from skprivacy.model_selection.sweep_plan import check_affordable
 from skprivacy.model_selection.sweep_records import Candidate, Records
 from skprivacy.model_selection.sweep_runner import _make_boosting
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 
 matplotlib.use("Agg")
 # Baselines take longer than all else here; they have tests of their own.
@@ -65,7 +65,7 @@ class Noisy(ClassifierMixin, BaseEstimator):
         depth = None if np.isinf(self.epsilon) else max(1, int(self.epsilon))
         self.tree_ = DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, y)
         self.classes_ = self.tree_.classes_
-        event = NonPrivate() if np.isinf(self.epsilon) else GaussianEvent(4 / self.epsilon)
+        event = NonPrivateEvent() if np.isinf(self.epsilon) else GaussianEvent(4 / self.epsilon)
         self.privacy_ = PrivacyGuarantee(
             event, at_delta=1e-6, relation=self.relation, assumptions=("a stub",)
         )
@@ -267,7 +267,9 @@ def charged_to(budget):
 def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(refit):
     """It ended the sweep in the middle, and lost the models that it had paid for."""
     budget, enough = PrivacyBudget(21.5), PrivacyBudget(26.1)
-    shown = make_pipeline(SchemaTransformer(Schema({"a": Bounded(-4, 4)})), charged_to(budget))
+    shown = make_pipeline(
+        SchemaTransformer(Schema({"a": BoundedColumn(-4, 4)})), charged_to(budget)
+    )
     table = pd.DataFrame({"a": X[:, 0]})
     several = {"bare": charged_to(budget), "shown": shown} if refit is None else charged_to(budget)
     sweep = sweep_of(several, epsilons=[2, 5], cv=3 if refit else 2, refit=refit)
@@ -516,12 +518,12 @@ def test_baselines_of_ones_own():
 def test_boosting_takes_what_a_schema_takes():
     import pandas as pd
 
-    from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+    from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
     rng = np.random.default_rng(0)
     town = rng.choice(["a", "b", "c"], len(y))
     frame = pd.DataFrame({"x": X[:, 0], "town": np.where(y == 1, town, "c")})
-    schema = Schema({"x": Bounded(-4, 4), "town": Categories(["a", "b", "c"])})
+    schema = Schema({"x": BoundedColumn(-4, 4), "town": CategoricalColumn(["a", "b", "c"])})
     model = make_pipeline(
         SchemaTransformer(schema),
         OutputPerturbationClassifier(bounds=(-1, 1), classes=[0, 1], relation="zero_out"),

@@ -24,9 +24,9 @@ from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep_records as _split
 from skprivacy.model_selection.sweep_records import fit_first_step
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
-SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
+SCHEMA = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["f", "m"])})
 CV = StratifiedKFold(2, shuffle=True, random_state=0)
 
 
@@ -111,7 +111,7 @@ def as_array(X):
     return X.assign(sex=(X["sex"] == "m") + 0.0).to_numpy()
 
 
-NUMBERS = Schema({"age": Bounded(0, 100), "sex": Categories([0, 1])})
+NUMBERS = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn([0, 1])})
 CASES = {
     "frame": (frame()[0], SchemaTransformer(SCHEMA), {}),
     "array": (as_array(frame()[0]), SchemaTransformer(NUMBERS), {}),
@@ -250,7 +250,7 @@ def test_a_model_that_begins_otherwise_is_not_fitted_behind_it():
     X, _ = frame()
     first = fit_first_step(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X)
     assert first.begins(make_pipeline(SchemaTransformer(SCHEMA), StandardScaler(), Exact()))
-    other = Schema({"age": Bounded(0, 99), "sex": Categories(["f", "m"])})
+    other = Schema({"age": BoundedColumn(0, 99), "sex": CategoricalColumn(["f", "m"])})
     assert not first.begins(make_pipeline(SchemaTransformer(other), Exact()))
     narrow = SchemaTransformer(SCHEMA, feature_range=(0, 1))
     assert not first.begins(make_pipeline(narrow, Exact()))

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor
 
-from skprivacy.accounting import GaussianEvent, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting import GaussianEvent, NonPrivateEvent, PrivacyGuarantee
 from skprivacy.attacks import (
     LiRA,
     LossThreshold,
@@ -37,7 +37,7 @@ class NoisyNumbers(RegressorMixin, BaseEstimator):
     def fit(self, X, y):
         depth = None if np.isinf(self.epsilon) else max(1, int(self.epsilon))
         self.tree_ = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(X, y)
-        event = NonPrivate() if np.isinf(self.epsilon) else GaussianEvent(4 / self.epsilon)
+        event = NonPrivateEvent() if np.isinf(self.epsilon) else GaussianEvent(4 / self.epsilon)
         self.privacy_ = PrivacyGuarantee(event, at_delta=1e-6, relation="zero_out")
         return self
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skprivacy import config_context
-from skprivacy.accounting import Composed, PrivacyBudget
+from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip
@@ -461,7 +461,7 @@ def test_validation_in_workers_charges_one_budget(blobs):
     assert len(budget.entries()) == 4
     pickle.loads(pickle.dumps(model)).fit(*blobs)
     assert len(budget.entries()) == 5
-    assert set(budget.entries()["who"]) == {"DPSGDClassifier"}
+    assert set(budget.entries()["source"]) == {"DPSGDClassifier"}
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_anything_is_released(blobs, monkeypatch):
@@ -604,7 +604,7 @@ def test_partial_fit_composes_and_charges(blobs):
     assert len(budget.entries()) == 2
     assert not np.array_equal(start, _weights(model))
     assert first.epsilon() <= 1.0 < model.epsilon_ < 2.0
-    assert model.privacy_.event == Composed((first.event, first.event))
+    assert model.privacy_.event == ComposedEvent((first.event, first.event))
     assert model.fit(*blobs).epsilon_ <= 1.0
     with pytest.raises(ValueError, match="relation"):
         model.set_params(n_records=400).partial_fit(*blobs)

@@ -52,7 +52,7 @@ def test_the_claim_is_about_people(make):
     assert "the number of groups is public" in model.privacy_.assumptions
     assert "per patient, zero-out" in repr(model.privacy_)
     assert model.privacy_event_.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
-    assert make(n_records=PATIENTS).fit(X, Y, PATIENT).privacy_.relation == "add_remove"
+    assert make(n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation == "add_remove"
     assert make().fit(X, Y, groups=PATIENT.to_numpy()).privacy_.unit == "group"
     assert make().fit(X, Y).privacy_.unit == "record"
 
@@ -66,7 +66,7 @@ def test_rows_and_groups_in_two_orders_are_refused(make):
 
 @pytest.mark.heavy
 def test_what_is_automatic_counts_people():
-    by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, PATIENT)
+    by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, groups=PATIENT)
     first = PATIENT.drop_duplicates().index
     as_many = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X[first], Y[first])
     assert by_people.settings_ == as_many.settings_
@@ -77,7 +77,7 @@ def test_a_group_of_one_row_each_is_a_record():
     """The same draws and the same noise give the same weights as protecting records does."""
     with pytest.warns(match="noise_seed"):
         models = [
-            classifier(noise_seed=3, random_state=0, max_group_rows=None).fit(X, Y, groups)
+            classifier(noise_seed=3, random_state=0, max_group_size=None).fit(X, Y, groups=groups)
             for groups in (None, np.arange(N))
         ]
     for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
@@ -106,8 +106,8 @@ def test_groups_that_are_none_are_refused_and_nothing_is_charged(make, groups, m
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"max_group_rows": 0}, "max_group_rows"),
-        ({"max_group_rows": 1.5}, "max_group_rows"),
+        ({"max_group_size": 0}, "max_group_size"),
+        ({"max_group_size": 1.5}, "max_group_size"),
         ({"group_contribution": "median"}, "group_contribution"),
         ({"delta": 0.006}, r"delta=0.006 must be below 1 / number of groups = 0.005"),
     ],
@@ -150,14 +150,14 @@ def test_a_ledger_knows_people():
 @pytest.mark.heavy
 @KINDS
 def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
-    model = make(max_group_rows=3, group_contribution="sum")
-    assert clone(model).get_params()["max_group_rows"] == 3
+    model = make(max_group_size=3, group_contribution="sum")
+    assert clone(model).get_params()["max_group_size"] == 3
     model.fit(X, Y, groups=PATIENT)
     save_model(model, tmp_path / "m")
     loaded = load_model(tmp_path / "m", **({"module": nn.Linear(4, 2)} if make is net else {}))
     for again in (pickle.loads(pickle.dumps(model)), loaded):
         assert again.privacy_ == model.privacy_
-        assert (again.max_group_rows, again.group_contribution) == (3, "sum")
+        assert (again.max_group_size, again.group_contribution) == (3, "sum")
         again.partial_fit(X, Y, groups=PATIENT)
         with pytest.raises(ValueError, match="unit='record' must be 'patient'"):
             again.partial_fit(X, Y)
@@ -185,7 +185,8 @@ def test_a_file_on_disk_is_read_by_person(tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     with pytest.warns(match="noise_seed"):
         models = [
-            classifier(noise_seed=3, random_state=0).fit(rows, Y, PATIENT) for rows in (X, mapped)
+            classifier(noise_seed=3, random_state=0).fit(rows, Y, groups=PATIENT)
+            for rows in (X, mapped)
         ]
     for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
@@ -196,7 +197,7 @@ def test_the_name_of_a_group_does_not_matter():
     named = PATIENT.map(lambda number: f"patient {number}")
     with pytest.warns(match="noise_seed"):
         models = [
-            classifier(noise_seed=3, random_state=0).fit(X, Y, groups)
+            classifier(noise_seed=3, random_state=0).fit(X, Y, groups=groups)
             for groups in (PATIENT, named, PATIENT.astype(float), PATIENT.tolist())
         ]
     first, *others = (list(m.module_.parameters()) for m in models)

@@ -123,7 +123,7 @@ def test_pate_on_small_images_from_end_to_end():
     features, truth = ScatteringTransformer().fit_transform(enlarged), TRUTH[order]
     model = PATEClassifier(
         RidgeClassifier(alpha=10.0), PropagationStudent(alpha=10.0), n_teachers=40, n_queries=30,
-        classes=range(10), epsilon=6.0, delta=1e-4, keep_labels=True, random_state=0, noise_seed=0,
+        classes=range(10), epsilon=6.0, delta=1e-4, store_labels=True, random_state=0, noise_seed=0,
     )  # fmt: skip
     with pytest.warns(PrivacyWarning, match="noise_seed"):
         model.fit(features[:1000], truth[:1000], X_public=features[1000:])

@@ -17,7 +17,7 @@ from skorch.dataset import Dataset, ValidSplit
 from torch import nn
 
 from skprivacy import load_model, save_model
-from skprivacy.accounting import Composed, PrivacyBudget
+from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPNeuralNet, PrivateAdam
@@ -254,7 +254,7 @@ def test_further_training_composes_and_charges(rows):
     net = private(budget=budget).fit(*rows)
     once = net.epsilon_
     net.partial_fit(*rows)
-    assert isinstance(net.privacy_event_, Composed)
+    assert isinstance(net.privacy_event_, ComposedEvent)
     assert once < net.epsilon_ < 2 * once
     assert len(budget.entries()) == 2
     assert private(warm_start=True).fit(*rows).fit(*rows).epsilon_ > once

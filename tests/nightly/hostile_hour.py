@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
-from skprivacy import certificate, load_model, save_model, verify_certificate
+from skprivacy import issue_certificate, load_model, save_model, verify_certificate
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import ShadowPool
 from skprivacy.certificates import create_key
@@ -76,7 +76,7 @@ def _write(folder, chance, sweeps):
         os.write(released, json.dumps(model.coef_.tolist()).encode() + b"\n")
         os.close(released)
         save_model(model, folder / "model")
-        certificate(
+        issue_certificate(
             model, folder / "certificate", key=folder / "key.pem", model_file=folder / "model",
             budget=budget,
         )  # fmt: skip

@@ -21,8 +21,8 @@ from skprivacy import (
     FunctionalMechanismClassifier,
     FunctionalMechanismRegressor,
     LocalPerturbation,
+    MarginalSynthesizer,
     ObjectivePerturbationClassifier,
-    PrivateSynthesizer,
     Schema,
     SchemaTransformer,
     load_model,
@@ -31,7 +31,7 @@ from skprivacy import (
 from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, PrivateStandardScaler
 from skprivacy.synthesis import DPGANSynthesizer, Grid, SyntheticDataClassifier
 
 from ..certificates.test_certificates import changed_at, leaves
@@ -40,8 +40,10 @@ RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(40, 3))
 Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 40), "sex": np.where(Y, "f", "m")})
-SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
-PLACES = {name: Bounded(-1, 1) for name in "ab"}
+SCHEMA = Schema(
+    {"age": BoundedColumn(0, 100, "log"), "sex": CategoricalColumn(["f", "m"])}, target_column="ill"
+)
+PLACES = {name: BoundedColumn(-1, 1) for name in "ab"}
 COARSE = dict.fromkeys(PLACES, Grid(cells=3))
 MODELS = {
     "pipeline": (
@@ -64,11 +66,11 @@ MODELS = {
         RNG.uniform(size=(4, 144)),
     ),
     "synthesizer": (
-        lambda: PrivateSynthesizer(
+        lambda: MarginalSynthesizer(
             schema=SCHEMA,
             delta=1e-3,
             label="sex",
-            missing=["age"],
+            columns_with_missing=["age"],
             grids={"age": Grid(cells=5)},
             workload={("age", "sex"): 1.0},
         ).fit(FRAME),
@@ -91,7 +93,7 @@ MODELS = {
     "trained on synthetic records": (
         lambda: SyntheticDataClassifier(
             make_pipeline(StandardScaler(), LogisticRegression()),
-            PrivateSynthesizer(
+            MarginalSynthesizer(
                 schema=Schema(PLACES, classes=["no", "yes"]),
                 delta=1e-3,
                 grids=COARSE,

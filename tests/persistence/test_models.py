@@ -25,10 +25,10 @@ from skprivacy import (
     FunctionalMechanismClassifier,
     FunctionalMechanismRegressor,
     LocalPerturbation,
+    MarginalSynthesizer,
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
     PrivacyBudget,
-    PrivateSynthesizer,
     Schema,
     SchemaTransformer,
     load_model,
@@ -38,7 +38,7 @@ from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 
 from ..contracts.cases import CASES, LABELS, LINEAR
@@ -48,8 +48,10 @@ RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(60, 3))
 Y = (X[:, 0] > 0).astype(int)
 FRAME = pd.DataFrame({"age": RNG.uniform(0, 90, 60), "sex": np.where(Y, "f", "m")})
-SCHEMA = Schema({"age": Bounded(0, 100, "log"), "sex": Categories(["f", "m"])}, target="ill")
-ROWS = Schema({"age": Bounded(0, 100)})
+SCHEMA = Schema(
+    {"age": BoundedColumn(0, 100, "log"), "sex": CategoricalColumn(["f", "m"])}, target_column="ill"
+)
+ROWS = Schema({"age": BoundedColumn(0, 100)})
 
 
 def again(model, tmp_path, **given):
@@ -79,7 +81,7 @@ TRAINED = {
 
 
 def of_rows(epsilon=1.0, **target):
-    return PrivateSynthesizer(epsilon, schema=Schema(ROWS, **target), label=None)
+    return MarginalSynthesizer(epsilon, schema=Schema(ROWS, **target), label=None)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -103,8 +105,8 @@ def test_a_tree_that_was_trained_on_synthetic_records_is_refused_by_its_place(tm
 @pytest.mark.parametrize("label", [None, "sex"])
 @pytest.mark.parametrize("method", ["independent", "tree"])
 def test_all_that_a_synthesizer_released_comes_back(method, label, tmp_path):
-    schema = Schema({**ROWS, "sex": Categories(["f", "m"])})
-    model = PrivateSynthesizer(delta=1e-3, schema=schema, method=method, label=label)
+    schema = Schema({**ROWS, "sex": CategoricalColumn(["f", "m"])})
+    model = MarginalSynthesizer(delta=1e-3, schema=schema, method=method, label=label)
     model.fit(FRAME[[*schema]])
     for found, kept in zip(again(model, tmp_path).measurements_, model.measurements_, strict=True):
         assert found.columns == kept.columns

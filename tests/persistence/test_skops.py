@@ -10,13 +10,13 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 
 skops = pytest.importorskip("skops.io", reason="files of skops")
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(120, 3))
 Y = (X[:, 0] > 0).astype(int)
-SCHEMA = Schema({name: Bounded(-1, 1) for name in "abc"})
+SCHEMA = Schema({name: BoundedColumn(-1, 1) for name in "abc"})
 
 
 def models():

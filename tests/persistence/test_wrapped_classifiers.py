@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 
 from skprivacy import PrivacyBudget, Schema, SchemaTransformer, load_model, save_model
 from skprivacy.audit import claim_of
-from skprivacy.certificates import certificate, create_key, verify_certificate
+from skprivacy.certificates import create_key, issue_certificate, verify_certificate
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier, PropagationStudent
 from skprivacy.label_privacy import (
     ALIBIClassifier,
@@ -35,7 +35,7 @@ from skprivacy.label_privacy import (
     LP2STClassifier,
     RandomizedResponseClassifier,
 )
-from skprivacy.preprocessing import Bounded, Categories
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn
 
 pytestmark = pytest.mark.heavy
 
@@ -53,8 +53,12 @@ FRAME = pd.DataFrame(
     }
 )
 SCHEMA = Schema(
-    {"age": Bounded(0, 100), "ward": Categories(["x", "y", "z"]), "n": Bounded(0, 9)},
-    target="ill",
+    {
+        "age": BoundedColumn(0, 100),
+        "ward": CategoricalColumn(["x", "y", "z"]),
+        "n": BoundedColumn(0, 9),
+    },
+    target_column="ill",
     classes=CLASSES,
 )
 VOTES = {"n_teachers": 20, "n_queries": 60, "epsilon": 20.0, "delta": 1e-5}
@@ -79,7 +83,7 @@ MAKERS = {
     ).fit(X, Y, X_public=PUBLIC),
     "LabelPATEClassifier": lambda **k: LabelPATEClassifier(**VOTES, **k).fit(X, Y),
     "ALIBIClassifier": lambda **k: ALIBIClassifier(epsilon=5.0, **k).fit(X, Y),
-    "LP2STClassifier": lambda **k: LP2STClassifier(epsilon=5.0, first=0.4, **k).fit(X, Y),
+    "LP2STClassifier": lambda **k: LP2STClassifier(epsilon=5.0, first_share=0.4, **k).fit(X, Y),
     "RandomizedResponseClassifier": lambda **k: RandomizedResponseClassifier(
         epsilon=5.0, n_rounds=2, **k
     ).fit(X, Y),
@@ -247,7 +251,7 @@ def test_a_certificate_holds_the_claim_of_the_file(name, tmp_path):
     model = MAKERS[name](classes=CLASSES, budget=budget)
     save_model(model, tmp_path / "m.safetensors")
     create_key(tmp_path / "k.pem")
-    certificate(
+    issue_certificate(
         model, tmp_path / "c.json", key=tmp_path / "k.pem",
         model_file=tmp_path / "m.safetensors", budget=budget,
     )  # fmt: skip

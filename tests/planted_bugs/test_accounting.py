@@ -13,9 +13,9 @@ import pytest
 from skprivacy.accounting import (
     Event,
     GaussianEvent,
-    GNMaxVote,
-    Mixture,
-    VoteThreshold,
+    GNMaxEvent,
+    MixtureEvent,
+    VoteThresholdEvent,
     delta_of,
     epsilon_of,
     pld,
@@ -124,18 +124,18 @@ def check_first_format():
 
 MUTANTS = {
     "GNMax: a vote moves one count": (
-        GNMaxVote, "dominating_pairs", pair_of(1.0),
-        lambda: test_votes.check_distribution(GNMaxVote, math.sqrt(2)),
+        GNMaxEvent, "dominating_pairs", pair_of(1.0),
+        lambda: test_votes.check_distribution(GNMaxEvent, math.sqrt(2)),
     ),
     "the threshold test: half the sensitivity": (
-        VoteThreshold, "dominating_pairs", pair_of(0.5),
-        lambda: test_votes.check_distribution(VoteThreshold, 1.0),
+        VoteThresholdEvent, "dominating_pairs", pair_of(0.5),
+        lambda: test_votes.check_distribution(VoteThresholdEvent, 1.0),
     ),
     "a grid of an arg-max rounded to the larger ratio": (
         argmax, "np", SimpleNamespace(**{**vars(np), "floor": np.ceil}), rounding.check_filter,
     ),
     "a mixture's Renyi cost is the mean": (
-        Mixture, "renyi", mean_of_renyi, test_mixture.test_one_choice_is_exact,
+        MixtureEvent, "renyi", mean_of_renyi, test_mixture.test_one_choice_is_exact,
     ),
     "a mixture without its probabilities": (
         MixedPair, "masses", no_weights, test_mixture.test_one_choice_is_exact,

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from skprivacy.accounting import ApproxDP, LaplaceEvent
+from skprivacy.accounting import ApproxDPEvent, LaplaceEvent
 from skprivacy.accounting.budget import (
     PrivacyBudget,
     admission,
@@ -53,7 +53,7 @@ def game(name, delta):
 
 
 def parts(folder):
-    failing = ApproxDP(0.0, 0.009)
+    failing = ApproxDPEvent(0.0, 0.009)
     test_games_in_parts.test_no_adversary_passes_the_cap_by_way_of_another_part(0.4, 0.03, failing)
 
 
@@ -141,7 +141,7 @@ def alterations(folder):
     for number in (2, 3):
         path = folder / f"{number}.ledger"
         test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
-            path, number, {"who": "somebody else"}
+            path, number, {"source": "somebody else"}
         )
 
 
@@ -247,7 +247,7 @@ def test_planted_bug_is_caught(name, tmp_path):
 
 def test_the_better_of_two_filters_is_caught(tmp_path):
     start = Account(Cost(1.0, 0.03), "adaptive", "add_remove")
-    events = (test_filters.SMALL, ApproxDP(0.0, 0.03))
+    events = (test_filters.SMALL, ApproxDPEvent(0.0, 0.03))
     assert test_filters.worst_case(start, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
     with mock.patch.dict(filters.FILTERS, adaptive=the_better_of_two):
         always_open = Account(Cost(1.0, 0.03), "adaptive", "add_remove", opened=Cost(1.0, 0.03))

@@ -54,11 +54,11 @@ def noise_from_the_first(original):
 
 
 def unclipped(self, norms):
-    return 2.0**36 / self.max_norm * np.ones_like(norms)
+    return 2.0**36 / self.max_grad_norm * np.ones_like(norms)
 
 
 def clipped_to_twice(self, norms):
-    return 2.0**36 / np.maximum(norms / 2, self.max_norm)
+    return 2.0**36 / np.maximum(norms / 2, self.max_grad_norm)
 
 
 def of_records(self, weights, X, codes):

@@ -120,7 +120,7 @@ MUTANTS = {
             "FunctionalMechanismClassifier-delta", "PrivateStandardScaler",
             "ALMFineTuner-softmax", "ALMFineTuner-gradient", "ALMFineTuner-prototypes",
             "ALMFineTuner-least-squares", "PATEClassifier-marginals",
-            "PrivateSynthesizer-independent", "PrivateSynthesizer-tree",
+            "MarginalSynthesizer-independent", "MarginalSynthesizer-tree",
         )
     },
     "shares of the average": (
@@ -147,7 +147,7 @@ MUTANTS = {
     ),
     "unit not said": (PrivateFit, "charged", says_record, UNIT, "AdaSSPRegressor"),
     "unit of tables not said": (
-        PrivateFit, "charged", says_record, UNIT, "PrivateSynthesizer-independent",
+        PrivateFit, "charged", says_record, UNIT, "MarginalSynthesizer-independent",
     ),
     "nobody's records accepted": (
         _groups, "check_groups", missing_accepted, BAD, "ObjectivePerturbationClassifier",
@@ -162,7 +162,7 @@ MUTANTS = {
         _input_data, "resolve_groups", counts_records, DELTA, "ALMFineTuner-gradient",
     ),
     "delta of tables against records": (
-        _input_data, "resolve_groups", counts_records, DELTA, "PrivateSynthesizer-independent",
+        _input_data, "resolve_groups", counts_records, DELTA, "MarginalSynthesizer-independent",
     ),
     "all labels reported": (
         _input_data, "resolve_groups", any_number_drawn, LABEL_REPLAY,

@@ -24,7 +24,7 @@ from skprivacy.label_privacy import (
 from skprivacy.label_privacy import (
     noisy_labels as stages,
 )
-from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
+from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
 from skprivacy.mechanisms.additive import Laplace
 
 from ..contracts import labels as contracts_labels
@@ -168,7 +168,7 @@ MUTANTS = {
         RandomizedResponse, "truth_probability", more_truth, LAW, "RandomizedResponseClassifier",
     ),
     "no candidate is the first": (
-        RandomizedResponseAmong, "_release", first_candidate, LAW, "LP2STClassifier-guesses",
+        RandomizedResponseWithPrior, "_release", first_candidate, LAW, "LP2STClassifier-guesses",
     ),
     "fixed noise": (RandomizedResponse, "_release", seeded, FRESH, "RandomizedResponseClassifier"),
     "labels kept": (_base.NoisyLabelClassifier, "fit", keeps_labels, TRACES, "ALIBIClassifier"),

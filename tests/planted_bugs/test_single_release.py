@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from skprivacy.accounting import Composed
+from skprivacy.accounting import ComposedEvent
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import GNMax, LNMax
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features
@@ -30,7 +30,7 @@ from skprivacy.mechanisms import Exponential, Gaussian, KNorm, Laplace, Mechanis
 from skprivacy.mechanisms.bounds import UnitBall
 from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
-from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing import standard_scaler as scaler
 from skprivacy.preprocessing.bounded_moments import Statistic
 from skprivacy.synthesis import (
@@ -252,7 +252,7 @@ def domain_of_the_data(original):
     def from_table(fit, X, y, schema, label):
         finite = np.clip(np.nan_to_num(X), -9, 9)
         lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
-        facts = {n: Bounded(lower[j], upper[j]) for j, n in enumerate(schema)}
+        facts = {n: BoundedColumn(lower[j], upper[j]) for j, n in enumerate(schema)}
         return original(fit, X, y, Schema(facts, classes=schema.classes), label)
 
     return from_table
@@ -288,7 +288,7 @@ def of_one_table(original):
 
 def one_round_is_charged(original):
     return property(
-        lambda self: Composed(
+        lambda self: ComposedEvent(
             (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
         )
     )
@@ -445,34 +445,34 @@ MUTANTS = {
         ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
     ),
     "domain of the data": (
-        TableFacts, "from_table", domain_of_the_data, REPLAY, "PrivateSynthesizer-independent",
+        TableFacts, "from_table", domain_of_the_data, REPLAY, "MarginalSynthesizer-independent",
     ),
     "bins of the data": (
         EncodedRecords, "binned", bins_of_the_data, REPLAY,
-        "PrivateSynthesizer-tree",
+        "MarginalSynthesizer-tree",
     ),
     "label rates unpaid": (
         synthesizer, "release_fine_tables", label_rates_unpaid, REPLAY,
-        "PrivateSynthesizer-independent",
+        "MarginalSynthesizer-independent",
     ),
     "overlapping tables counted as one": (
-        MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, "PrivateSynthesizer-independent",
+        MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, "MarginalSynthesizer-independent",
     ),
     "overlapping marginals counted as one": (
-        MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, "PrivateSynthesizer-tree",
+        MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, "MarginalSynthesizer-tree",
     ),
     "rounds counted as one": (
-        MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, "PrivateSynthesizer-adaptive",
+        MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, "MarginalSynthesizer-adaptive",
     ),
     "marginal chosen without noise": (
-        Exponential, "_select", best_is_chosen, NOISE, "PrivateSynthesizer-tree",
+        Exponential, "_select", best_is_chosen, NOISE, "MarginalSynthesizer-tree",
     ),
     "choices that are no releases": (
-        MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, "PrivateSynthesizer-tree",
+        MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, "MarginalSynthesizer-tree",
     ),
     "half the sensitivity of scores": (
         MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY,
-        "PrivateSynthesizer-adaptive",
+        "MarginalSynthesizer-adaptive",
     ),
     "trained beside private rows": (
         SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
@@ -488,7 +488,7 @@ MUTANTS = {
         DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, "DPGANSynthesizer",
     ),
     "moments of a generator uncharged": (
-        gan, "Composed", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
+        gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
     ),
     "moments as long as their label": (
         Moments, "sensitivity", only_labels_pay, REPLAY, "DPGANSynthesizer",

@@ -52,7 +52,7 @@ def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
 def _votes(**fixed: Any) -> Callable[[], Any]:
     kept = {
         "teacher": DummyClassifier(), "student": DummyClassifier(), "n_teachers": 3,
-        "n_queries": 1, "classes": TWO, "delta": 1e-4, "keep_labels": True, **fixed,
+        "n_queries": 1, "classes": TWO, "delta": 1e-4, "store_labels": True, **fixed,
     }  # fmt: skip
     return lambda: PATEClassifier(**kept)
 
@@ -60,7 +60,7 @@ def _votes(**fixed: Any) -> Callable[[], Any]:
 def _labels(kind: Any, **fixed: Any) -> Callable[[], Any]:
     kept = {
         "estimator": DummyClassifier(), "n_rounds": 1, "n_folds": 2, "classes": TWO,
-        "keep_labels": True, **fixed,
+        "store_labels": True, **fixed,
     }  # fmt: skip
     return lambda: kind(**kept)
 
@@ -93,7 +93,7 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "DPSGDClassifier-sampled": _network(DPSGDClassifier, classes=TWO, batch_size=8, epochs=2),
     "DPSGDRegressor": _network(DPSGDRegressor, target_bounds=(-1.0, 1.0)),
     "ALMFineTuner-gradient": lambda: ALMFineTuner(
-        PCA(1), head=GradientHead(steps=2), classes=TWO, delta=1e-4
+        PCA(1), head=GradientHead(n_steps=2), classes=TWO, delta=1e-4
     ),
     "ALMFineTuner-prototypes": lambda: ALMFineTuner(
         PCA(1), head="prototypes", mechanism="gaussian", classes=TWO, delta=1e-4

@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
-    Dates,
-    Hashed,
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
     LocalPerturbation,
     Schema,
     SchemaTransformer,
@@ -22,10 +22,12 @@ from skprivacy.preprocessing import (
 
 EVERY_KIND = Schema(
     {
-        "age": Bounded(0, 100, bins=4, missing=True, unit="years"),
-        "sex": Categories(["F", "M"], missing=True, description="as in the register"),
-        "day": Dates("2020-01-01", "2020-12-31", parts=["month", "weekday", "hour"], missing=True),
-        "code": Hashed(8, missing=True),
+        "age": BoundedColumn(0, 100, bins=4, missing=True, unit="years"),
+        "sex": CategoricalColumn(["F", "M"], missing=True, description="as in the register"),
+        "day": DateColumn(
+            "2020-01-01", "2020-12-31", parts=["month", "weekday", "hour"], missing=True
+        ),
+        "code": HashedColumn(8, missing=True),
     }
 )
 HOSTILE = pd.DataFrame(
@@ -73,19 +75,21 @@ def test_every_feature_has_a_name():
 
 def test_what_is_missing_or_unknown_is_said():
     X = pd.DataFrame({"a": [1.0, np.nan, 99.0], "b": ["x", "y", None]})
-    schema = Schema({"a": Bounded(0, 2, missing=True), "b": Categories(["x"], missing=True)})
+    schema = Schema(
+        {"a": BoundedColumn(0, 2, missing=True), "b": CategoricalColumn(["x"], missing=True)}
+    )
     assert_array_equal(features(schema, X), [[0, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1]])
 
 
 @pytest.mark.parametrize(
     ("fact", "values"),
     [
-        (Dates("2020-01-01", "2020-01-31"), ["2020-01-16", "2020-01-16T00:00:00Z", "2019-01-01"]),
-        (Dates("2020-01-01", "2020-01-31", format="%d.%m.%Y"),
+        (DateColumn("2020-01-01", "2020-01-31"), ["2020-01-16", "2020-01-16T00:00:00Z", "2019-01-01"]),
+        (DateColumn("2020-01-01", "2020-01-31", format="%d.%m.%Y"),
          ["16.01.2020", datetime.datetime(2020, 1, 16), "01.01.2019"]),
-        (Dates("2020-01-01", "2020-01-31"),
+        (DateColumn("2020-01-01", "2020-01-31"),
          [datetime.date(2020, 1, 16), pd.Timestamp("2020-01-16"), datetime.date(2019, 1, 1)]),
-        (Dates("2020-01-01", datetime.date(2020, 1, 31)),
+        (DateColumn("2020-01-01", datetime.date(2020, 1, 31)),
          pd.to_datetime(["2020-01-16", "2020-01-16", "2019-01-01"])),
     ],
 )  # fmt: skip
@@ -94,7 +98,7 @@ def test_dates_in_any_clothes(fact, values):
 
 
 def test_parts_of_a_date():
-    schema = Schema({"d": Dates("2020-01-01", "2020-12-31", parts=["hour", "weekday"])})
+    schema = Schema({"d": DateColumn("2020-01-01", "2020-12-31", parts=["hour", "weekday"])})
     X = pd.DataFrame({"d": ["2020-03-02T17:30"]})  # a Monday
     names = SchemaTransformer(schema).fit(X).get_feature_names_out()
     assert set(names[1:][features(schema, X)[0, 1:] == 1]) == {"d_hour17", "d_weekday0"}
@@ -103,7 +107,7 @@ def test_parts_of_a_date():
 def test_buckets_are_those_of_any_other_run():
     """They are part of a saved model: another hash would be another model."""
     X = pd.DataFrame({"c": ["8001", "Zürich", "x"]})
-    assert features(Schema({"c": Hashed(16)}), X).argmax(axis=1).tolist() == [8, 5, 4]
+    assert features(Schema({"c": HashedColumn(16)}), X).argmax(axis=1).tolist() == [8, 5, 4]
 
 
 @pytest.mark.heavy
@@ -129,7 +133,8 @@ def test_a_private_model_learns_from_every_kind():
 
 
 @pytest.mark.parametrize(
-    "fact", [Dates("2020-01-01", "2020-12-31"), Hashed(4), Bounded(0, 1, missing=True)]
+    "fact",
+    [DateColumn("2020-01-01", "2020-12-31"), HashedColumn(4), BoundedColumn(0, 1, missing=True)],
 )
 def test_noise_for_two_kinds_alone(fact):
     with pytest.raises(ValueError, match=r"column 'x'.*knows only Bounded and Categories"):
@@ -139,19 +144,22 @@ def test_noise_for_two_kinds_alone(fact):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Dates("2020", "2021-01-01"), "first='2020' must be a date as ISO 8601"),
-        (lambda: Dates("2020-01-01", None), "last=None must be a date"),
-        (lambda: Dates("2021-01-01", "2020-01-01"), "must be before last"),
-        (lambda: Dates("2020-01-01", "2021-01-01", parts="month"), "parts='month' must be a list"),
-        (lambda: Dates("2020-01-01", "2021-01-01", parts=["day"]), "parts"),
-        (lambda: Dates("2020-01-01", "2021-01-01", parts=["hour", "hour"]), "twice"),
-        (lambda: Dates("2020-01-01", "2021-01-01", format="dd"), "format='dd'"),
-        (lambda: Hashed(1), "buckets=1 must be from 2"),
-        (lambda: Hashed(2.5), "buckets=2.5 must be an integer"),
-        (lambda: Bounded(0, 1, missing="no"), "missing='no' must be true or false"),
-        (lambda: Bounded(0, 1, inferred=1), "inferred=1 must be true or false"),
-        (lambda: Bounded(0, 1, unit=3), "unit=3 must be text"),
-        (lambda: Hashed(description=3), "description=3 must be text"),
+        (lambda: DateColumn("2020", "2021-01-01"), "first='2020' must be a date as ISO 8601"),
+        (lambda: DateColumn("2020-01-01", None), "last=None must be a date"),
+        (lambda: DateColumn("2021-01-01", "2020-01-01"), "must be before last"),
+        (
+            lambda: DateColumn("2020-01-01", "2021-01-01", parts="month"),
+            "parts='month' must be a list",
+        ),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["day"]), "parts"),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["hour", "hour"]), "twice"),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", format="dd"), "format='dd'"),
+        (lambda: HashedColumn(1), "buckets=1 must be from 2"),
+        (lambda: HashedColumn(2.5), "buckets=2.5 must be an integer"),
+        (lambda: BoundedColumn(0, 1, missing="no"), "missing='no' must be true or false"),
+        (lambda: BoundedColumn(0, 1, inferred=1), "inferred=1 must be true or false"),
+        (lambda: BoundedColumn(0, 1, unit=3), "unit=3 must be text"),
+        (lambda: HashedColumn(description=3), "description=3 must be text"),
     ],
 )
 def test_wrong_facts(make, words):

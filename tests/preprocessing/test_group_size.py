@@ -17,7 +17,7 @@ VISITS = pd.Series(np.repeat(np.arange(1000), np.arange(1000) // 50 + 1), name="
 
 @pytest.mark.parametrize(("q", "near"), [(0.1, 2), (0.5, 10), (0.9, 18), (1.0, 20)])
 def test_about_a_share_of_the_groups_have_no_more(q, near):
-    size, privacy = private_group_size(VISITS, most=50, epsilon=5.0, q=q)
+    size, privacy = private_group_size(VISITS, max_group_size=50, epsilon=5.0, quantile=q)
     assert isinstance(size, int)
     # another size is wrong by 50 people at least: of odds below exp(-5 * 50 / 2) each
     assert size == near if q < 1 else size >= near
@@ -37,7 +37,10 @@ def test_the_law_is_that_of_one_number_for_each_group():
         law[1] += law[0]  # none is as little as one
         laws.append(law[1:] / law.sum())
         n = 4000
-        drawn = [private_group_size(groups, most=4, epsilon=1.2, q=0.75).value for _ in range(n)]
+        drawn = [
+            private_group_size(groups, max_group_size=4, epsilon=1.2, quantile=0.75).value
+            for _ in range(n)
+        ]
         counts = np.bincount(drawn, minlength=5)[1:]
         # six standard deviations: less than one in 10^8
         assert (abs(counts - n * laws[-1]) < 6 * np.sqrt(n * laws[-1])).all()
@@ -46,15 +49,15 @@ def test_the_law_is_that_of_one_number_for_each_group():
 
 def test_a_group_beyond_the_most_counts_as_of_the_most():
     groups = np.repeat([0, 1], [1, 10_000])
-    assert private_group_size(groups, most=3, epsilon=100.0, q=1.0).value == 3
+    assert private_group_size(groups, max_group_size=3, epsilon=100.0, quantile=1.0).value == 3
 
 
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"most": 1}, "most=1"),
-        ({"most": 2.5}, "most="),
-        ({"q": 2}, "q=2"),
+        ({"max_group_size": 1}, "max_group_size=1"),
+        ({"max_group_size": 2.5}, "max_group_size="),
+        ({"quantile": 2}, "quantile=2"),
         ({"epsilon": math.inf}, "epsilon="),
         ({"groups": [1, None]}, "groups has missing values"),
         ({"groups": np.zeros((2, 2))}, "groups has shape"),
@@ -69,7 +72,7 @@ def test_what_is_wrong_is_told_before_a_charge(given, match):
 
 def test_it_is_charged_as_of_the_group():
     budget = PrivacyBudget(1.0)
-    private_group_size(VISITS, most=50, epsilon=0.7, budget=budget)
+    private_group_size(VISITS, max_group_size=50, epsilon=0.7, budget=budget)
     assert set(budget.entries()["unit"]) == {"patient"}
     with pytest.raises(BudgetExceededError):
-        private_group_size(VISITS, most=50, epsilon=0.7, budget=budget)
+        private_group_size(VISITS, max_group_size=50, epsilon=0.7, budget=budget)

@@ -10,10 +10,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 from skprivacy.preprocessing.local_perturbation import LocalPerturbation
 
-SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"]), "pay": Bounded(-1, 1)})
+SCHEMA = Schema(
+    {
+        "age": BoundedColumn(0, 100),
+        "sex": CategoricalColumn(["F", "M", "X"]),
+        "pay": BoundedColumn(-1, 1),
+    }
+)
 
 
 def frame(n, age=30, sex="M", pay=0.5):

@@ -20,8 +20,8 @@ from skprivacy import mechanisms
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
+    BoundedColumn,
+    CategoricalColumn,
     Schema,
     private_summary,
 )
@@ -34,11 +34,11 @@ if not find_spec("duckdb"):
 
 SCHEMA = Schema(
     {
-        "age": Bounded(0, 100, bins=4),
-        "cost": Bounded(0, 1000, scale="log", knee=10, bins=3),
-        "sex": Categories(["f", "m's"]),
-        "state": Categories([1, 2, 3]),
-        "ill": Categories([True, False]),
+        "age": BoundedColumn(0, 100, bins=4),
+        "cost": BoundedColumn(0, 1000, scale="log", knee=10, bins=3),
+        "sex": CategoricalColumn(["f", "m's"]),
+        "state": CategoricalColumn([1, 2, 3]),
+        "ill": CategoricalColumn([True, False]),
     }
 )
 random = np.random.RandomState(0)
@@ -106,7 +106,7 @@ def test_it_counts_what_pandas_counts(scanned):
 
 
 def test_the_first_rows_of_a_person_count_whatever_the_others_do(scanned):
-    _, _, summary = scanned(FRAME, person="who", max_rows=3)
+    _, _, summary = scanned(FRAME, groups="who", max_group_size=3)
     kept = FRAME[FRAME["who"].notna()].groupby("who").head(3)
     assert summary.count == len(kept)
     expected = [(kept["state"] == state).sum() for state in (1, 2, 3)]
@@ -118,23 +118,23 @@ def test_the_first_rows_of_a_person_count_whatever_the_others_do(scanned):
 
 @pytest.mark.heavy
 def test_persons_are_looked_at_in_parts(scanned, monkeypatch):
-    whole = scanned(FRAME, person="who", max_rows=3)[0]
+    whole = scanned(FRAME, groups="who", max_group_size=3)[0]
     monkeypatch.setattr(_scan, "ROWS_PER_PART", 100)
-    np.testing.assert_array_equal(scanned(FRAME, person="who", max_rows=3)[0], whole)
+    np.testing.assert_array_equal(scanned(FRAME, groups="who", max_group_size=3)[0], whole)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("max_rows", [1, 4])
-def test_a_person_changes_no_more_than_the_noise_is_made_for(scanned, max_rows, delta):
-    whole, mechanism, _ = scanned(FRAME, person="who", max_rows=max_rows, delta=delta)
+@pytest.mark.parametrize("max_group_size", [1, 4])
+def test_a_person_changes_no_more_than_the_noise_is_made_for(scanned, max_group_size, delta):
+    whole, mechanism, _ = scanned(FRAME, groups="who", max_group_size=max_group_size, delta=delta)
     order = 1 if delta == 0 else 2
     for who in (0.0, 1.0, 2.0):
         extreme = FRAME.copy()
         extreme.loc[extreme["who"] == who, ["age", "cost"]] = 1e300  # of one person alone
-        whole = scanned(extreme, person="who", max_rows=max_rows, delta=delta)[0]
+        whole = scanned(extreme, groups="who", max_group_size=max_group_size, delta=delta)[0]
         without = scanned(
-            extreme[extreme["who"] != who], person="who", max_rows=max_rows, delta=delta
+            extreme[extreme["who"] != who], groups="who", max_group_size=max_group_size, delta=delta
         )[0]
         assert 0 < np.linalg.norm(whole - without, order) <= mechanism.sensitivity
 
@@ -144,10 +144,12 @@ def test_the_sensitivity_is_reached(scanned):
     alike = pd.DataFrame({"who": [1.0] * 9, "age": 100.0, "cost": 1e9, "sex": "f"})
     alike = alike.assign(state=1, ill=True)
     for delta, norm in ((0.0, 1), (1e-6, 2)):
-        value, mechanism, _ = scanned(alike, person="who", max_rows=4, delta=delta)
+        value, mechanism, _ = scanned(alike, groups="who", max_group_size=4, delta=delta)
         assert np.linalg.norm(value, norm) == pytest.approx(mechanism.sensitivity)
         assert mechanism.sensitivity == pytest.approx(4 * 7 ** (1 / norm))
-        other = scanned(alike, person="who", max_rows=4, delta=delta, relation="replace_one")[1]
+        other = scanned(alike, groups="who", max_group_size=4, delta=delta, relation="replace_one")[
+            1
+        ]
         assert other.sensitivity == 2 * mechanism.sensitivity
 
 
@@ -162,7 +164,13 @@ def test_several_files_are_one_table(tmp_path):
         FRAME[rows].to_parquet(half, index=False)
     with pytest.warns(Warning, match="noise_seed"):
         summary, _ = private_summary(
-            halves, SCHEMA, marginals=["state"], person="who", max_rows=2, epsilon=1e6, noise_seed=0
+            halves,
+            SCHEMA,
+            marginals=["state"],
+            groups="who",
+            max_group_size=2,
+            epsilon=1e6,
+            noise_seed=0,
         )
     kept = FRAME[FRAME["who"].notna()].groupby("who").head(2)
     assert summary.count == pytest.approx(len(kept), abs=0.01)
@@ -178,12 +186,12 @@ def file(tmp_path):
 def test_it_is_charged_once_for_a_person(file, tmp_path):
     budget = PrivacyBudget(1.5, 1e-6, path=tmp_path / "ledger")
     _, privacy = private_summary(
-        file, SCHEMA, marginals=SETS, means=["age"], person="who", epsilon=1.0, budget=budget
+        file, SCHEMA, marginals=SETS, means=["age"], groups="who", epsilon=1.0, budget=budget
     )
     assert (privacy.unit, round(privacy.epsilon(), 6)) == ("who", 1.0)
     assert len(budget.entries()) == 1
     with pytest.raises(BudgetExceededError):
-        private_summary(file, SCHEMA, marginals=SETS, person="who", epsilon=1.0, budget=budget)
+        private_summary(file, SCHEMA, marginals=SETS, groups="who", epsilon=1.0, budget=budget)
     assert len(budget.entries()) == 1
 
 
@@ -200,7 +208,7 @@ def test_an_empty_file_has_an_answer(file, tmp_path):
     nothing = tmp_path / "none.parquet"
     FRAME[:0].astype({"sex": "string"}).to_parquet(nothing, index=False)
     summary, _ = private_summary(
-        nothing, SCHEMA, marginals=["state"], means=["age"], person="who", epsilon=1.0
+        nothing, SCHEMA, marginals=["state"], means=["age"], groups="who", epsilon=1.0
     )
     assert math.isfinite(summary.count)
     assert 0 <= summary.means["age"] <= 100
@@ -214,17 +222,17 @@ def test_an_empty_file_has_an_answer(file, tmp_path):
         ({"means": ["age", "age"]}, "a column twice"),
         ({"marginals": [("sex", "sex")]}, "a column twice"),
         ({"marginals": ["sex", ("sex",)]}, "different sets"),
-        ({"max_rows": 0, "person": "who"}, "max_rows=0"),
-        ({"max_rows": 2}, "Name the column"),
-        ({"person": "nobody"}, "no column 'nobody'"),
+        ({"max_group_size": 0, "groups": "who"}, "max_group_size=0"),
+        ({"max_group_size": 2}, "Name the column"),
+        ({"groups": "nobody"}, "no column 'nobody'"),
         ({"epsilon": -1.0}, "epsilon=-1.0"),
-        ({"memory": "many"}, "memory='many'"),
+        ({"memory_limit": "many"}, "memory_limit='many'"),
         ({"path": []}, "at least one file"),
         ({"directory": "nowhere"}, "directory='nowhere' must be a folder"),
         ({"path": "nowhere.parquet"}, "could not be read"),
-        ({"schema": Schema({"age": Bounded(0, 9)}), "marginals": ["age"]}, "one bin"),
-        ({"schema": Schema({"sex": Bounded(0, 9)}), "means": ["sex"]}, "type VARCHAR"),
-        ({"schema": Schema({"age": Categories([1])}), "marginals": ["age"]}, "type DOUBLE"),
+        ({"schema": Schema({"age": BoundedColumn(0, 9)}), "marginals": ["age"]}, "one bin"),
+        ({"schema": Schema({"sex": BoundedColumn(0, 9)}), "means": ["sex"]}, "type VARCHAR"),
+        ({"schema": Schema({"age": CategoricalColumn([1])}), "marginals": ["age"]}, "type DOUBLE"),
         (
             {"schema": SCHEMA.with_bins(4000), "marginals": [("age", "cost")]},
             "16,000,000 cells",
@@ -279,7 +287,7 @@ def slow(self, connection, folder):
     sys.stdin.read()
 parquet_scan.Scan.run = slow
 budget = PrivacyBudget.open(sys.argv[2])
-schema = Schema({"age": Bounded(0, 100)})
+schema = Schema({"age": BoundedColumn(0, 100)})
 private_summary(sys.argv[1], schema, means=["age"], epsilon=1.0, budget=budget)
 """
 
@@ -318,7 +326,7 @@ def test_a_column_in_the_place_of_the_order_of_rows_is_refused(tmp_path, name):
     path = tmp_path / "table.parquet"
     FRAME.assign(**{name: 0}).to_parquet(path)
     with pytest.raises(ValueError, match=f"path has a column '{name}'"):
-        private_summary(path, SCHEMA, person="who", epsilon=1.0)
+        private_summary(path, SCHEMA, groups="who", epsilon=1.0)
     private_summary(path, SCHEMA, epsilon=1.0)
 
 
@@ -326,9 +334,9 @@ def test_persons_whom_duckdb_would_round_to_one_are_refused(tmp_path):
     path = tmp_path / "table.parquet"
     names = pa.array([Decimal(10**45), Decimal(10**45 + 1)], pa.decimal256(60, 0))
     pq.write_table(pa.table({"who": names, "age": [1.0, 2.0]}), path)
-    schema = Schema({"age": Bounded(0, 100)})
+    schema = Schema({"age": BoundedColumn(0, 100)})
     with pytest.raises(ValueError, match="more than 38 digits"):
-        private_summary(path, schema, means=["age"], person="who", epsilon=1.0)
+        private_summary(path, schema, means=["age"], groups="who", epsilon=1.0)
     private_summary(path, schema, means=["age"], epsilon=1.0)
 
 
@@ -342,6 +350,6 @@ def test_files_of_different_types_are_refused_before_a_charge(tmp_path, column):
     budget = PrivacyBudget(epsilon=1.0)
     with pytest.raises(ValueError, match=f"column '{column}' is of type DOUBLE in"):
         private_summary(
-            [first, second], SCHEMA, means=["age"], person="who", epsilon=1.0, budget=budget
+            [first, second], SCHEMA, means=["age"], groups="who", epsilon=1.0, budget=budget
         )
     assert not len(budget.entries())

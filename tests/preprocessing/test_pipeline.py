@@ -30,8 +30,8 @@ from skprivacy.linear_model import (
 )
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
+    BoundedColumn,
+    CategoricalColumn,
     PrivateStandardScaler,
     Schema,
     SchemaTransformer,
@@ -42,13 +42,13 @@ from skprivacy.preprocessing import (
 )
 
 COLUMNS = {
-    "age": Bounded(0, 100),
-    "gain": Bounded(0, 99_999, scale="log", knee=5_000, bins=16),
-    "rank": Bounded(-3, 5, bins=2),
-    "sex": Categories(["Female", "Male"]),
-    "code": Categories([1, 2, "x"]),
+    "age": BoundedColumn(0, 100),
+    "gain": BoundedColumn(0, 99_999, scale="log", knee=5_000, bins=16),
+    "rank": BoundedColumn(-3, 5, bins=2),
+    "sex": CategoricalColumn(["Female", "Male"]),
+    "code": CategoricalColumn([1, 2, "x"]),
 }
-SCHEMA = Schema(COLUMNS, target="y", classes=["no", "yes"], target_bounds=(-10, 30))
+SCHEMA = Schema(COLUMNS, target_column="y", classes=["no", "yes"], target_bounds=(-10, 30))
 # By hand: 1, 1 + 15 / 4, 1 + 1 / 4, 1 and 1.
 RADIUS = math.sqrt(1 + 4.75 + 1.25 + 1 + 1)
 ODD = [
@@ -78,12 +78,12 @@ def adversarial(columns):
     rows = [list(row) for row in drawn]
     for end in (np.inf, -np.inf, np.nan):
         rows += [
-            [end if isinstance(fact, Bounded) else value for fact in columns.values()]
+            [end if isinstance(fact, BoundedColumn) else value for fact in columns.values()]
             for value in ("Male", "Female", "x", 1, "?")
         ]
     # Every category known: the longest rows of all.
     for end in (np.inf, -np.inf):
-        known = [end if isinstance(f, Bounded) else f.values[0] for f in columns.values()]
+        known = [end if isinstance(f, BoundedColumn) else f.values[0] for f in columns.values()]
         rows.append(known)
     return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
@@ -109,10 +109,10 @@ def check_norms(columns, feature_range=(-1.0, 1.0)):
     "columns",
     [
         COLUMNS,
-        {"a": Bounded(0, 1)},
-        {"a": Bounded(2, 2, bins=8), "b": Bounded(0, 1)},
-        {"a": Bounded(0, 1, bins=64)},
-        {"a": Categories([1]), "b": Categories(["x", "y"])},
+        {"a": BoundedColumn(0, 1)},
+        {"a": BoundedColumn(2, 2, bins=8), "b": BoundedColumn(0, 1)},
+        {"a": BoundedColumn(0, 1, bins=64)},
+        {"a": CategoricalColumn([1]), "b": CategoricalColumn(["x", "y"])},
     ],
     ids=["mixed", "one", "constant", "bins", "categories"],
 )
@@ -124,14 +124,16 @@ def test_no_row_exceeds_the_radius(columns, feature_range):
 
 facts = st.one_of(
     st.builds(
-        Bounded,
+        BoundedColumn,
         st.floats(-100, 0),
         st.floats(0, 100),
         st.sampled_from(["linear", "log"]),
         st.floats(0.01, 100),
         st.integers(1, 20),
     ),
-    st.sampled_from([Categories([1]), Categories(["Male", "x"]), Categories([0, 1, 2, 5])]),
+    st.sampled_from(
+        [CategoricalColumn([1]), CategoricalColumn(["Male", "x"]), CategoricalColumn([0, 1, 2, 5])]
+    ),
 )
 
 

@@ -9,11 +9,21 @@ import pytest
 
 from skprivacy._config import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
+    Schema,
+)
 
 SCHEMA = Schema(
-    {"age": Bounded(0, 120), "gain": Bounded(0, 10, scale="log"), "sex": Categories(["F", "M"])},
-    target="income",
+    {
+        "age": BoundedColumn(0, 120),
+        "gain": BoundedColumn(0, 10, scale="log"),
+        "sex": CategoricalColumn(["F", "M"]),
+    },
+    target_column="income",
     classes=["low", "hígh"],
 )
 
@@ -28,13 +38,17 @@ def test_json_there_and_back(tmp_path):
         assert list(again) == ["age", "gain", "sex"]
         assert again.classes == ("low", "hígh")
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
-    assert Schema({"age": Bounded(0, 121)}) != Schema({"age": Bounded(0, 120)})
+    assert Schema({"age": BoundedColumn(0, 121)}) != Schema({"age": BoundedColumn(0, 120)})
 
 
 def test_bins_and_target_bounds_there_and_back(tmp_path):
     full = Schema(
-        {"age": Bounded(0, 120, bins=np.int64(16)), "gain": Bounded(0, 10), "sex": SCHEMA["sex"]},
-        target="cost",
+        {
+            "age": BoundedColumn(0, 120, bins=np.int64(16)),
+            "gain": BoundedColumn(0, 10),
+            "sex": SCHEMA["sex"],
+        },
+        target_column="cost",
         target_bounds=[0, np.float32(50)],
     )
     again = Schema.from_json(full.to_json(tmp_path / "schema.json"))
@@ -43,7 +57,7 @@ def test_bins_and_target_bounds_there_and_back(tmp_path):
     assert (again["age"].bins, again["gain"].bins) == (16, 1)
     assert again.target_bounds == (0.0, 50.0)
     assert pickle.loads(pickle.dumps(full)) == full
-    assert again != Schema(dict(full), target="cost")
+    assert again != Schema(dict(full), target_column="cost")
     assert again.n_features_out == 16 + 1 + 2
     assert Schema(dict(full)) != Schema(dict(full)).with_bins(1)
 
@@ -59,45 +73,56 @@ def test_options_that_are_not_used_are_not_written():
 def test_bins_for_every_bounded_column():
     binned = SCHEMA.with_bins(8)
     assert [getattr(fact, "bins", None) for fact in binned.values()] == [8, 8, None]
-    assert binned["gain"] == Bounded(0, 10, scale="log", bins=8)
-    assert (binned.target, binned.classes) == (SCHEMA.target, SCHEMA.classes)
+    assert binned["gain"] == BoundedColumn(0, 10, scale="log", bins=8)
+    assert (binned.target, binned.classes) == (SCHEMA.target_column, SCHEMA.classes)
     assert binned.with_bins(1) == SCHEMA
     inferred = Schema(dict(SCHEMA), target_bounds=(0, 1), inferred=True).with_bins(8)
     assert (inferred.inferred, inferred.target_bounds) == (True, (0.0, 1.0))
 
 
 def test_numpy_numbers_become_plain():
-    schema = Schema({"a": Bounded(np.float32(0), np.int64(3)), "b": Categories(np.array([1, 2]))})
+    schema = Schema(
+        {"a": BoundedColumn(np.float32(0), np.int64(3)), "b": CategoricalColumn(np.array([1, 2]))}
+    )
     assert Schema.from_json(schema.to_json()) == schema
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Bounded(2, 1), r"lower=2\.0 must not exceed upper=1\.0"),
-        (lambda: Bounded(0, float("nan")), "upper=nan must be finite"),
-        (lambda: Bounded("0", 1), "lower='0' must be a number"),
-        (lambda: Bounded(False, 1), "lower=False must be a number"),
-        (lambda: Bounded(0, 1, scale="sqrt"), "scale"),
-        (lambda: Bounded(0, 1, scale="log", knee=0), "knee"),
-        (lambda: Bounded(-1.7e308, 1.7e308), "overflows"),
-        (lambda: Bounded(0, 1e300, scale="log", knee=1e-300), "too small"),
-        (lambda: Bounded(0, 1, bins=0), "bins=0 must be at least 1"),
-        (lambda: Bounded(0, 1, bins=True), "bins=True must be an integer"),
-        (lambda: Bounded(0, 1, bins=2.5), r"bins=2\.5 must be an integer"),
-        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=(1, 1)), "lower bound below an upper"),
-        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=5), "target_bounds=5 must be a pair"),
-        (lambda: Schema({"a": Bounded(0, 1)}, target_bounds=(0, np.inf)), "finite"),
-        (lambda: Categories([]), "empty"),
-        (lambda: Categories("abc"), "list"),
-        (lambda: Categories(["a", "a"]), "'a' occurs more than once"),
-        (lambda: Categories([1, "1"]), "'1' occurs more than once"),
-        (lambda: Categories([float("nan")]), "NaN"),
-        (lambda: Categories([None]), "text, number or bool"),
+        (lambda: BoundedColumn(2, 1), r"lower=2\.0 must not exceed upper=1\.0"),
+        (lambda: BoundedColumn(0, float("nan")), "upper=nan must be finite"),
+        (lambda: BoundedColumn("0", 1), "lower='0' must be a number"),
+        (lambda: BoundedColumn(False, 1), "lower=False must be a number"),
+        (lambda: BoundedColumn(0, 1, scale="sqrt"), "scale"),
+        (lambda: BoundedColumn(0, 1, scale="log", knee=0), "knee"),
+        (lambda: BoundedColumn(-1.7e308, 1.7e308), "overflows"),
+        (lambda: BoundedColumn(0, 1e300, scale="log", knee=1e-300), "too small"),
+        (lambda: BoundedColumn(0, 1, bins=0), "bins=0 must be at least 1"),
+        (lambda: BoundedColumn(0, 1, bins=True), "bins=True must be an integer"),
+        (lambda: BoundedColumn(0, 1, bins=2.5), r"bins=2\.5 must be an integer"),
+        (
+            lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=(1, 1)),
+            "lower bound below an upper",
+        ),
+        (
+            lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=5),
+            "target_bounds=5 must be a pair",
+        ),
+        (lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=(0, np.inf)), "finite"),
+        (lambda: CategoricalColumn([]), "empty"),
+        (lambda: CategoricalColumn("abc"), "list"),
+        (lambda: CategoricalColumn(["a", "a"]), "'a' occurs more than once"),
+        (lambda: CategoricalColumn([1, "1"]), "'1' occurs more than once"),
+        (lambda: CategoricalColumn([float("nan")]), "NaN"),
+        (lambda: CategoricalColumn([None]), "text, number or bool"),
         (lambda: Schema({}), "at least one column"),
         (lambda: Schema({"a": (0, 1)}), "'a' must be Bounded"),
-        (lambda: Schema({1: Bounded(0, 1)}), "must be text"),
-        (lambda: Schema({"a": Bounded(0, 1)}, target="a"), "among the feature columns"),
+        (lambda: Schema({1: BoundedColumn(0, 1)}), "must be text"),
+        (
+            lambda: Schema({"a": BoundedColumn(0, 1)}, target_column="a"),
+            "among the feature columns",
+        ),
     ],
 )
 def test_wrong_facts(make, words):
@@ -142,8 +167,12 @@ def test_infer_leaks_and_is_marked():
     with pytest.warns(PrivacyLeakWarning, match="codebook"):
         schema = Schema.infer(X, pd.Series(["no", "yes", "no"], name="y"))
     assert schema.inferred
-    assert dict(schema) == {"n": Bounded(1, 3), "c": Categories(["a", "b"]), "k": Bounded(5, 5)}
-    assert schema.target == "y"
+    assert dict(schema) == {
+        "n": BoundedColumn(1, 3),
+        "c": CategoricalColumn(["a", "b"]),
+        "k": BoundedColumn(5, 5),
+    }
+    assert schema.target_column == "y"
     assert schema.classes == ("no", "yes")
     assert json.loads(schema.to_json())["inferred"] is True
     assert Schema.from_json(schema.to_json()).inferred
@@ -172,17 +201,17 @@ def test_infer_refuses_what_is_no_category(column, words):
 @pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (1e300, 1.1e300), (0, 5e-324), (3, 3)])
 def test_to_unit_stays_in_the_unit_interval_and_in_order(scale, bounds):
     values = np.array([-np.inf, -1e308, *np.linspace(*bounds, 7), 1e308, np.inf])
-    unit = Bounded(*bounds, scale=scale).to_unit(values)
+    unit = BoundedColumn(*bounds, scale=scale).to_unit(values)
     assert unit.min() >= 0
     assert unit.max() <= 1
     assert (np.diff(unit) >= 0).all()
-    assert Bounded(*bounds, scale=scale).to_unit([np.nan])[0] == 0.5
+    assert BoundedColumn(*bounds, scale=scale).to_unit([np.nan])[0] == 0.5
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize("bounds", [(0, 1), (-5, 5), (0, 99_999), (17, 90), (3, 3)])
 def test_from_unit_is_the_inverse_of_to_unit(scale, bounds):
-    column = Bounded(*bounds, scale=scale)
+    column = BoundedColumn(*bounds, scale=scale)
     values = column.from_unit(np.linspace(0, 1, 9))
     assert (np.diff(values) >= 0).all()
     np.testing.assert_allclose(values[[0, -1]], bounds, rtol=1e-12)
@@ -192,7 +221,7 @@ def test_from_unit_is_the_inverse_of_to_unit(scale, bounds):
 
 
 def test_the_knee_parts_linear_from_logarithmic():
-    gain = Bounded(0, 99_999, scale="log", knee=5_000)
+    gain = BoundedColumn(0, 99_999, scale="log", knee=5_000)
     low = gain.to_unit([0, 50, 100])
     assert low[1] == pytest.approx(low[2] / 2, rel=0.01)
     high = np.diff(gain.to_unit([20_000, 40_000, 80_000]))
@@ -208,6 +237,12 @@ def test_a_file_in_another_encoding_is_named(tmp_path):
 
 
 def test_a_schema_tells_dates_and_hashed_columns_from_categories():
-    columns = {"age": Bounded(0, 9), "from": Dates("2020-01-01", "2021-01-01"), "id": Hashed(4)}
+    columns = {
+        "age": BoundedColumn(0, 9),
+        "from": DateColumn("2020-01-01", "2021-01-01"),
+        "id": HashedColumn(4),
+    }
     assert repr(Schema(columns)) == "Schema(1 bounded, 0 categorical, 1 date and 1 hashed columns)"
-    assert repr(Schema({"age": Bounded(0, 9)})) == "Schema(1 bounded and 0 categorical columns)"
+    assert (
+        repr(Schema({"age": BoundedColumn(0, 9)})) == "Schema(1 bounded and 0 categorical columns)"
+    )

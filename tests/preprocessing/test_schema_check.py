@@ -4,7 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
+    Schema,
+)
 
 TABLE = pd.DataFrame(
     {
@@ -19,14 +25,14 @@ TABLE = pd.DataFrame(
 )
 SCHEMA = Schema(
     {
-        "age": Bounded(0, 120),
-        "smokes": Categories(["no", "yes"]),
-        "weight": Bounded(0, 300),
-        "born": Dates("1900-01-01", "2030-01-01"),
-        "code": Hashed(4),
-        "height": Bounded(0, 3),
+        "age": BoundedColumn(0, 120),
+        "smokes": CategoricalColumn(["no", "yes"]),
+        "weight": BoundedColumn(0, 300),
+        "born": DateColumn("1900-01-01", "2030-01-01"),
+        "code": HashedColumn(4),
+        "height": BoundedColumn(0, 3),
     },
-    target="ill",
+    target_column="ill",
     classes=["no", "yes"],
 )
 
@@ -60,7 +66,7 @@ def test_what_is_likely_meant_is_said():
 
 
 def test_close_spellings():
-    schema = Schema({"country": Categories(["Switzerland", "Germany"])})
+    schema = Schema({"country": CategoricalColumn(["Switzerland", "Germany"])})
     text = repr(schema.check(pd.DataFrame({"country": ["Swizerland", "FRANCE", "germany "]})))
     assert "'Swizerland', the schema has 'Switzerland'" in text
     assert "'FRANCE', which is in no category" in text
@@ -69,23 +75,23 @@ def test_close_spellings():
 
 def test_bounds_in_another_unit_and_bounds_too_wide():
     X = pd.DataFrame({"age": np.linspace(18, 90, 50)})
-    small = Schema({"age": Bounded(0, 1)}).check(X)
+    small = Schema({"age": BoundedColumn(0, 1)}).check(X)
     assert small.columns[0].share_lost == 1.0
     assert "values reach from 18 to 90, the bounds are 0 and 1" in repr(small)
-    wide = Schema({"age": Bounded(0, 1e6)}).check(X)
+    wide = Schema({"age": BoundedColumn(0, 1e6)}).check(X)
     assert wide.fits
     assert "hardly tell them apart" in repr(wide)
-    assert "hardly" not in repr(Schema({"age": Bounded(0, 1e6, scale="log")}).check(X))
+    assert "hardly" not in repr(Schema({"age": BoundedColumn(0, 1e6, scale="log")}).check(X))
 
 
 def test_a_table_that_fits():
-    found = Schema({"age": Bounded(0, 120)}).check(pd.DataFrame({"age": [1, 100]}))
+    found = Schema({"age": BoundedColumn(0, 120)}).check(pd.DataFrame({"age": [1, 100]}))
     assert found.fits
     assert "0 of 1 columns lose" in repr(found)
 
 
 def test_a_target_beside_the_table():
-    schema = Schema({"age": Bounded(0, 120)}, target_bounds=(0, 1))
+    schema = Schema({"age": BoundedColumn(0, 120)}, target_bounds=(0, 1))
     found = schema.check(pd.DataFrame({"age": [1, 100]}), y=[0.5, 7])
     assert (found.columns[-1].name, found.columns[-1].n_clipped) == ("target", 1)
 
@@ -109,7 +115,11 @@ def test_bounds_that_are_the_extremes_of_the_data():
         {"age": [18, 40, 89], "cost": [1.5, 2, 3], "on": ["2020-01-02", "2020-03-01", "2020-02-01"]}
     )
     schema = Schema(
-        {"age": Bounded(18, 89), "cost": Bounded(0, 3), "on": Dates("2020-01-02", "2020-03-02")}
+        {
+            "age": BoundedColumn(18, 89),
+            "cost": BoundedColumn(0, 3),
+            "on": DateColumn("2020-01-02", "2020-03-02"),
+        }
     )
     both = "the lower bound is the smallest value and the upper bound is the largest value"
     hints = {column.name: column.hints for column in schema.check(table).columns}
@@ -117,7 +127,11 @@ def test_bounds_that_are_the_extremes_of_the_data():
     assert hints["cost"] == ("the upper bound is the largest value: read off the data?",)
     assert schema.check(table).fits
     public = Schema(
-        {"age": Bounded(0, 120), "cost": Bounded(0, 9), "on": Dates("2020-01-01", "2021-01-01")}
+        {
+            "age": BoundedColumn(0, 120),
+            "cost": BoundedColumn(0, 9),
+            "on": DateColumn("2020-01-01", "2021-01-01"),
+        }
     )
     assert not any(column.hints for column in public.check(table).columns)
 
@@ -131,7 +145,7 @@ def visits():
 def test_rows_of_a_person():
     table = visits()
     sizes = table["kennz"].value_counts()
-    schema = Schema({"age": Bounded(0, 120)})
+    schema = Schema({"age": BoundedColumn(0, 120)})
     (found,) = schema.check(table).people
     assert (found.name, found.n_people, found.n_most) == ("kennz", len(sizes), sizes.max())
     assert found.n_several == (sizes > 1).sum()
@@ -149,14 +163,14 @@ def test_rows_of_a_person():
 
 def test_one_row_each_and_missing_values():
     table = pd.DataFrame({"patient": ["a", "b", None, " "], "age": [1, 2, 3, 4]})
-    text = repr(Schema({"age": Bounded(0, 120)}).check(table))
+    text = repr(Schema({"age": BoundedColumn(0, 120)}).check(table))
     assert "patient (an identifier by its name): each of 2 people has one row. 2 rows have" in text
 
 
 def test_a_feature_that_identifies_people():
-    schema = Schema({"kennz": Bounded(0, 10**7), "age": Bounded(0, 120)})
+    schema = Schema({"kennz": BoundedColumn(0, 10**7), "age": BoundedColumn(0, 120)})
     hints = schema.check(visits()).columns[0].hints
     assert any("does it identify people (" in hint for hint in hints)
-    schema = Schema({"PatNr": Bounded(0, 9), "age": Bounded(0, 120)})
+    schema = Schema({"PatNr": BoundedColumn(0, 9), "age": BoundedColumn(0, 120)})
     check = schema.check(pd.DataFrame({"PatNr": [1, 2], "age": [3, 4]}))
     assert "its name says that it identifies people" in repr(check)

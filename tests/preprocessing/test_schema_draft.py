@@ -28,15 +28,15 @@ from skprivacy.ensemble import PATEClassifier
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
-    Dates,
-    Hashed,
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
     Schema,
     draft_schema,
     make_private_pipeline,
 )
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.synthesis import MarginalSynthesizer
 
 READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 WORDS = [f"c{i:02}" for i in range(40)]
@@ -67,17 +67,17 @@ def table(n=300):
 @pytest.fixture
 def draft():
     with pytest.warns(PrivacyLeakWarning, match="read"):
-        return draft_schema(table().drop(columns="cost"), target="ill")
+        return draft_schema(table().drop(columns="cost"), target_column="ill")
 
 
 def test_each_column_gets_the_facts_of_its_kind(draft):
     schema = draft.schema
     assert list(schema) == ["age", "income", "smokes", "ward", "born", "postcode"]
-    assert schema["age"] == Bounded(18, 89)
-    assert schema["smokes"] == Categories(["No", "Yes"])
-    assert schema["ward"] == Categories(["A", "B"], missing=True)
-    assert schema["born"] == Dates("1980-02-01", "2000-01-01", format="%d.%m.%Y")
-    assert schema["postcode"] == Hashed(64)
+    assert schema["age"] == BoundedColumn(18, 89)
+    assert schema["smokes"] == CategoricalColumn(["No", "Yes"])
+    assert schema["ward"] == CategoricalColumn(["A", "B"], missing=True)
+    assert schema["born"] == DateColumn("1980-02-01", "2000-01-01", format="%d.%m.%Y")
+    assert schema["postcode"] == HashedColumn(64)
     assert schema.classes == ("no", "yes")
     assert "looks like an identifier (300 different values in 300 rows)" in draft.notes["id"]
     assert "names" in draft.notes["name"]
@@ -109,7 +109,7 @@ def test_a_confirmation_says_who_when_and_what(draft):
     before = datetime.now(timezone.utc) - timedelta(minutes=1)
     assert schema["age"].confirmed.by == "Ann"
     assert before < datetime.fromisoformat(schema["age"].confirmed.at)
-    assert schema["age"].confirmed.digest == Bounded(18, 89).digest("age")
+    assert schema["age"].confirmed.digest == BoundedColumn(18, 89).digest("age")
     with pytest.raises(ValueError, match="name='age' must be one of"):
         schema.confirm("age", by="Ann")
     with pytest.raises(ValueError, match='"by" must be the name of a person'):
@@ -179,9 +179,9 @@ def test_a_confirmation_that_says_too_little_is_refused(draft, mark):
 
 
 def test_a_target_without_facts_needs_no_confirmation():
-    schema = Schema({"age": Bounded(0, 1)}, target="ill", inferred=True)
+    schema = Schema({"age": BoundedColumn(0, 1)}, target_column="ill", inferred=True)
     assert schema.unconfirmed == ("age",)
-    both = Schema({"target": Bounded(0, 1)}, classes=["a", "b"], inferred=True)
+    both = Schema({"target": BoundedColumn(0, 1)}, classes=["a", "b"], inferred=True)
     assert both.unconfirmed == ("target", "target")  # a column first, then the target
     assert confirmed(both, "target").unconfirmed == ("target",)
     assert confirmed(both, "target", "target").unconfirmed == ()
@@ -221,7 +221,7 @@ def test_taking_a_schema_apart_launders_nothing(draft):
     assert Schema(dict(draft.schema), classes=["no", "yes"]).inferred
     assert Schema({"age": draft.schema["age"]}).unconfirmed == ("age",)
     assert draft.schema.with_bins(4).unconfirmed == draft.schema.unconfirmed
-    assert not Schema({"age": Bounded(18, 89)}).inferred
+    assert not Schema({"age": BoundedColumn(18, 89)}).inferred
 
 
 @pytest.mark.heavy
@@ -245,11 +245,11 @@ def test_a_synthesizer_takes_no_guess_for_public():
     with pytest.warns(PrivacyLeakWarning):
         schema = Schema.infer(X)
     with pytest.warns(PrivacyLeakWarning, match="not confirmed"):
-        model = PrivateSynthesizer(schema=schema).fit(X)
+        model = MarginalSynthesizer(schema=schema).fit(X)
     assert READ_OFF in model.privacy_.assumptions
-    dates = Schema({"a": Hashed(4), "b": Categories(["x", "y"])})
-    with pytest.raises(ValueError, match="PrivateSynthesizer knows only Bounded and Categories"):
-        PrivateSynthesizer(schema=dates).fit(X)
+    dates = Schema({"a": HashedColumn(4), "b": CategoricalColumn(["x", "y"])})
+    with pytest.raises(ValueError, match="MarginalSynthesizer knows only Bounded and Categories"):
+        MarginalSynthesizer(schema=dates).fit(X)
 
 
 WITH_SCHEMA = {
@@ -262,7 +262,7 @@ WITH_SCHEMA = {
         "student": GaussianNB(),
     },
     "PrivateKNNClassifier": {"n_queries": 10, "classes": [0, 1], "student": GaussianNB()},
-    "PrivateSynthesizer": {},
+    "MarginalSynthesizer": {},
 }
 
 
@@ -291,7 +291,7 @@ def test_every_estimator_with_a_schema_assumes_that_it_is_public(name):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.uniform(size=300), "b": rng.uniform(size=300)})
     y = rng.integers(0, 2, 300)
-    schema = Schema({"a": Bounded(0, 1, inferred=True), "b": Bounded(0, 1)})
+    schema = Schema({"a": BoundedColumn(0, 1, inferred=True), "b": BoundedColumn(0, 1)})
     model = private_estimators_with_a_schema()[name](schema=schema, **WITH_SCHEMA[name])
     assert READ_OFF in rehearse_fit(lambda: model.fit(X, y)).assumptions
     model.set_params(schema=schema.confirm("a", by="Ann"))
@@ -326,7 +326,7 @@ def test_a_gap_in_the_target_is_named():
 
 def test_no_target_and_nothing_to_describe():
     with pytest.raises(ValueError, match="'x' is not a column"):
-        draft_schema(table(), target="x")
+        draft_schema(table(), target_column="x")
     with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="name: left out"):
         draft_schema(table()[["name"]])
     with config_context(strict=True), pytest.raises(ValueError, match="strict"):
@@ -345,19 +345,19 @@ def test_the_published_format_takes_what_is_written(draft):
     check.check_schema(published())
     full = Schema(
         {
-            "a": Bounded(0, 1, "log", 0.5, 4, unit="m", missing=True, inferred=True),
-            "b": Categories(["x", 2, True], description="y", missing=True),
-            "c": Dates("2020-01-01", "2021-01-01", ["hour"], "%d", missing=True, description="z"),
-            "d": Hashed(3, missing=True, description="z"),
+            "a": BoundedColumn(0, 1, "log", 0.5, 4, unit="m", missing=True, inferred=True),
+            "b": CategoricalColumn(["x", 2, True], description="y", missing=True),
+            "c": DateColumn("2020-01-01", "2021-01-01", ["hour"], "%d", missing=True, description="z"),
+            "d": HashedColumn(3, missing=True, description="z"),
         },
-        target="t", target_bounds=(0, 1),
+        target_column="t", target_bounds=(0, 1),
     )  # fmt: skip
     done = confirmed(draft.schema, *draft.schema, "ill")
     for schema in (
         full,
         draft.schema,
         done,
-        Schema({"a": Bounded(0, 1)}, target="y", classes=[0, 1]),
+        Schema({"a": BoundedColumn(0, 1)}, target_column="y", classes=[0, 1]),
     ):
         check.validate(schema.to_dict())
         assert Schema.from_json(schema.to_json()) == schema

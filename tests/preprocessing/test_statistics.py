@@ -17,7 +17,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Laplace, Mechanism
 from skprivacy.preprocessing import (
-    Bounded,
+    BoundedColumn,
     PrivateStandardScaler,
     Schema,
     SchemaTransformer,
@@ -241,7 +241,7 @@ def test_bad_parameters(function, params, named):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: private_quantile([1], 1.5, bounds=(0, 1), epsilon=1), "q="),
+        (lambda: private_quantile([1], 1.5, bounds=(0, 1), epsilon=1), "quantile="),
         (lambda: private_quantile([[1]], 0.5, bounds=(0, 1), epsilon=1), "x has shape"),
         (lambda: private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, n_candidates=1), "n_cand"),
         (lambda: private_histogram([1], epsilon=1), "exactly one of them must be given"),
@@ -260,12 +260,12 @@ def test_bad_calls(call, named):
     [
         lambda **k: private_histogram(["no", "yes"], categories=["no", "yes"], **k),
         lambda **k: private_quantile([0.0, 1.0], 0.5, bounds=(0, 1), **k),
-        lambda **k: private_group_size([1, 1, 2], most=3, **k),
+        lambda **k: private_group_size([1, 1, 2], max_group_size=3, **k),
         lambda **k: private_mean([0.0, 1.0], bounds=(0, 1), **k),
         lambda **k: private_variance([0.0, 1.0], bounds=(0, 1), **k),
         lambda **k: private_sum([0.0, 1.0], bounds=(0, 1), **k),
         lambda **k: private_count([0.0, 1.0], **k),
-        lambda **k: private_summary("none.parquet", Schema({"y": Bounded(0, 1)}), **k),
+        lambda **k: private_summary("none.parquet", Schema({"y": BoundedColumn(0, 1)}), **k),
     ],
 )
 @pytest.mark.parametrize("relation", ["label", "add", None, np.zeros(2)])
@@ -289,7 +289,7 @@ def test_columns_of_one_name_are_refused():
     frame = pd.DataFrame(np.full((3, 2), 0.5), columns=["a", "a"])
     for model in (
         PrivateStandardScaler(bounds=(0, 1)),
-        SchemaTransformer(Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)})),
+        SchemaTransformer(Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)})),
         SmoothedClassifier(LogisticRegression()),
     ):
         with pytest.raises(ValueError, match="more than one column named 'a'"):

@@ -15,14 +15,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy._config import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 SCHEMA = Schema(
     {
-        "age": Bounded(0, 100),
-        "gain": Bounded(0, 99_999, scale="log"),
-        "sex": Categories(["Female", "Male"]),
-        "code": Categories([1, 2, "x"]),
+        "age": BoundedColumn(0, 100),
+        "gain": BoundedColumn(0, 99_999, scale="log"),
+        "sex": CategoricalColumn(["Female", "Male"]),
+        "code": CategoricalColumn([1, 2, "x"]),
     }
 )
 
@@ -63,10 +63,10 @@ def test_bins_by_hand():
     edge = np.expm1(np.log1p(100) / 2)  # where the log scale is halfway
     schema = Schema(
         {
-            "age": Bounded(0, 100, bins=4),
-            "gain": Bounded(0, 100, scale="log", bins=2),
-            "sex": Categories(["Female", "Male"]),
-            "fixed": Bounded(3, 3, bins=2),
+            "age": BoundedColumn(0, 100, bins=4),
+            "gain": BoundedColumn(0, 100, scale="log", bins=2),
+            "sex": CategoricalColumn(["Female", "Male"]),
+            "fixed": BoundedColumn(3, 3, bins=2),
         }
     )
     X = pd.DataFrame(
@@ -97,7 +97,7 @@ def test_bins_by_hand():
 
 
 def test_rounding_does_not_leave_the_feature_range():
-    schema = Schema({"a": Bounded(0, 1)})
+    schema = Schema({"a": BoundedColumn(0, 1)})
     out = SchemaTransformer(schema, feature_range=(-1.0, 1.4254690948629187)).fit_transform([[1]])
     assert out[0, 0] == 1.4254690948629187
 
@@ -161,7 +161,9 @@ def test_one_row_moves_one_row():
     )
 )
 def test_each_row_is_a_function_of_itself(values):
-    schema = Schema({"n": Bounded(-3, 5, scale="log", bins=7), "c": Categories([0, 1, "a", 0.5])})
+    schema = Schema(
+        {"n": BoundedColumn(-3, 5, scale="log", bins=7), "c": CategoricalColumn([0, 1, "a", 0.5])}
+    )
     X = pd.DataFrame({"n": pd.Series(values, dtype=object), "c": pd.Series(values, dtype=object)})
     whole = SchemaTransformer(schema).fit(X).transform(X)
     for i in range(len(X)):
@@ -191,11 +193,13 @@ def test_unknown_missing_and_out_of_range():
     ],
     ids=lambda c: str(c.dtype),
 )
-@pytest.mark.parametrize("facts", [Categories([1, 2]), Categories(["1", "2"]), Bounded(1, 3)])
+@pytest.mark.parametrize(
+    "facts", [CategoricalColumn([1, 2]), CategoricalColumn(["1", "2"]), BoundedColumn(1, 3)]
+)
 def test_columns_of_any_dtype(column, facts):
     schema = Schema({"a": facts})
     out = SchemaTransformer(schema, feature_range=(0, 1)).fit_transform(column.to_frame("a"))
-    expected = [[0], [0.5], [1]] if isinstance(facts, Bounded) else [[1, 0], [0, 1], [0, 0]]
+    expected = [[0], [0.5], [1]] if isinstance(facts, BoundedColumn) else [[1, 0], [0, 1], [0, 0]]
     assert_array_equal(out, expected)
 
 
@@ -275,7 +279,9 @@ def test_rows_are_worked_on_by_numpy_alone():
     words = [f"value {i}" for i in range(13)]
     columns |= {f"c{i}": rng.choice(words, n).astype(object) for i in range(8)}
     X = pd.DataFrame(columns)
-    schema = Schema({c: Bounded(0, 1) if c[0] == "n" else Categories(words) for c in X.columns})
+    schema = Schema(
+        {c: BoundedColumn(0, 1) if c[0] == "n" else CategoricalColumn(words) for c in X.columns}
+    )
     transformer = SchemaTransformer(schema, dtype=np.float32).fit(X)
     calls = 0
 
@@ -294,11 +300,11 @@ def test_rows_are_worked_on_by_numpy_alone():
 def test_the_kind_of_a_text_column_changes_nothing():
     """Columns of one type are looked up once per distinct value."""
     told = pd.Series(["a", "b", None, "c", "a"], dtype=object)
-    transformer = SchemaTransformer(Schema({"x": Categories(["b", "a"])}))
+    transformer = SchemaTransformer(Schema({"x": CategoricalColumn(["b", "a"])}))
     frames = [told.astype(kind).to_frame("x") for kind in (object, "category", "string")]
     codes = [transformer.fit(frame).transform(frame).tolist() for frame in frames]
     assert codes[0] == [[0, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
     assert codes[1] == codes[2] == codes[0]
     numbers = pd.Series([1, 2, None, 3], dtype="category").to_frame("x")
-    transformer = SchemaTransformer(Schema({"x": Categories([1, 2])}))
+    transformer = SchemaTransformer(Schema({"x": CategoricalColumn([1, 2])}))
     assert transformer.fit_transform(numbers).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 SCHEMA = Schema(
     {
-        "age": Bounded(18, 90),
-        "job": Categories(["none", "clerk", "nurse", "cook"]),
-        "gain": Bounded(0, 1000),
-        "city": Categories(["a", "b"]),
-        "rich": Categories(["no", "yes"]),
+        "age": BoundedColumn(18, 90),
+        "job": CategoricalColumn(["none", "clerk", "nurse", "cook"]),
+        "gain": BoundedColumn(0, 1000),
+        "city": CategoricalColumn(["a", "b"]),
+        "rich": CategoricalColumn(["no", "yes"]),
     }
 )
 

@@ -12,7 +12,7 @@ import torch
 from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.neural_network._training import adversarial
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import DPGANSynthesizer, Grid
 from skprivacy.synthesis.domain import Domain
 from skprivacy.synthesis.gan_features import Features
@@ -33,7 +33,9 @@ def test_samples_have_the_columns_types_and_categories_of_the_table():
     X["age"] = X["age"].astype(np.int16)
     X["gain"] = X["gain"].mask(X["city"] == "a")
     order = ["rich", "age", "city", "gain", "job"]
-    drawn = fitted(X[order], label="rich", missing=["gain"]).sample(500, random_state=0)
+    drawn = fitted(X[order], label="rich", columns_with_missing=["gain"]).sample(
+        500, random_state=0
+    )
     assert list(drawn) == order
     assert (drawn.dtypes == X[order].dtypes).all()
     assert drawn["age"].between(18, 90).all()
@@ -44,7 +46,7 @@ def test_samples_have_the_columns_types_and_categories_of_the_table():
 @pytest.mark.heavy
 def test_labels_are_drawn_as_often_as_they_were_counted():
     X, y = people(2000).drop(columns="rich"), people(2000)["rich"]
-    schema = Schema({name: SCHEMA[name] for name in X}, target="rich", classes=["no", "yes"])
+    schema = Schema({name: SCHEMA[name] for name in X}, target_column="rich", classes=["no", "yes"])
     synthesizer = fitted(X, y, schema)
     assert synthesizer.label_ == synthesizer.target_ == "rich"
     labels = synthesizer.sample(5000, return_X_y=True, random_state=0)[1]
@@ -58,7 +60,7 @@ def test_the_first_records_have_the_moments_of_their_label():
     y = rng.integers(2, size=3000)
     line = rng.normal(size=(3000, 1))
     X = np.clip(0.3 + 0.4 * y[:, None] + 0.1 * line * [1, -1], 0, 1)
-    schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
+    schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, classes=[0, 1])
     # The correlation is -.995 +- .005; at epsilon 50 it was -.985 +- .023.
     synthesizer = fitted(X, y, schema, 500.0, epochs=1, learning_rate=1e-6, random_state=0)
     drawn, labels = synthesizer.sample(2000, return_X_y=True, random_state=0)
@@ -78,7 +80,7 @@ def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch)
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=3000)
     X = np.clip(rng.normal(0.25 + 0.5 * y[:, None], 0.1, size=(3000, 4)), 0, 1)
-    schema = Schema({f"x{i}": Bounded(0, 1) for i in range(4)}, classes=[0, 1])
+    schema = Schema({f"x{i}": BoundedColumn(0, 1) for i in range(4)}, classes=[0, 1])
     synthesizer = DPGANSynthesizer(
         20.0, 1e-5, schema=schema, hidden_layer_sizes=(32,), generator_layer_sizes=(32,),
         batch_size=100, epochs=12, discriminator_steps=1, learning_rate=4e-3, random_state=0,
@@ -109,7 +111,7 @@ def test_samples_repeat_by_seed_and_leave_the_chance_of_the_caller():
         ({"generator_layer_sizes": ("a",)}, "generator_layer_sizes"),
         ({"epsilon": 1e-9}, "epsilon"),
         ({"delta": 1 / 50}, "delta"),
-        ({"missing": ["name"]}, "names 'name', which is not a column"),
+        ({"columns_with_missing": ["name"]}, "names 'name', which is not a column"),
         ({"epochs": 4}, "discriminator_steps=5 exceeds the total of 4 steps"),
     ],
 )
@@ -138,7 +140,11 @@ def test_a_file_holds_the_generator_that_there_is(tmp_path):
 
 
 def test_features_come_back_as_the_codes_that_they_were():
-    facts = {"age": Bounded(0, 9), "job": Categories(["a", "b", "c"]), "ill": Categories([0, 1])}
+    facts = {
+        "age": BoundedColumn(0, 9),
+        "job": CategoricalColumn(["a", "b", "c"]),
+        "ill": CategoricalColumn([0, 1]),
+    }
     domain = Domain.from_facts(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
     for label in ("ill", "job", None):
         features = Features(domain, label)

@@ -1,4 +1,4 @@
-"""What a user of PrivateSynthesizer meets."""
+"""What a user of MarginalSynthesizer meets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.stats import chi2
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import Bounded, Schema
-from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
+from skprivacy.preprocessing import BoundedColumn, Schema
+from skprivacy.synthesis import Grid, MarginalSynthesizer, synthetic_quality
 from skprivacy.synthesis.domain import make_number_cells
 
 from .tables import SCHEMA, people
@@ -23,7 +23,7 @@ GRIDS = {"gain": Grid(step=20, atoms=[0])}
 
 def fitted(X, method="tree", epsilon=50.0, schema=SCHEMA, **params):
     params = {"grids": GRIDS, "noise_seed": None, **params}
-    return PrivateSynthesizer(epsilon, 1e-6, schema=schema, method=method, **params).fit(X)
+    return MarginalSynthesizer(epsilon, 1e-6, schema=schema, method=method, **params).fit(X)
 
 
 FEATURES = Schema({"age": SCHEMA["age"]}, classes=["no", "yes"])
@@ -33,13 +33,13 @@ def test_arrays_of_integers_give_integers():
     X = people(300)
     schema = Schema({"age": SCHEMA["age"], "gain": SCHEMA["gain"]}, target_bounds=(0, 5))
     numbers = X[["age", "gain"]].to_numpy()
-    whole = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(
+    whole = MarginalSynthesizer(50.0, 1e-6, schema=schema).fit(
         numbers.astype(np.int16), X["age"].to_numpy() % 5
     )
     drawn = whole.sample(50)
     assert (drawn.dtypes == [np.int16, np.int16, X["age"].dtype]).all()
     assert whole.privacy_.assumptions == ("the types of the columns are public",)
-    plain = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(numbers, numbers[:, 0] % 5)
+    plain = MarginalSynthesizer(50.0, 1e-6, schema=schema).fit(numbers, numbers[:, 0] % 5)
     assert (plain.sample(50).dtypes == np.float64).all()
     assert plain.privacy_.assumptions == ()
 
@@ -55,10 +55,10 @@ def test_a_schema_may_be_wider_than_a_type(kind):
 def test_a_target_may_be_a_table_of_one_column():
     X = people(300)
     for y in (X[["rich"]], X[["rich"]].to_numpy(), X["rich"].tolist()):
-        drawn = PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], y).sample(9)
+        drawn = MarginalSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], y).sample(9)
         assert list(drawn) == ["age", "rich" if isinstance(y, pd.DataFrame) else "target"]
     with pytest.raises(ValueError, match="1d array"):
-        PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], X[["rich", "job"]])
+        MarginalSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], X[["rich", "job"]])
 
 
 @pytest.mark.parametrize("place", ["X", "y"])
@@ -68,11 +68,11 @@ def test_text_that_cannot_be_written_is_left_out_in_silence(place):
     text = X["rich"].to_numpy(dtype=object)
     text[0] = "\ud800"
     if place == "y":
-        synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], text)
+        synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=FEATURES).fit(X[["age"]], text)
     else:
         schema = Schema({"rich": SCHEMA["rich"], "age": SCHEMA["age"]})
         table = np.array([text, X["age"]], dtype=object).T
-        synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(table)
+        synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema).fit(table)
     assert len(synthesizer.sample(10)) == 10
 
 
@@ -131,22 +131,22 @@ def test_the_label_is_in_every_table():
 def test_a_target_is_one_more_column_and_the_label():
     X, y = people().drop(columns="rich"), people()["rich"]
     columns = {name: SCHEMA[name] for name in X}
-    schema = Schema(columns, target="rich", classes=["no", "yes"])
-    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema).fit(X, y)
+    schema = Schema(columns, target_column="rich", classes=["no", "yes"])
+    synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema).fit(X, y)
     assert synthesizer.label_ == "rich"
     assert list(synthesizer.sample(10)) == [*X, "rich"]
     features, labels = synthesizer.sample(10, return_X_y=True)
     assert list(features) == list(X)
     assert labels.name == "rich"
-    numeric = Schema(columns, target="size", target_bounds=(0, 2))
-    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=numeric).fit(X, pd.Series(np.ones(4000)))
+    numeric = Schema(columns, target_column="size", target_bounds=(0, 2))
+    synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=numeric).fit(X, pd.Series(np.ones(4000)))
     assert synthesizer.label_ is None
     features, sizes = synthesizer.sample(10, return_X_y=True)
     assert list(features) == list(X)
     assert sizes.between(0, 2).all()
     assert sizes.name == "size"
     with pytest.raises(ValueError, match="return_X_y=True needs a target"):
-        PrivateSynthesizer(50.0, 1e-6, schema=Schema(columns)).fit(X).sample(10, return_X_y=True)
+        MarginalSynthesizer(50.0, 1e-6, schema=Schema(columns)).fit(X).sample(10, return_X_y=True)
 
 
 @pytest.mark.heavy
@@ -154,7 +154,7 @@ def test_missing_values_stay_missing_where_they_are_declared():
     X = people()
     X.loc[:999, "job"] = "?"
     X["gain"] = X["gain"].mask(X["city"] == "a")
-    synthesizer = fitted(X, "adaptive", missing=["job", "gain"])
+    synthesizer = fitted(X, "adaptive", columns_with_missing=["job", "gain"])
     drawn = synthesizer.sample(4000, random_state=0)
     assert abs(drawn["job"].isna().mean() - 0.25) < 0.02
     assert (drawn["gain"].isna() == (drawn["city"] == "a")).mean() > 0.95
@@ -175,7 +175,7 @@ def test_a_table_without_any_record_that_counts_is_still_a_table():
 def test_groups_count_as_one_record_each():
     X = people()
     groups = pd.Series(np.arange(len(X)) // 4, name="family")
-    synthesizer = PrivateSynthesizer(10.0, 1e-6, schema=SCHEMA).fit(X, groups=groups)
+    synthesizer = MarginalSynthesizer(10.0, 1e-6, schema=SCHEMA).fit(X, groups=groups)
     assert synthesizer.privacy_.unit == "family"
     assert abs(synthesizer.n_records_ - 1000) < 50
 
@@ -219,19 +219,19 @@ def test_samples_are_as_many_as_records_were_counted_and_repeat_by_seed():
 def test_arrays_and_a_single_column_work():
     X = people()[["age", "gain"]].to_numpy()
     schema = Schema({"age": SCHEMA["age"], "gain": SCHEMA["gain"]})
-    drawn = PrivateSynthesizer(5.0, 1e-6, schema=schema).fit(X).sample(20)
+    drawn = MarginalSynthesizer(5.0, 1e-6, schema=schema).fit(X).sample(20)
     assert list(drawn) == ["age", "gain"]
     assert (drawn.dtypes == np.float64).all()
     schema = Schema({"city": SCHEMA["city"]})
     for label in (None, "city"):
-        synthesizer = PrivateSynthesizer(5.0, 1e-6, schema=schema, label=label)
+        synthesizer = MarginalSynthesizer(5.0, 1e-6, schema=schema, label=label)
         assert set(synthesizer.fit(people()[["city"]]).sample(500)["city"]) == {"a", "b"}
 
 
 def test_without_a_schema_the_leak_is_stated():
     X = people()[["age", "city"]]
     with pytest.warns(PrivacyLeakWarning):
-        synthesizer = PrivateSynthesizer(5.0, 1e-6).fit(X)
+        synthesizer = MarginalSynthesizer(5.0, 1e-6).fit(X)
     assert any("were read off the data" in text for text in synthesizer.privacy_.assumptions)
 
 
@@ -240,7 +240,7 @@ def test_without_a_schema_the_leak_is_stated():
     [
         ({"label": "age"}, "label='age' must be a column with categories"),
         ({"label": "name"}, "label='name' must be a column with categories"),
-        ({"missing": ["name"]}, "names 'name', which is not a column"),
+        ({"columns_with_missing": ["name"]}, "names 'name', which is not a column"),
         ({"grids": {"job": Grid()}}, "'job' is given Grid"),
         ({"grids": {"age": 5}}, "'age' is given 5"),
         ({"grids": {"gain": Grid(step=1e-3)}}, "expected at most 10000"),
@@ -254,7 +254,7 @@ def test_without_a_schema_the_leak_is_stated():
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
     budget = PrivacyBudget(1.0, 1e-6)
-    model = PrivateSynthesizer(1.0, 1e-6, schema=SCHEMA, budget=budget).set_params(**params)
+    model = MarginalSynthesizer(1.0, 1e-6, schema=SCHEMA, budget=budget).set_params(**params)
     with pytest.raises(ValueError, match=said):
         model.fit(people(50))
     assert budget.spent() == 0
@@ -263,9 +263,9 @@ def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
 def test_a_wrong_call_is_named():
     X = people(100)
     with pytest.raises(ValueError, match="y is named 'city'"):
-        PrivateSynthesizer(schema=SCHEMA).fit(X, X["city"])
+        MarginalSynthesizer(schema=SCHEMA).fit(X, X["city"])
     with pytest.raises(ValueError, match="lacks the schema's columns"):
-        PrivateSynthesizer(schema=SCHEMA).fit(X.drop(columns="age"))
+        MarginalSynthesizer(schema=SCHEMA).fit(X.drop(columns="age"))
     model = fitted(X)
     for n in (0, 2.5, True):
         with pytest.raises(ValueError, match="must be an integer of at least 1"):
@@ -275,13 +275,13 @@ def test_a_wrong_call_is_named():
 @pytest.mark.parametrize(
     ("fact", "grid", "whole", "cells"),
     [
-        (Bounded(0, 10), Grid(step=5), False, [(0, 5), (5, 10)]),
-        (Bounded(0, 10), Grid(step=5, atoms=[0, 7]), False, None),
-        (Bounded(0, 10), Grid(step=5), True, [(0, 5), (5, 11)]),
-        (Bounded(0, 3), Grid(), True, [(0, 1), (1, 2), (2, 3), (3, 4)]),
-        (Bounded(0, 9), Grid(step=5, atoms=[0]), True, [(0, 1), (1, 5), (5, 10)]),
-        (Bounded(2, 2), Grid(), False, [(2, 2)]),
-        (Bounded(0.2, 0.8), Grid(cells=1), True, [(0.2, 0.8)]),
+        (BoundedColumn(0, 10), Grid(step=5), False, [(0, 5), (5, 10)]),
+        (BoundedColumn(0, 10), Grid(step=5, atoms=[0, 7]), False, None),
+        (BoundedColumn(0, 10), Grid(step=5), True, [(0, 5), (5, 11)]),
+        (BoundedColumn(0, 3), Grid(), True, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        (BoundedColumn(0, 9), Grid(step=5, atoms=[0]), True, [(0, 1), (1, 5), (5, 10)]),
+        (BoundedColumn(2, 2), Grid(), False, [(2, 2)]),
+        (BoundedColumn(0.2, 0.8), Grid(cells=1), True, [(0.2, 0.8)]),
     ],
 )
 def test_cells_are_those_of_the_grid(fact, grid, whole, cells):
@@ -322,7 +322,7 @@ def test_synthetic_categories_are_the_public_ones():
     X = people()
     X.loc[0, "job"] = "spy"
     for missing in ([], ["job"]):
-        drawn = fitted(X, missing=missing).sample(5000, random_state=0)
+        drawn = fitted(X, columns_with_missing=missing).sample(5000, random_state=0)
         assert set(drawn["job"].dropna()) <= set(SCHEMA["job"].values)
 
 
@@ -356,7 +356,9 @@ def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_
     method, label, relation
 ):
     X = people()
-    synthesizer = fitted(X, method, 5.0, label=label, relation=relation, missing=["job"], rounds=3)
+    synthesizer = fitted(
+        X, method, 5.0, label=label, relation=relation, columns_with_missing=["job"], n_rounds=3
+    )
     domain, bins = synthesizer.domain_, synthesizer.bins_
     codes, _ = domain.encode([X[name] for name in domain.names])
     n_fine = len(synthesizer.tables_)

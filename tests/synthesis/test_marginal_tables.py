@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skprivacy._groups import check_groups
-from skprivacy.accounting import Composed, PrivacyGuarantee
+from skprivacy.accounting import ComposedEvent, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Gaussian
 from skprivacy.synthesis.marginal_tables import EncodedRecords, l1_distance
 from skprivacy.synthesis.measurement_plan import MeasurementPlan, noise_std
@@ -114,7 +114,7 @@ def test_a_plan_states_what_its_mechanisms_release(n_choices, at_once):
         events += [plan.choice_mechanism.event] * n_choices + [
             plan.marginal_mechanism.event
         ] * releases
-    spent = PrivacyGuarantee(Composed(tuple(events)), at_delta=1e-5)
+    spent = PrivacyGuarantee(ComposedEvent(tuple(events)), at_delta=1e-5)
     assert 1.99 < spent.epsilon() <= 2.0 * (1 + 1e-6)
     stated = PrivacyGuarantee(plan.event, at_delta=1e-5)
     assert math.isclose(stated.epsilon(), spent.epsilon(), rel_tol=1e-6)

@@ -9,13 +9,15 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import Grid, synthetic_quality
 
 from .tables import SCHEMA, people
 
-PLAIN = Schema({"a": Categories([0, 1]), "b": Categories([0, 1]), "c": Bounded(0, 10)})
+PLAIN = Schema(
+    {"a": CategoricalColumn([0, 1]), "b": CategoricalColumn([0, 1]), "c": BoundedColumn(0, 10)}
+)
 
 
 def frame(a, b, c):
@@ -40,7 +42,7 @@ def test_variations_and_correlations_are_those_counted_by_hand():
 
 
 def test_correlations_are_of_two_numeric_columns():
-    schema = Schema({"x": Bounded(0, 1), "y": Bounded(0, 1)})
+    schema = Schema({"x": BoundedColumn(0, 1), "y": BoundedColumn(0, 1)})
     x = np.linspace(0, 1, 50)
     real = pd.DataFrame({"x": x, "y": x})
     synthetic = pd.DataFrame({"x": x, "y": 1 - x})
@@ -68,14 +70,16 @@ def test_models_are_trained_on_each_and_tested_on_real_records():
     schema = Schema({name: SCHEMA[name] for name in keep})
     parts = real[keep], synthetic[keep], schema
     quality = synthetic_quality(
-        *parts, model=LogisticRegression(max_iter=1000), target="rich", test=test[keep],
+        *parts, model=LogisticRegression(max_iter=1000), target_column="rich", test=test[keep],
         scoring={"accuracy": "accuracy", "area": "roc_auc"},
     )  # fmt: skip
     assert list(quality.scores.index) == ["accuracy", "area"]
     assert quality.scores.loc["area", "real"] > 0.9
     assert quality.scores.loc["area", "synthetic"] < 0.1
     assert "area: " in str(quality)
-    alone = synthetic_quality(*parts, model=DummyClassifier(), target="rich", test=test[keep])
+    alone = synthetic_quality(
+        *parts, model=DummyClassifier(), target_column="rich", test=test[keep]
+    )
     majority = (test["rich"] == real["rich"].mode()[0]).mean()
     assert alone.scores.loc["score", "real"] == pytest.approx(majority)
 
@@ -113,9 +117,11 @@ def test_a_page_shows_all_columns_and_says_that_it_is_not_private(tmp_path):
     facts = {r"$\frac<b>" if name == "job" else name: SCHEMA[name] for name in SCHEMA}
     synthetic = real.sample(300, random_state=0).reset_index(drop=True)
     quality = synthetic_quality(
-        real, synthetic, Schema(facts), model=DummyClassifier(), target="rich", test=real
+        real, synthetic, Schema(facts), model=DummyClassifier(), target_column="rich", test=real
     )
-    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=("types are public",))
+    claim = PrivacyGuarantee(
+        ApproxDPEvent(1.0, 1e-6), at_delta=1e-6, assumptions=("types are public",)
+    )
     page = quality.to_html(tmp_path / "quality.html", name="<i>people</i>", guarantee=claim)
     assert page == (tmp_path / "quality.html").read_text(encoding="utf-8")
     for text in ("not private", "&lt;i&gt;people", r"$\frac&lt;b&gt;", "1e-06)-DP", "types are"):

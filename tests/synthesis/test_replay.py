@@ -8,19 +8,23 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 from skprivacy.preprocessing import Schema, SchemaTransformer
-from skprivacy.synthesis import DPGANSynthesizer, PrivateSynthesizer, SyntheticDataClassifier
+from skprivacy.synthesis import DPGANSynthesizer, MarginalSynthesizer, SyntheticDataClassifier
 
 from ..contracts.replay import Pair, compare
 from .tables import SCHEMA, people
 
 TABLE = Schema(
-    {name: SCHEMA[name] for name in SCHEMA if name != "rich"}, target="rich", classes=["no", "yes"]
+    {name: SCHEMA[name] for name in SCHEMA if name != "rich"},
+    target_column="rich",
+    classes=["no", "yes"],
 )
-COUNTING = PrivateSynthesizer(50.0, 1e-5, schema=TABLE, missing=["gain"], relation="zero_out")
+COUNTING = MarginalSynthesizer(
+    50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], relation="zero_out"
+)
 MODELS = {
     "tree": COUNTING,
     "generator": DPGANSynthesizer(
-        50.0, 1e-5, schema=TABLE, missing=["gain"], hidden_layer_sizes=(4,),
+        50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], hidden_layer_sizes=(4,),
         generator_layer_sizes=(4,), batch_size=20, epochs=1, discriminator_steps=1, random_state=0,
     ),
     "classifier": SyntheticDataClassifier(

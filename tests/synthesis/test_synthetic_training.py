@@ -20,10 +20,10 @@ from skprivacy import PrivacySweepCV
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyWarning, SyntheticTrainingError
-from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 from skprivacy.synthesis import (
     DPGANSynthesizer,
-    PrivateSynthesizer,
+    MarginalSynthesizer,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
@@ -31,14 +31,14 @@ from skprivacy.synthesis import (
 from .tables import SCHEMA, people
 
 COLUMNS = {name: SCHEMA[name] for name in ("age", "job", "gain", "city")}
-TABLE = Schema(COLUMNS, target="rich", classes=["no", "yes"])
+TABLE = Schema(COLUMNS, target_column="rich", classes=["no", "yes"])
 X, Y = people().drop(columns="rich"), people()["rich"]
 
 
 def classifier(estimator=None, epsilon=10.0, **params):
     estimator = make_pipeline(SchemaTransformer(TABLE), estimator or LogisticRegression())
     return SyntheticDataClassifier(
-        estimator, PrivateSynthesizer(epsilon, 1e-6, schema=TABLE, **params), random_state=0
+        estimator, MarginalSynthesizer(epsilon, 1e-6, schema=TABLE, **params), random_state=0
     )
 
 
@@ -59,7 +59,7 @@ def test_it_learns_from_synthetic_records_alone():
 def test_it_is_a_classifier_or_a_regressor_like_any_other():
     model = classifier()
     assert is_classifier(model)
-    assert is_regressor(SyntheticDataRegressor(LinearRegression(), PrivateSynthesizer()))
+    assert is_regressor(SyntheticDataRegressor(LinearRegression(), MarginalSynthesizer()))
     assert make_pipeline("passthrough", clone(model)).fit(X, Y).predict(X[:3]).shape == (3,)
     search = GridSearchCV(model, {"synthesizer__method": ["independent", "tree"]}, cv=2)
     assert search.fit(X[:500], Y[:500]).best_estimator_.epsilon_ <= 10
@@ -91,7 +91,7 @@ def test_any_synthesizer_will_do():
 
 def test_an_estimator_that_does_not_take_the_columns_costs_nothing():
     budget = PrivacyBudget(10.0, 1e-6)
-    synthesizer = PrivateSynthesizer(10.0, 1e-6, schema=TABLE, budget=budget)
+    synthesizer = MarginalSynthesizer(10.0, 1e-6, schema=TABLE, budget=budget)
     model = SyntheticDataClassifier(LogisticRegression(), synthesizer)  # of text
     with pytest.raises(ValueError, match="cannot be fitted to records of this schema"):
         model.fit(X, Y)
@@ -115,7 +115,7 @@ def test_an_estimator_that_does_not_take_the_columns_costs_nothing():
 )
 def test_a_target_that_there_is_no_learning_of_costs_nothing(kind, schema, y, said):
     budget = PrivacyBudget(10.0, 1e-6)
-    model = kind(GaussianNB(), PrivateSynthesizer(10.0, 1e-6, schema=schema, budget=budget))
+    model = kind(GaussianNB(), MarginalSynthesizer(10.0, 1e-6, schema=schema, budget=budget))
     with pytest.raises(ValueError, match=said):
         model.fit(X, y)
     assert budget.entries().empty
@@ -123,7 +123,7 @@ def test_a_target_that_there_is_no_learning_of_costs_nothing(kind, schema, y, sa
 
 def test_classes_that_are_never_drawn_are_known():
     schema = Schema({"age": SCHEMA["age"]}, classes=["a", "b", "c"])
-    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema)
+    synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema)
     ages = X[["age"]]
     for y in (np.full(len(X), "b"), np.where(X["age"] > 50, "a", "c")):
         model = SyntheticDataClassifier(GaussianNB(), synthesizer, n_samples=30).fit(ages, y)
@@ -177,17 +177,17 @@ def test_labels_are_classes_however_they_are_written(classes, kind):
     y = (X["age"] > 50).astype(int)
     y = (y.astype(bool) if kind == "bool" else y).astype(kind).rename("old")
     schema = Schema({"age": SCHEMA["age"]}, classes=classes)
-    synthesizer = PrivateSynthesizer(50.0, 1e-6, schema=schema)
+    synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema)
     model = SyntheticDataClassifier(GaussianNB(), synthesizer).fit(X[["age"]], y)
     assert (model.predict(X[["age"]]) == model.classes_[(X["age"] > 50) * 1]).mean() > 0.9
 
 
 @pytest.mark.heavy
 def test_numbers_are_learned_with_their_schema():
-    schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, target_bounds=(0, 2))
+    schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, target_bounds=(0, 2))
     rows = np.random.default_rng(0).uniform(size=(3000, 2))
     model = SyntheticDataRegressor(
-        LinearRegression(), PrivateSynthesizer(10.0, 1e-6, schema=schema, method="adaptive")
+        LinearRegression(), MarginalSynthesizer(10.0, 1e-6, schema=schema, method="adaptive")
     ).fit(rows, rows.sum(axis=1))
     assert model.score(rows, rows.sum(axis=1)) > 0.8
 

@@ -37,8 +37,8 @@ from .statement import (
     Statement,
     check_same_relation,
     check_same_unit,
+    check_source,
     check_unit,
-    check_who,
 )
 from .stores import counter_at, ledger_at
 
@@ -103,10 +103,10 @@ class PrivacyBudget(Statement):
     --------
     >>> from skprivacy.accounting import LaplaceEvent, PrivacyBudget
     >>> budget = PrivacyBudget(epsilon=1.0)
-    >>> receipt = budget.charge(LaplaceEvent(4.0), who="a mean")  # then release the mean
+    >>> receipt = budget.charge(LaplaceEvent(4.0), source="a mean")  # then release the mean
     >>> print(receipt)
     charge 3 to scope '/' for 'a mean': epsilon=0.25, delta=0
-    >>> with budget.reserve(LaplaceEvent(4.0), who="a median"):
+    >>> with budget.reserve(LaplaceEvent(4.0), source="a median"):
     ...     pass  # charged; release the median
     >>> budget.remaining(LaplaceEvent(4.0))
     2
@@ -278,7 +278,7 @@ class PrivacyBudget(Statement):
         )
 
     def charge(
-        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+        self, event: Event, source: str = "", relation: str | None = None, unit: str = "record"
     ) -> Receipt:
         """Charge an event and return the receipt; access the data only after this call.
 
@@ -286,7 +286,7 @@ class PrivacyBudget(Statement):
         ----------
         event : Event
             What will be released.
-        who : str, default=""
+        source : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
@@ -308,10 +308,10 @@ class PrivacyBudget(Statement):
         LedgerError
             If the ledger cannot be written. Nothing may be released.
         """
-        return self._admit(event, who, relation, unit, outcome="commit")
+        return self._admit(event, source, relation, unit, outcome="commit")
 
     def reserve(
-        self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
+        self, event: Event, source: str = "", relation: str | None = None, unit: str = "record"
     ) -> Reservation:
         """Charge an event at once; the outcome of its release is recorded later.
 
@@ -324,7 +324,7 @@ class PrivacyBudget(Statement):
         ----------
         event : Event
             What will be released.
-        who : str, default=""
+        source : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
@@ -342,11 +342,11 @@ class PrivacyBudget(Statement):
         ValueError, BudgetExceededError, LedgerError
             As :meth:`charge` does.
         """
-        return Reservation(self._admit(event, who, relation, unit), self._record_outcome)
+        return Reservation(self._admit(event, source, relation, unit), self._record_outcome)
 
     @note_no_release()
     def _admit(
-        self, event: Event, who: str, relation: str | None, unit: str, outcome: str | None = None
+        self, event: Event, source: str, relation: str | None, unit: str, outcome: str | None = None
     ) -> Receipt:
         """Write a charge, and its outcome if given, into the ledger if every cap admits it."""
         if not isinstance(event, Event):
@@ -356,7 +356,7 @@ class PrivacyBudget(Statement):
         if relation is not None:
             check_relation(relation)
         check_unit(unit)
-        body, source = json.dumps(event.to_dict(), sort_keys=True), check_who(who)
+        body, source = json.dumps(event.to_dict(), sort_keys=True), check_source(source)
         _ = self._terms  # read before the lock is taken, and not again within it
         with self._ledger.transaction() as log:
             known = self._fixed_relation_and_unit(log)

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accountants import epsilon_of
-from ..events import ApproxDP, Composed, Event, Repeated, flatten
+from ..events import ApproxDPEvent, ComposedEvent, Event, RepeatedEvent, flatten
 from ..renyi import DEFAULT_ORDERS, rdp
 
 __all__ = [
@@ -158,7 +158,7 @@ class Cost(NamedTuple):
 
 def compose_counts(counts: Counts) -> Event:
     """Compose all charges into one event."""
-    return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
+    return ComposedEvent(tuple(RepeatedEvent(e, n) for e, n in counts.items()))
 
 
 def spent_epsilon(charges: Counts, delta: float, relation: str) -> float:
@@ -225,7 +225,9 @@ def repetitions_epsilon(counts: Counts, first: Event, delta: float, relation: st
         return math.inf
     unit = math.gcd(*parts.values())
     times = max((-(-n * unit // parts[part]) for part, n in used.items()), default=0)
-    plan = Composed(tuple(Repeated(part, times * (n // unit)) for part, n in parts.items()))
+    plan = ComposedEvent(
+        tuple(RepeatedEvent(part, times * (n // unit)) for part, n in parts.items())
+    )
     return epsilon_of(plan, delta, relation)
 
 
@@ -289,7 +291,7 @@ def _basic_cost(event: Event, relation: str) -> Cost:
     """Return the epsilon and delta of one charge; epsilon is infinite without such a pair."""
     epsilon = failure = 0.0
     for part, n in flatten(event).items():
-        if isinstance(part, ApproxDP):
+        if isinstance(part, ApproxDPEvent):
             epsilon, failure = epsilon + n * part.epsilon, failure + n * part.delta
             continue
         try:
@@ -305,8 +307,8 @@ def _renyi_cost(event: Event, order: float, relation: str) -> tuple[float, float
     cost = failure = 0.0
     for part, n in flatten(event).items():
         safe = part
-        if isinstance(part, ApproxDP):
-            safe, failure = ApproxDP(part.epsilon), failure + n * part.delta
+        if isinstance(part, ApproxDPEvent):
+            safe, failure = ApproxDPEvent(part.epsilon), failure + n * part.delta
         try:
             cost += n * float(rdp(safe, [order], relation)[0])
         except TypeError:  # no Renyi bound is known

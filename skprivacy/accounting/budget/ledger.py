@@ -62,14 +62,14 @@ SCHEMA = (
         ref INTEGER,
         at DOUBLE PRECISION NOT NULL,
         scope TEXT NOT NULL,
-        who TEXT NOT NULL,
+        source TEXT NOT NULL,
         body TEXT NOT NULL,
         digest TEXT NOT NULL
     )
     """,
     "CREATE UNIQUE INDEX outcomes ON log (ref) WHERE ref IS NOT NULL",
 )
-COLUMNS = "seq, kind, ref, at, scope, who, body, digest"
+COLUMNS = "seq, kind, ref, at, scope, source, body, digest"
 
 
 class LedgerError(OSError):
@@ -87,7 +87,7 @@ class Record(NamedTuple):
     ref: int | None
     at: float
     scope: str
-    who: str
+    source: str
     body: str
     digest: str
 
@@ -134,9 +134,9 @@ class Log:
         log._connection = connection
         log.append("budget", "/", "", body)
 
-    def append(self, kind: str, scope: str, who: str, body: str, ref: int | None = None) -> int:
+    def append(self, kind: str, scope: str, source: str, body: str, ref: int | None = None) -> int:
         """Add a line and return its number."""
-        values = (self.tail.seq + 1, kind, ref, time.time(), scope, who, body)
+        values = (self.tail.seq + 1, kind, ref, time.time(), scope, source, body)
         line = Record(*values, _digest(self.tail.digest, *values))
         self._connection.execute(
             f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", tuple(line)

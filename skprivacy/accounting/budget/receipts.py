@@ -23,7 +23,7 @@ class Receipt:
         The number of the charge: its line in the ledger.
     scope : str
         The scope that was charged; every enclosing scope was charged too.
-    who : str
+    source : str
         Purpose of the charge.
     event : Event
         The charged event.
@@ -41,7 +41,7 @@ class Receipt:
 
     charge_id: int
     scope: str
-    who: str
+    source: str
     event: Event
     relation: str
     unit: str
@@ -54,9 +54,9 @@ class Receipt:
         return PrivacyGuarantee(self.event, self.delta or None, self.relation).epsilon()
 
     def __str__(self) -> str:
-        source = f" for {self.who!r}" if self.who else ""
+        purpose = f" for {self.source!r}" if self.source else ""
         return displayable(
-            f"charge {self.charge_id} to scope {self.scope!r}{source}: "
+            f"charge {self.charge_id} to scope {self.scope!r}{purpose}: "
             f"epsilon={self.epsilon:.4g}, delta={self.delta:g}"
         )
 

@@ -57,7 +57,9 @@ def _suggest_smaller_charge(event: Event, cost: Cost, after: Account) -> str:
         if after.remaining_cap().delta <= 0:
             return "Use Laplace noise, or a budget with a larger delta."
         if after.filter == "basic":
-            return "Charge it as ApproxDP(epsilon, delta), or use a budget with another filter."
+            return (
+                "Charge it as ApproxDPEvent(epsilon, delta), or use a budget with another filter."
+            )
     if Cost(0.0, cost.delta).is_within(after.cap):
         return "Use a smaller epsilon, which takes more noise or fewer steps."
     alone = Cost(cost.epsilon, 0.0).is_within(after.cap)
@@ -104,7 +106,7 @@ def explain_missing_epsilon(event: Event, filter: str) -> str:
     return (
         f"The filter {filter!r} adds up epsilons and deltas, but event={_brief_repr(event)} has no "
         "single pair of them: it has a different epsilon at every delta. Use a budget with the "
-        "filter 'adaptive', or charge ApproxDP(epsilon, delta) at a delta of your choice."
+        "filter 'adaptive', or charge ApproxDPEvent(epsilon, delta) at a delta of your choice."
     )
 
 

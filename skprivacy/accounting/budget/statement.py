@@ -49,9 +49,9 @@ __all__ = [
     "check_digest",
     "check_same_relation",
     "check_same_unit",
+    "check_source",
     "check_terms",
     "check_unit",
-    "check_who",
     "draw_spending",
     "spending_over_time",
     "to_utc",
@@ -268,7 +268,7 @@ class Statement(Handle):
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         return charge_table(self._ledger.records(), self._scope, self._current_terms)
@@ -442,14 +442,14 @@ def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFram
                 "charge": r.seq,
                 "when": pd.Timestamp(r.at, unit="s", tz="UTC"),
                 "scope": r.scope,
-                "who": r.who,
+                "source": r.source,
                 "event": event,
                 "unit": terms["unit"],
                 "status": status.get(r.seq, "reserved"),
                 "cost": spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"]),
             }
         )
-    columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
+    columns = ["charge", "when", "scope", "source", "event", "unit", "status", "cost"]
     entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
     return entries
 
@@ -473,10 +473,10 @@ def check_unit(unit: Any) -> str:
     return unit
 
 
-def check_who(who: Any) -> str:
+def check_source(source: Any) -> str:
     """Convert the purpose of a charge to text that can be stored."""
-    text = str(who)
-    storable("who", text)
+    text = str(source)
+    storable("source", text)
     return text
 
 
@@ -503,7 +503,7 @@ def check_same_unit(unit: str, settled: str) -> None:
     if unit != settled:
         named = (
             f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
-            f"name={settled!r}) of fit or by person={settled!r} of private_summary"
+            f"name={settled!r}) of fit or by groups={settled!r} of private_summary"
         )
         if unit == "record":
             named += (

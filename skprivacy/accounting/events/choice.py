@@ -15,7 +15,7 @@ from ..event import Event, Orders, Pairs
 from ..pld.pairs import AtomPair, SlopePair, pure_pair, symmetric_pairs
 from ..renyi import pure_rdp
 from ..work_limit import closed_form_work
-from .composition import Repeated
+from .composition import RepeatedEvent
 
 __all__ = [
     "ExponentialEvent",
@@ -157,7 +157,7 @@ class RandomizedResponseEvent(
 
     def grouped(self, size: int) -> Event:
         # Each unit of the group gives one response.
-        return Repeated(self, size)
+        return RepeatedEvent(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:
         """Return the probabilities of the true category, one other category, and the rest."""

@@ -1,7 +1,7 @@
 """Composition of events, and privacy amplification by Poisson sampling.
 
-:class:`Composed` and :class:`Repeated` hold several releases about the same data.
-:class:`PoissonSampled` is a release about a random sample of records, and :class:`SampledGroup` is
+:class:`ComposedEvent` and :class:`RepeatedEvent` hold several releases about the same data.
+:class:`PoissonSampledEvent` is a release about a random sample of records, and :class:`SampledGroupEvent` is
 its cost for a group of records under Gaussian noise.
 """
 
@@ -33,10 +33,10 @@ from ..work_limit import check_work, repeated_work
 from .noise import GaussianEvent
 
 __all__ = [
-    "Composed",
-    "PoissonSampled",
-    "Repeated",
-    "SampledGroup",
+    "ComposedEvent",
+    "PoissonSampledEvent",
+    "RepeatedEvent",
+    "SampledGroupEvent",
 ]
 
 _MAX_COUNTS = 64  # largest number of distinct counts of sampled records
@@ -46,7 +46,7 @@ _SAMPLING_WORK = 2e6  # for quadratures at fractional Renyi orders
 
 
 @dataclass(frozen=True)
-class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=True):
+class RepeatedEvent(Event, tag="Repeated", stored=("event", "count"), knows_label=True):
     """Adaptive composition of the same event: each run may depend on earlier answers.
 
     Parameters
@@ -83,13 +83,13 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
     def zcdp(self, relation: str) -> float:
         return total_zcdp(self, relation)
 
-    def grouped(self, size: int) -> Repeated | None:
+    def grouped(self, size: int) -> RepeatedEvent | None:
         one = self.event.grouped(size)
-        return None if one is None else Repeated(one, self.count)
+        return None if one is None else RepeatedEvent(one, self.count)
 
 
 @dataclass(frozen=True)
-class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
+class ComposedEvent(Event, tag="Composed", stored=("events",), knows_label=True):
     """Adaptive composition of several events on the same data.
 
     Parameters
@@ -118,20 +118,20 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
         return sum(event.renyi_work() for event in self.events)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        each = (rdp(Repeated(e, n), orders, relation) for e, n in flatten(self).items())
+        each = (rdp(RepeatedEvent(e, n), orders, relation) for e, n in flatten(self).items())
         return sum(each, 0 * orders)
 
     def zcdp(self, relation: str) -> float:
         return total_zcdp(self, relation)
 
-    def grouped(self, size: int) -> Composed | None:
+    def grouped(self, size: int) -> ComposedEvent | None:
         each = [event.grouped(size) for event in self.events]
         known = tuple(event for event in each if event is not None)
-        return Composed(known) if len(known) == len(each) else None
+        return ComposedEvent(known) if len(known) == len(each) else None
 
 
 @dataclass(frozen=True)
-class PoissonSampled(
+class PoissonSampledEvent(
     Event, tag="PoissonSampled", stored=("sampling_rate", "event"), knows_label=True
 ):
     """Event on a Poisson sample, which includes each record independently.
@@ -143,7 +143,7 @@ class PoissonSampled(
     event : Event
         The event on the sample. **Under every relation its sensitivity is a bound on the norm of
         one record's contribution**: a DP-SGD step of clipping norm C and noise of standard
-        deviation z * C is ``PoissonSampled(q, GaussianEvent(z))``, whatever the relation.
+        deviation z * C is ``PoissonSampledEvent(q, GaussianEvent(z))``, whatever the relation.
     """
 
     sampling_rate: float
@@ -194,7 +194,7 @@ class PoissonSampled(
         if allows_replacement(relation):
             return None
         # A sample of a sample is a sample, at the product of the rates.
-        return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
+        return PoissonSampledEvent(rate * self.sampling_rate, self.event).dominating_pairs(relation)
 
     def zcdp(self, relation: str) -> float:
         # zCDP has no amplification by sampling, so this is the bound without sampling. A replaced
@@ -204,9 +204,9 @@ class PoissonSampled(
     def grouped(self, size: int) -> Event | None:
         inner: Event = self
         rate = 1.0
-        while isinstance(inner, PoissonSampled):
+        while isinstance(inner, PoissonSampledEvent):
             rate, inner = rate * inner.sampling_rate, inner.event
-        return SampledGroup(rate, inner, size) if isinstance(inner, GaussianEvent) else None
+        return SampledGroupEvent(rate, inner, size) if isinstance(inner, GaussianEvent) else None
 
     def gdp(self) -> tuple[float, bool]:
         if not isinstance(self.event, GaussianEvent):
@@ -227,12 +227,12 @@ def total_zcdp(event: Event, relation: str) -> float:
 
 
 @dataclass(frozen=True)
-class SampledGroup(
+class SampledGroupEvent(
     Event, tag="SampledGroup", stored=("sampling_rate", "event", "size"), knows_label=True
 ):
     """Poisson-sampled Gaussian mechanism for groups of at most ``size`` records.
 
-    It bounds the cost of ``PoissonSampled(sampling_rate, event)`` if ``size`` records are added,
+    It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are added,
     removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
 
     Parameters
@@ -283,8 +283,8 @@ class SampledGroup(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, Repeated, SampledGroup, epsilon_of
-    >>> [round(epsilon_of(Repeated(SampledGroup(0.01, GaussianEvent(2.0), k), 1000), 1e-5), 2)
+    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, SampledGroupEvent, epsilon_of
+    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000), 1e-5), 2)
     ...  for k in (1, 2, 5)]
     [0.62, 1.33, 3.73]
     """
@@ -335,8 +335,8 @@ class SampledGroup(
         distance = self.size * (2 if allows_replacement(relation) else 1)
         return distance**2 / (2 * self.event.noise_multiplier**2)
 
-    def grouped(self, size: int) -> SampledGroup:
-        return SampledGroup(self.sampling_rate, self.event, size * self.size)
+    def grouped(self, size: int) -> SampledGroupEvent:
+        return SampledGroupEvent(self.sampling_rate, self.event, size * self.size)
 
     def _shifts(self, relation: str) -> tuple[tuple[float, ...], ...]:
         """Return the weights and the shifts of P and of Q, for removing or replacing a group."""

@@ -4,7 +4,7 @@ Step t of a run yields a vector x_t, the sum of the contributions of the records
 matrix factorisation releases C x + z row by row, where z is independent Gaussian noise. Each row is
 released as soon as its last step is over. Anything computed from the rows, such as x + C^-1 z, is
 post-processing. The functions give a factorisation's sensitivity and the error of its running sums,
-and choose the best band. Start reading at :class:`MatrixFactorization`.
+and choose the best band. Start reading at :class:`MatrixFactorizationEvent`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ..event import Event, NoLossDistributionError, Orders, Pairs, allows_replac
 from ..pld.pairs import GaussianPair, symmetric_pairs
 from ..work_limit import CLOSED_FORM_WORK
 
-__all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation"]
+__all__ = ["BandedFactorizationEvent", "MatrixFactorizationEvent", "TreeAggregationEvent"]
 
 _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each level of a tree
 
 
 @dataclass(frozen=True)
-class MatrixFactorization(Event, tag=None):
+class MatrixFactorizationEvent(Event, tag=None):
     """Matrix factorisation mechanism: each record is in the same public batch of every epoch.
 
     A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times. Each
@@ -118,13 +118,13 @@ class MatrixFactorization(Event, tag=None):
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self.effective_noise(relation) ** 2)
 
-    def grouped(self, size: int) -> MatrixFactorization:
+    def grouped(self, size: int) -> MatrixFactorizationEvent:
         return replace(self, noise_multiplier=self.noise_multiplier / size)
 
 
 @dataclass(frozen=True)
-class BandedFactorization(
-    MatrixFactorization,
+class BandedFactorizationEvent(
+    MatrixFactorizationEvent,
     tag="BandedFactorization",
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
     knows_label=True,
@@ -156,8 +156,8 @@ class BandedFactorization(
 
     Examples
     --------
-    >>> from skprivacy.accounting import BandedFactorization
-    >>> stream = BandedFactorization(2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0, 0.75))
+    >>> from skprivacy.accounting import BandedFactorizationEvent
+    >>> stream = BandedFactorizationEvent(2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0, 0.75))
     >>> stream.sensitivity
     1.25
     """
@@ -180,8 +180,8 @@ class BandedFactorization(
 
 
 @dataclass(frozen=True)
-class TreeAggregation(
-    MatrixFactorization,
+class TreeAggregationEvent(
+    MatrixFactorizationEvent,
     tag="TreeAggregation",
     stored=("noise_multiplier", "steps_per_epoch", "epochs"),
     knows_label=True,
@@ -207,8 +207,8 @@ class TreeAggregation(
 
     Examples
     --------
-    >>> from skprivacy.accounting import TreeAggregation
-    >>> TreeAggregation(2.0, steps_per_epoch=8, epochs=1).sensitivity
+    >>> from skprivacy.accounting import TreeAggregationEvent
+    >>> TreeAggregationEvent(2.0, steps_per_epoch=8, epochs=1).sensitivity
     2.0
     """
 

@@ -18,11 +18,11 @@ from ..pld import PrivacyLossDistribution, pld
 from ..pld.pairs import AtomPair, MixedPair, pair_from_curve, symmetric_pairs
 from ..renyi import DEFAULT_ORDERS, rdp
 from ..work_limit import CURVE_WORK
-from .composition import PoissonSampled, total_zcdp
+from .composition import PoissonSampledEvent, total_zcdp
 
 __all__ = [
-    "Mixture",
-    "PrivateSelection",
+    "MixtureEvent",
+    "PrivateSelectionEvent",
 ]
 
 _SUM_TOLERANCE = 1e-9  # largest deviation of the sum of probabilities from 1
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
+class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     """Mixture: one of several events, chosen at random; the choice is released with the answer.
 
     Parameters
@@ -53,7 +53,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     Notes
     -----
     **Guarantees.** For every epsilon, delta is the weighted mean of the events' deltas, whereas
-    :class:`Composed` would count each event fully. The dominating pair chooses each event's pair
+    :class:`ComposedEvent` would count each event fully. The dominating pair chooses each event's pair
     with its probability, and composes like any other pair. If an event is itself a composition, a
     bound on its privacy curve takes the place of its pair. The Renyi cost of order a is
     ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP has no such mean, so the most expensive event
@@ -66,8 +66,8 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
 
     Examples
     --------
-    >>> from skprivacy.accounting import LaplaceEvent, Mixture, epsilon_of
-    >>> seldom = Mixture((0.99, 0.01), (LaplaceEvent(10.0), LaplaceEvent(1.0)))
+    >>> from skprivacy.accounting import LaplaceEvent, MixtureEvent, epsilon_of
+    >>> seldom = MixtureEvent((0.99, 0.01), (LaplaceEvent(10.0), LaplaceEvent(1.0)))
     >>> round(epsilon_of(seldom, 0.0), 2), round(epsilon_of(seldom, 0.01), 2)
     (1.0, 0.09)
     """
@@ -129,21 +129,21 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
         return self._sample_branches(rate).dominating_pairs(relation)
 
-    def _sample_branches(self, rate: float) -> Mixture:
+    def _sample_branches(self, rate: float) -> MixtureEvent:
         """Return the mixture of the sampled events, since sampling and choice are independent."""
-        return Mixture(self.p, tuple(PoissonSampled(rate, e) for e in self.events))
+        return MixtureEvent(self.p, tuple(PoissonSampledEvent(rate, e) for e in self.events))
 
     def zcdp(self, relation: str) -> float:
         return max(total_zcdp(e, relation) for e in self.events)
 
-    def grouped(self, size: int) -> Mixture | None:
+    def grouped(self, size: int) -> MixtureEvent | None:
         each = [event.grouped(size) for event in self.events]
         known = tuple(event for event in each if event is not None)
-        return Mixture(self.p, known) if len(known) == len(each) else None
+        return MixtureEvent(self.p, known) if len(known) == len(each) else None
 
 
 @dataclass(frozen=True)
-class PrivateSelection(
+class PrivateSelectionEvent(
     Event, tag="PrivateSelection", stored=("event", "eta", "gamma"), knows_label=True
 ):
     """Private selection: the best of K runs, for K from a truncated negative binomial distribution.
@@ -238,10 +238,10 @@ class PrivateSelection(
         several = np.minimum(self.expected_trials * deltas, 1.0)
         return symmetric_pairs(pair_from_curve(epsilons + drift, several))
 
-    def grouped(self, size: int) -> PrivateSelection | None:
+    def grouped(self, size: int) -> PrivateSelectionEvent | None:
         # The bounds hold for one run on any two data sets, so also for groups.
         one = self.event.grouped(size)
-        return None if one is None else PrivateSelection(one, self.eta, self.gamma)
+        return None if one is None else PrivateSelectionEvent(one, self.eta, self.gamma)
 
 
 def _branch_pairs(loss: PrivacyLossDistribution, event: Event) -> Pairs:

@@ -30,13 +30,13 @@ from ..renyi import ROUNDING, binomial_rdp, pure_rdp, rdp, sampled_gaussian_rdp
 from ..work_limit import CLOSED_FORM_WORK, closed_form_work
 
 __all__ = [
-    "ApproxDP",
+    "ApproxDPEvent",
     "DiscreteGaussianEvent",
     "DiscreteLaplaceEvent",
     "GaussianEvent",
     "LaplaceEvent",
     "LogisticEvent",
-    "NonPrivate",
+    "NonPrivateEvent",
     "SmoothGaussianEvent",
 ]
 
@@ -62,7 +62,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
         return orders / (2 * self.noise_multiplier**2)  # Mironov 2017, Gaussian mechanism
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        # PoissonSampled asks at rate 1 only if records are replaced: a contribution may change its
+        # PoissonSampledEvent asks at rate 1 only if records are replaced: a contribution may change its
         # sign, which is twice its norm.
         if rate == 1:
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
@@ -189,7 +189,7 @@ class DiscreteGaussianEvent(
 
 
 @dataclass(frozen=True)
-class NonPrivate(Event, tag="NonPrivate", knows_label=True):
+class NonPrivateEvent(Event, tag="NonPrivate", knows_label=True):
     """Release without any protection."""
 
     work = closed_form_work
@@ -200,12 +200,12 @@ class NonPrivate(Event, tag="NonPrivate", knows_label=True):
     def dominating_pairs(self, relation: str) -> Pairs:
         return symmetric_pairs(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
 
-    def grouped(self, size: int) -> NonPrivate:
+    def grouped(self, size: int) -> NonPrivateEvent:
         return self
 
 
 @dataclass(frozen=True)
-class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
+class ApproxDPEvent(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
     """Release of which only (epsilon, delta)-differential privacy is known.
 
     Parameters
@@ -243,7 +243,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
         with np.errstate(over="ignore"):
             steps = np.expm1(size * self.epsilon) / np.expm1(self.epsilon) if self.epsilon else size
         delta = self.delta * float(steps) * (1 + 1e-14)  # for rounding
-        return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()
+        return ApproxDPEvent(size * self.epsilon, delta) if delta < 1 else NonPrivateEvent()
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class DiscreteLaplaceEvent(
     def grouped(self, size: int) -> Event:
         distance = size * self.sensitivity
         if distance > MOST_ATOMS:
-            return ApproxDP(distance / self.scale)
+            return ApproxDPEvent(distance / self.scale)
         return DiscreteLaplaceEvent(self.scale, distance)
 
 

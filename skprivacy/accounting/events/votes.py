@@ -1,6 +1,6 @@
 """Events of PATE votes: noisy arg-max and threshold tests (Papernot et al. 2017 and 2018).
 
-Each vote has a data-independent and a data-dependent cost. :class:`VoteBlock` is a declared number
+Each vote has a data-independent and a data-dependent cost. :class:`VoteBlockEvent` is a declared number
 of noisy arg-max queries of which only the winners are released.
 """
 
@@ -23,7 +23,7 @@ from ..pld.argmax import LONGEST, argmax_pair, is_covered
 from ..pld.pairs import GaussianPair, pure_pair, symmetric_pairs
 from ..renyi import rdp
 from ..work_limit import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
-from .composition import Repeated
+from .composition import RepeatedEvent
 from .gnmax import gnmax_rdp, vote_curve
 
 VOTE_DOCS = {
@@ -36,10 +36,10 @@ moved : int, default=1
     and joins another.""",
 }
 __all__ = [
-    "GNMaxVote",
-    "LNMaxVote",
-    "VoteBlock",
-    "VoteThreshold",
+    "GNMaxEvent",
+    "LNMaxEvent",
+    "VoteBlockEvent",
+    "VoteThresholdEvent",
 ]
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
@@ -110,7 +110,7 @@ class _VoteEvent(Event, tag=None):
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class GNMaxVote(
+class GNMaxEvent(
     _VoteEvent,
     tag="GNMaxVote",
     stored=("noise_multiplier", "votes", "moved"),
@@ -129,7 +129,7 @@ class GNMaxVote(
     Notes
     -----
     The cost covers the release of the whole noisy histogram. If only the winners of a declared
-    number of queries are released, :class:`VoteBlock` costs less.
+    number of queries are released, :class:`VoteBlockEvent` costs less.
 
     References
     ----------
@@ -164,7 +164,7 @@ class GNMaxVote(
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class LNMaxVote(
+class LNMaxEvent(
     _VoteEvent,
     tag="LNMaxVote",
     stored=("noise_multiplier", "votes", "moved"),
@@ -183,7 +183,7 @@ class LNMaxVote(
     Notes
     -----
     The cost covers the release of the whole noisy histogram. If only the winners of a declared
-    number of queries are released, :class:`VoteBlock` costs little more than half as much.
+    number of queries are released, :class:`VoteBlockEvent` costs little more than half as much.
 
     References
     ----------
@@ -215,7 +215,7 @@ class LNMaxVote(
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class VoteThreshold(
+class VoteThresholdEvent(
     _VoteEvent,
     tag="VoteThreshold",
     stored=("noise_multiplier", "votes", "moved", "threshold", "offset"),
@@ -323,7 +323,7 @@ class VoteThreshold(
 
 
 @dataclass(frozen=True)
-class VoteBlock(
+class VoteBlockEvent(
     Event,
     tag="VoteBlock",
     stored=("kind", "noise_multiplier", "n_queries", "moved"),
@@ -331,8 +331,8 @@ class VoteBlock(
 ):
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
-    A block costs about a fifth less than the same number of :class:`GNMaxVote` or
-    :class:`VoteThreshold` events, and little more than half as much as :class:`LNMaxVote` events.
+    A block costs about a fifth less than the same number of :class:`GNMaxEvent` or
+    :class:`VoteThresholdEvent` events, and little more than half as much as :class:`LNMaxEvent` events.
     Those events would also allow the noisy counts to be published.
 
     Parameters
@@ -364,10 +364,10 @@ class VoteBlock(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GNMaxVote, Repeated, VoteBlock, epsilon_of
-    >>> round(epsilon_of(Repeated(GNMaxVote(20.0), 20), 1e-5), 3)
+    >>> from skprivacy.accounting import GNMaxEvent, RepeatedEvent, VoteBlockEvent, epsilon_of
+    >>> round(epsilon_of(RepeatedEvent(GNMaxEvent(20.0), 20), 1e-5), 3)
     1.199
-    >>> round(epsilon_of(VoteBlock("gnmax", 20.0, 20), 1e-5), 3)
+    >>> round(epsilon_of(VoteBlockEvent("gnmax", 20.0, 20), 1e-5), 3)
     0.975
     """
 
@@ -390,7 +390,7 @@ class VoteBlock(
     @property
     def with_counts(self) -> Event:
         """The same queries with public noisy counts: an upper bound that is fast to compute."""
-        return Repeated(self._vote_event, self.n_queries)
+        return RepeatedEvent(self._vote_event, self.n_queries)
 
     @property
     def estimated(self) -> Event:
@@ -403,7 +403,7 @@ class VoteBlock(
         block_size = min(self.n_queries, LONGEST)
         limit, excess = _NOISE_RATIOS[self.kind]
         noise = self.noise_multiplier / (limit + excess * block_size**-0.82)
-        return Repeated(_KINDS[self.kind](noise), self.n_queries)
+        return RepeatedEvent(_KINDS[self.kind](noise), self.n_queries)
 
     @property
     def _vote_in_noise_units(self) -> float:
@@ -416,7 +416,7 @@ class VoteBlock(
         if blocks == 1:
             return None
         longest = -(-self.n_queries // blocks)
-        return ((VoteBlock(self.kind, self.noise_multiplier, longest), blocks),)
+        return ((VoteBlockEvent(self.kind, self.noise_multiplier, longest), blocks),)
 
     def work(self) -> float:
         return CLOSED_FORM_WORK + self._recursion_work()
@@ -446,7 +446,7 @@ class VoteBlock(
     def zcdp(self, relation: str) -> float:
         return self.with_counts.zcdp(relation)
 
-    def grouped(self, size: int) -> VoteBlock:
+    def grouped(self, size: int) -> VoteBlockEvent:
         return replace(self, moved=size * self.moved)
 
 
@@ -458,8 +458,8 @@ def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
     return min(float(log_q), math.log1p(-1 / len(votes)))
 
 
-_KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
-    "gnmax": GNMaxVote,
-    "lnmax": LNMaxVote,
-    "threshold": VoteThreshold,
+_KINDS: dict[str, type[GNMaxEvent] | type[LNMaxEvent] | type[VoteThresholdEvent]] = {
+    "gnmax": GNMaxEvent,
+    "lnmax": LNMaxEvent,
+    "threshold": VoteThresholdEvent,
 }

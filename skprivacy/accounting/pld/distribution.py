@@ -333,8 +333,8 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampled, Repeated, pld
-    >>> loss = pld(Repeated(PoissonSampled(0.01, GaussianEvent(1.0)), 10_000))
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent, pld
+    >>> loss = pld(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(1.0)), 10_000))
     >>> round(loss.epsilon(1e-5), 2)
     6.19
     """

@@ -27,7 +27,7 @@ from ..._clones import name_failing_model
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
-from ..membership.update_membership import UpdatesAttack
+from ..membership.update_membership import UpdatesMembership
 from ..model_answers import check_known, class_list, predict_aligned
 from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
@@ -413,7 +413,7 @@ class UpdatesAttributeInference(AttributeInference):
 
     Attributes
     ----------
-    attack_ : UpdatesAttack
+    attack_ : UpdatesMembership
         Scores a record with each value.
     values_ : ndarray of shape (n_values,)
         Values of the attribute among the records given to ``fit``.
@@ -455,12 +455,12 @@ class UpdatesAttributeInference(AttributeInference):
         self.n_reference = n_reference
 
     def _target_classes(self, X: Any) -> Any:
-        attack = UpdatesAttack(self.target)
+        attack = UpdatesMembership(self.target)
         attack._check_target(X, np.empty(0))
         return attack._target_classes(X)
 
     def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
-        self.attack_ = UpdatesAttack(self.target, n_reference=self.n_reference).fit(X, y)
+        self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(X, y)
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
         """Score every record with every value in one call, which factorises each round once."""

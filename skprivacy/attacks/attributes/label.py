@@ -35,7 +35,7 @@ _SHARES = (1.0, 0.25)
 class LabelCanaries:
     """Label canaries: records trained with their true label or another, by a fair coin each.
 
-    Create them with :meth:`drawn`.
+    Create them with :meth:`draw`.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class LabelCanaries:
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import LabelCanaries
-    >>> canaries = LabelCanaries.drawn(np.arange(100) % 3, n_canaries=20, random_state=0)
+    >>> canaries = LabelCanaries.draw(np.arange(100) % 3, n_canaries=20, random_state=0)
     >>> flipped = (canaries.labels != np.arange(100) % 3).sum()
     >>> bool(flipped == (~canaries.kept).sum())
     True
@@ -70,7 +70,7 @@ class LabelCanaries:
     whose: NDArray[np.intp] | None = None
 
     @classmethod
-    def drawn(
+    def draw(
         cls,
         y: ArrayLike,
         n_canaries: int,
@@ -237,7 +237,7 @@ class LabelInferenceAttack(BaseEstimator):
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from skprivacy.attacks import LabelCanaries, LabelInferenceAttack
     >>> X, y = make_classification(2000, random_state=0)
-    >>> canaries = LabelCanaries.drawn(y[:1000], n_canaries=200, random_state=0)
+    >>> canaries = LabelCanaries.draw(y[:1000], n_canaries=200, random_state=0)
     >>> target = DecisionTreeClassifier(random_state=0).fit(X[:1000], canaries.labels)
     >>> attack = LabelInferenceAttack(target, random_state=0).fit(X[1000:], y[1000:])
     >>> result = attack.evaluate(X[:1000], canaries)
@@ -354,7 +354,7 @@ class LabelInferenceAttack(BaseEstimator):
         if not isinstance(canaries, LabelCanaries):
             raise TypeError(
                 f"canaries must be LabelCanaries, got {type(canaries).__name__}. Draw them by "
-                "LabelCanaries.drawn(y, n_canaries=...), fit the target to their labels, and pass "
+                "LabelCanaries.draw(y, n_canaries=...), fit the target to their labels, and pass "
                 "them here with the same X."
             )
         X = as_records(X)

@@ -497,7 +497,7 @@ class UpdatesPropertyInference(PropertyAttack):
         return np.array(
             [
                 -seen.step[t] * seen._gradients(t, X, label).mean(n_weights)
-                + seen.noise * random.normal(size=n_weights)
+                + seen.noise_std * random.normal(size=n_weights)
                 for t in range(seen.n_rounds)
             ]
         )

@@ -40,7 +40,7 @@ class GenerativeAttack(GeneratorAttack):
     ----------
     discriminator : classifier with ``predict_proba``, default=None
         Cloned and fitted, with class 1 for "generated". None: gradient boosting.
-    own : bool, default=False
+    prefit : bool, default=False
         Whether ``discriminator`` is the generator's own. It must then be fitted, with class 1 (the
         last column) for "real training record", and ``fit`` learns nothing.
 
@@ -66,9 +66,9 @@ class GenerativeAttack(GeneratorAttack):
     True
     """
 
-    def __init__(self, discriminator: Any = None, *, own: bool = False) -> None:
+    def __init__(self, discriminator: Any = None, *, prefit: bool = False) -> None:
         self.discriminator = discriminator
-        self.own = own
+        self.prefit = prefit
 
     def fit(self, generated: Any, reference: Any) -> GenerativeAttack:
         """Learn to distinguish generated records from the attacker's own.
@@ -85,12 +85,12 @@ class GenerativeAttack(GeneratorAttack):
         GenerativeAttack
             Itself, fitted.
         """
-        flag("own", self.own)
-        if self.own:
+        flag("prefit", self.prefit)
+        if self.prefit:
             if self.discriminator is None:
                 raise ValueError(
-                    "discriminator=None must be the generator's fitted discriminator if own=True. "
-                    "Pass it, or use own=False."
+                    "discriminator=None must be the generator's fitted discriminator if prefit=True. "
+                    "Pass it, or use prefit=False."
                 )
             if not hasattr(self.discriminator, "predict_proba"):
                 raise TypeError(

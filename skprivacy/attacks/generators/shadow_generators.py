@@ -47,7 +47,7 @@ class MarginalAttack(GeneratorAttack):
     ----------
     synthesizer : estimator with ``fit`` and ``cliques_``, default=None
         An unfitted copy of the attacked synthesizer with its settings, such as a
-        :class:`~skprivacy.synthesis.PrivateSynthesizer`; cloned, without a budget. ``None`` gives
+        :class:`~skprivacy.synthesis.MarginalSynthesizer`; cloned, without a budget. ``None`` gives
         all columns and all pairs of columns the same weight.
     n_shadows : int, default=5
         Number of such fits, each on a random half of the reference records.

@@ -13,5 +13,5 @@ Files, in reading order:
 - ``few_neighbors``: VulnerableRecordsAttack, IndirectInference (Long et al. 2018)
 - ``white_box``: WhiteBoxAttack, GradientNormAttack, StolenMemoriesAttack
 - ``white_box_encoder``: attack network on gradients and activations (Nasr et al. 2019)
-- ``update_membership``: UpdatesAttack: membership from the updates of federated training
+- ``update_membership``: UpdatesMembership: membership from the updates of federated training
 """

@@ -159,7 +159,7 @@ class ShokriAttack(ShadowAttack):
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
-    view : {"confidence", "signals"}, default="confidence"
+    features : {"confidence", "signals"}, default="confidence"
         Input of the attack model for each prediction. "confidence" is the vector of probabilities,
         as published. "signals" is its logarithm, with the log-odds and the modified entropy of the
         true class, and is stronger.
@@ -202,7 +202,7 @@ class ShokriAttack(ShadowAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-        "view": [StrOptions({"confidence", "signals"})],
+        "features": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
     }
 
@@ -212,7 +212,7 @@ class ShokriAttack(ShadowAttack):
         *,
         n_shadows: int = 16,
         attack_model: Any = None,
-        view: str = "confidence",
+        features: str = "confidence",
         per_class: bool = True,
         pool: Any = None,
         n_jobs: int | None = None,
@@ -222,7 +222,7 @@ class ShokriAttack(ShadowAttack):
         self.target = target
         self.n_shadows = n_shadows
         self.attack_model = attack_model
-        self.view = view
+        self.features = features
         self.per_class = per_class
         self.pool = pool
         self.n_jobs = n_jobs
@@ -255,7 +255,7 @@ class ShokriAttack(ShadowAttack):
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Return the attack model's input for each prediction."""
-        if self.view == "confidence":
+        if self.features == "confidence":
             return proba
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
@@ -294,7 +294,7 @@ class MLLeaksAttack(ShokriAttack):
     %(target_classifier)s
     n_shadows : int, default=2
         Number of shadow models to train if ``pool`` is None; even.
-    top : int, default=3
+    n_highest : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
@@ -338,7 +338,7 @@ class MLLeaksAttack(ShokriAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-        "top": [Interval(Integral, 1, None, closed="left")],
+        "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -346,7 +346,7 @@ class MLLeaksAttack(ShokriAttack):
         target: Any = None,
         *,
         n_shadows: int = 2,
-        top: int = 3,
+        n_highest: int = 3,
         attack_model: Any = None,
         pool: Any = None,
         n_jobs: int | None = None,
@@ -355,7 +355,7 @@ class MLLeaksAttack(ShokriAttack):
     ) -> None:
         self.target = target
         self.n_shadows = n_shadows
-        self.top = top
+        self.n_highest = n_highest
         self.attack_model = attack_model
         self.pool = pool
         self.n_jobs = n_jobs
@@ -367,7 +367,7 @@ class MLLeaksAttack(ShokriAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
-        self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
+        self._n_seen = min(self.n_highest, len(self.classes_), len(self.pool_.classes_))
         features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]

@@ -53,7 +53,7 @@ class VulnerableRecordsAttack(ShadowAttack):
     radius : float, default=0.1
         Records whose predictions are closer than this are neighbours, in (0, sqrt(2)). The distance
         is the Euclidean distance of the probabilities, as a root mean square over models.
-    max_neighbours : int, default=5
+    max_neighbors : int, default=5
         Records with more neighbours among those given to ``fit`` rank below all others.
     %(shadow_pool)s
     %(attack_fpr)s
@@ -80,7 +80,7 @@ class VulnerableRecordsAttack(ShadowAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         "radius": [Interval(Real, 0, 2**0.5, closed="neither")],
-        "max_neighbours": [Interval(Integral, 0, None, closed="left")],
+        "max_neighbors": [Interval(Integral, 0, None, closed="left")],
     }
 
     def __init__(
@@ -89,7 +89,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         *,
         n_shadows: int = 16,
         radius: float = 0.1,
-        max_neighbours: int = 5,
+        max_neighbors: int = 5,
         pool: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -98,7 +98,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         self.target = target
         self.n_shadows = n_shadows
         self.radius = radius
-        self.max_neighbours = max_neighbours
+        self.max_neighbors = max_neighbors
         self.pool = pool
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -108,7 +108,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         super()._learn(X, y, member)
         self._prints = np.unique(fingerprints(X))
         # one more than needed, because a record of the pool is its own nearest neighbour
-        wanted = min(self.max_neighbours + 2, len(y))
+        wanted = min(self.max_neighbors + 2, len(y))
         self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._coordinates(X))
 
     def _coordinates(self, X: Any) -> NDArray[np.float64]:
@@ -123,7 +123,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         z = scores.lira_offline(self._target_logit(X, y), shadows.logits, shadows.out)
         rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly
         # Long et al. 2018: only vulnerable records, those with few neighbours, are attacked
-        return np.where(near <= self.max_neighbours, rank + 2, rank)
+        return np.where(near <= self.max_neighbors, rank + 2, rank)
 
 
 @fill_docs(MEMBERSHIP_DOCS)

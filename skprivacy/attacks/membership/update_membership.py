@@ -21,7 +21,7 @@ from ..updates import Updates, nearest_columns
 from .classifiers import linear_model
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = ["UpdatesAttack"]
+__all__ = ["UpdatesMembership"]
 
 Float64Array = NDArray[np.float64]
 N_FOLDS = 5
@@ -30,7 +30,7 @@ RIDGE = 1e-4
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class UpdatesAttack(MembershipAttack):
+class UpdatesMembership(MembershipAttack):
     """Infer membership from model updates, by the best linear test of each round.
 
     An update is the mean of its n records' gradients, so it contains 1/n of each of them, as a
@@ -78,14 +78,14 @@ class UpdatesAttack(MembershipAttack):
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import Updates, UpdatesAttack
+    >>> from skprivacy.attacks import Updates, UpdatesMembership
     >>> X, y = make_classification(1200, flip_y=0.3, random_state=0)
     >>> party = MLPClassifier((20,), solver="sgd", momentum=0, batch_size=50, random_state=0)
     >>> def after_a_pass():
     ...     return Updates.weights_of(party.partial_fit(X[:50], y[:50], classes=[0, 1]))
     >>> weights = [after_a_pass() for _ in range(6)]
     >>> seen = Updates(party, weights[:-1], weights[1:], step=0.001, n_records=50)
-    >>> attack = UpdatesAttack(seen).fit(X[300:], y[300:])
+    >>> attack = UpdatesMembership(seen).fit(X[300:], y[300:])
     >>> attack.evaluate(X[:50], y[:50], X[50:300], y[50:300]).auc > 0.8
     True
     """
@@ -180,7 +180,7 @@ class UpdatesAttack(MembershipAttack):
             reference = seen._gradients(t, self._reference, known)
             losses[:, t] = records.loss
             test = _Round(records, reference, seen._descent(t))
-            noise = seen.noise / seen.step[t]
+            noise = seen.noise_std / seen.step[t]
             for k in np.unique(fold):
                 rows, others = np.flatnonzero(fold == k), np.flatnonzero(self._fold != k)
                 ratios[rows, t], expected[rows, t] = test.ratios(

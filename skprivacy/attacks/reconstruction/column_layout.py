@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from ..._validation import sequence
-from ...preprocessing import Categories, Hashed, Schema
+from ...preprocessing import CategoricalColumn, HashedColumn, Schema
 
 __all__ = [
     "TOLERANCE",
@@ -245,7 +245,9 @@ def _columns_of_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
         width = fact.n_features_out
         # features after a number or a date (such as indicators of bins) and indicators of missing
         # values are not evaluated
-        of_category = width - fact.missing if isinstance(fact, Categories | Hashed) else 1
+        of_category = (
+            width - fact.missing if isinstance(fact, CategoricalColumn | HashedColumn) else 1
+        )
         named[str(name)] = np.arange(at, at + of_category)
         at += width
     return named

@@ -24,8 +24,8 @@ def invert_class(
     label: Any,
     bounds: ArrayLike,
     *,
-    n_iter: int = 200,
-    n_starts: int = 8,
+    max_iter: int = 200,
+    n_init: int = 8,
     random_state: Any = None,
 ) -> Float64Array:
     """Find an input that the target assigns to a class most confidently (Fredrikson et al. 2015).
@@ -44,9 +44,9 @@ def invert_class(
         Lowest and highest value of each feature, or one pair for all features. A tuple of two
         arrays means (lower, upper), as elsewhere. It is required for two features whose bounds
         could be read either way.
-    n_iter : int, default=200
-        Number of rounds; each queries ``4 * n_starts`` inputs.
-    n_starts : int, default=8
+    max_iter : int, default=200
+        Number of rounds; each queries ``4 * n_init`` inputs.
+    n_init : int, default=8
         Number of searches from different starting points; the best result is returned.
     random_state : int, RandomState instance or None, default=None
         Seed of the starting points and steps.
@@ -92,18 +92,18 @@ def invert_class(
         rest = np.delete(proba, column, axis=1).sum(axis=1)
         return np.log(np.maximum(proba[:, column], 1e-300)) - np.log(np.maximum(rest, 1e-300))
 
-    point = rng.uniform(low, high, size=(n_starts, len(low)))
+    point = rng.uniform(low, high, size=(n_init, len(low)))
     reached = log_odds(point)
-    step = np.full(n_starts, 0.3)
-    for _ in range(n_iter):
+    step = np.full(n_init, 0.3)
+    for _ in range(max_iter):
         noise = rng.normal(size=(4, *point.shape)) * (high - low) * step[:, None]
         changed = rng.uniform(size=noise.shape) < max(0.2, 1 / len(low))
         trial = np.clip(point + noise * changed, low, high)
-        found_odds = log_odds(trial.reshape(-1, len(low))).reshape(4, n_starts)
+        found_odds = log_odds(trial.reshape(-1, len(low))).reshape(4, n_init)
         best = found_odds.argmax(axis=0)
-        found = found_odds[best, np.arange(n_starts)]
+        found = found_odds[best, np.arange(n_init)]
         up = found > reached
-        point[up], reached[up] = trial[best, np.arange(n_starts)][up], found[up]
+        point[up], reached[up] = trial[best, np.arange(n_init)][up], found[up]
         step = np.clip(np.where(up, step * 1.2, step * 0.9), 1e-3, 0.5)
     return point[reached.argmax()]
 

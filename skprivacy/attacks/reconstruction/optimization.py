@@ -53,9 +53,9 @@ class GradientInversion(InversionAttack):
     distance : {"cosine", "squared"}, default="cosine"
         Distance of gradients: "cosine" is 1 minus the cosine of their angle (Geiping et al.),
         "squared" the squared length of their difference (Zhu et al.).
-    n_starts : int, default=4
+    n_init : int, default=4
         Number of searches, from different rows of the attacker's records.
-    n_iter : int, default=1000
+    max_iter : int, default=1000
         Steps of each search.
     learning_rate : float, default=0.3
         Learning rate of Adam at the first step; it decreases to zero.
@@ -76,7 +76,7 @@ class GradientInversion(InversionAttack):
     **Edge cases.** Numbers outside of the range of the attacker's records are not found. The
     confidence in a category is 1 minus its entropy relative to the maximum. The confidence in a
     number is 1 minus its deviation between starts relative to the population's deviation, so with
-    ``n_starts=1`` all numbers are certain.
+    ``n_init=1`` all numbers are certain.
 
     If this attack fails, that does not show privacy: its only prior is the range of each feature.
     :class:`BayesInversion` uses a full prior.
@@ -99,7 +99,7 @@ class GradientInversion(InversionAttack):
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.uniform(size=(300, 4)), rng.integers(0, 2, 300)
     >>> model = LogisticRegression().fit(X[:100], y[:100])
-    >>> attack = GradientInversion(model, n_iter=300, random_state=0).fit(X[:200], y[:200])
+    >>> attack = GradientInversion(model, max_iter=300, random_state=0).fit(X[:200], y[:200])
     >>> batches = [(X[[i]], y[[i]]) for i in range(200, 210)]
     >>> sent = [party_gradient(model, *batch) for batch in batches]
     >>> result = attack.evaluate(sent, batches)
@@ -110,8 +110,8 @@ class GradientInversion(InversionAttack):
     _parameter_constraints: dict[str, Any] = {
         **InversionAttack._parameter_constraints,
         "distance": [StrOptions({"cosine", "squared"})],
-        "n_starts": [Interval(Integral, 1, None, closed="left")],
-        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # finite in single precision
     }
 
@@ -124,8 +124,8 @@ class GradientInversion(InversionAttack):
         max_grad_norm: float | None = None,
         noise_multiplier: float = 0.0,
         distance: str = "cosine",
-        n_starts: int = 4,
-        n_iter: int = 1000,
+        n_init: int = 4,
+        max_iter: int = 1000,
         learning_rate: float = 0.3,
         random_state: Any = None,
     ) -> None:
@@ -135,8 +135,8 @@ class GradientInversion(InversionAttack):
         self.max_grad_norm = max_grad_norm
         self.noise_multiplier = noise_multiplier
         self.distance = distance
-        self.n_starts = n_starts
-        self.n_iter = n_iter
+        self.n_init = n_init
+        self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.random_state = random_state
 
@@ -147,21 +147,21 @@ class GradientInversion(InversionAttack):
 
         labels = self._infer_labels(observed, n_records) if labels is None else labels
         relaxation = Relaxation(self.layout_, self._gradients.dtype)
-        search = Descent(self.n_iter, self.learning_rate, self.distance)
+        search = Descent(self.max_iter, self.learning_rate, self.distance)
         rng = check_random_state(self.random_state)
-        held = self.n_starts * self._gradients.count_floats(n_records)
+        held = self.n_init * self._gradients.count_floats(n_records)
         found = []
         for some, own in zip(
             *(part.split(max(1, _AT_ONCE // held)) for part in (observed, labels)), strict=True
         ):
-            starts = (len(some), self.n_starts, n_records)
+            starts = (len(some), self.n_init, n_records)
             drawn = self.reference_[rng.randint(len(self.reference_), size=starts)]
             with threads_for(self._gradients.module, math.prod(starts)):
                 free, distances = search(
                     self._gradients,
                     relaxation,
-                    some.repeat_interleave(self.n_starts, 0),
-                    own.repeat_interleave(self.n_starts, 0),
+                    some.repeat_interleave(self.n_init, 0),
+                    own.repeat_interleave(self.n_init, 0),
                     relaxation.free_parameters_near(self._gradients.records(drawn)).flatten(0, 1),
                 )
             shares = relaxation.shares(free).unflatten(0, starts[:2])

@@ -60,7 +60,7 @@ class Descent:
     The distance of gradients is "cosine" (Geiping et al.) or "squared" (Zhu et al.).
     """
 
-    n_iter: int
+    max_iter: int
     step: float
     distance: str
 
@@ -81,14 +81,14 @@ class Descent:
         first, second = torch.zeros_like(free), torch.zeros_like(free)
         scale = observed.square().sum(1).clamp(min=1e-30)
         # Zhu et al. 2019: minimise the distance of gradients over the records
-        for t in range(self.n_iter):
+        for t in range(self.max_iter):
             free.requires_grad_(True)
             away = self._distances(gradients.mean(relaxation.rows(free), labels), observed, scale)
             (slope,) = torch.autograd.grad(away.sum(), free)
             free = free.detach()
             first = 0.9 * first + 0.1 * slope
             second = 0.99 * second + 0.01 * slope.square()
-            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.n_iter))  # cosine decay
+            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.max_iter))  # cosine decay
             ahead = first / (1 - 0.9 ** (t + 1))
             free = free - size * ahead / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
         with torch.no_grad():

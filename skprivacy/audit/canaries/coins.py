@@ -22,13 +22,13 @@ from ...accounting.accountants import privacy_curve
 from ...attacks import LabelCanaries
 from ...attacks.record_tables import as_records, concat
 from ...metrics.coin_guesses import Inverse
-from ...preprocessing import Bounded, Categories
-from ...synthesis import PrivateSynthesizer
+from ...preprocessing import BoundedColumn, CategoricalColumn
+from ...synthesis import MarginalSynthesizer
 from ..inspection.guarantees import holds_private
 
 __all__ = [
     "CanaryRun",
-    "Mixture",
+    "MixtureEvent",
     "coin_entropy",
     "coin_for",
     "draw_canaries",
@@ -51,7 +51,7 @@ _STEPS = {
     ("add_remove", "replace_one"): 2,
     ("zero_out", "replace_one"): 2,
 }
-Facts = dict[str, Bounded | Categories]
+Facts = dict[str, BoundedColumn | CategoricalColumn]
 Floats = NDArray[np.float64]
 # Clip in deviations of a table's noise: larger ones are errors of the model, not noise.
 _CLIPPED = 3.0
@@ -102,7 +102,7 @@ def draw_canaries(
         rows = np.sort(random.permutation(len(y))[:n])
         return rows, as_records(given[0]), np.asarray(given[1])
     # Nasr et al. 2021, "Adversary instantiation": records with wrong labels as canaries.
-    drawn = LabelCanaries.drawn(y, n, random_state=int(random.integers(2**31)))
+    drawn = LabelCanaries.draw(y, n, random_state=int(random.integers(2**31)))
     return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
 
 
@@ -163,7 +163,7 @@ def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureEvent:
     """Records, of which coins replaced some by canaries.
 
     ``records`` holds the canaries last. ``rows`` are the records that canaries may replace,
@@ -178,7 +178,7 @@ class Mixture:
     @classmethod
     def draw(
         cls, X: pd.DataFrame, facts: Facts, n_canaries: int, coin: str, random: np.random.Generator
-    ) -> Mixture:
+    ) -> MixtureEvent:
         """Draw canaries, the rows that they may replace, and the coins."""
         rows = np.sort(random.permutation(len(X))[:n_canaries])
         crafted = spread_records(facts, X.dtypes, n_canaries, random)[list(X.columns)]
@@ -211,7 +211,7 @@ class Mixture:
         return counts, canaries - given_up
 
 
-def score_from_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
+def score_from_tables(fitted: MarginalSynthesizer, mixture: MixtureEvent) -> Floats:
     """Return the score of each canary from the noisy tables, for an attacker with all other data.
 
     Scores depend only on the tables and on records that no coin touches.
@@ -221,7 +221,7 @@ def score_from_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
 
 
 def score_from_rows(
-    fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFrame
+    fitted: MarginalSynthesizer, mixture: MixtureEvent, synthetic: pd.DataFrame
 ) -> Floats:
     """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
@@ -230,10 +230,10 @@ def score_from_rows(
 
 
 def _values(
-    fact: Bounded | Categories, dtype: Any, n: int, random: np.random.Generator
+    fact: BoundedColumn | CategoricalColumn, dtype: Any, n: int, random: np.random.Generator
 ) -> pd.Series[Any]:
     order = random.permutation(n)
-    if isinstance(fact, Categories):
+    if isinstance(fact, CategoricalColumn):
         places = (order + random.integers(len(fact.values))) % len(fact.values)
         return pd.Series([fact.values[i] for i in places], dtype=object)
     numbers = np.asarray(fact.from_unit((order + random.random(n)) / n), dtype=np.float64)
@@ -243,7 +243,7 @@ def _values(
 
 
 def _scores(
-    fitted: PrivateSynthesizer, mixture: Mixture, seen: Sequence[Floats], clipped: float
+    fitted: MarginalSynthesizer, mixture: MixtureEvent, seen: Sequence[Floats], clipped: float
 ) -> Floats:
     """Return the best linear estimates of the coins, centred at 0.
 
@@ -264,7 +264,7 @@ def _scores(
     return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
 
 
-def _cells(fitted: PrivateSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
+def _cells(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
     """Return the cell of each noisy table that counts each record; none for excluded records."""
     domain = fitted.domain_
     codes, kept = domain.encode([frame[name] for name in domain.names])

@@ -50,7 +50,7 @@ from .gradient_canary_audit import SEEN, bound_on_noise, check_gradient_canaries
 
 __all__ = [
     "COINS",
-    "OneRunReport",
+    "OneRunAuditReport",
     "audit_one_run",
     "check_one_run",
     "guess_and_test",
@@ -90,7 +90,7 @@ def audit_one_run(
     independent_canaries: bool = False,
     alpha: float = 0.05,
     random_state: int | None = None,
-) -> OneRunReport:
+) -> OneRunAuditReport:
     """Train an estimator once, with canaries, and guess which canaries it was trained on.
 
     A fair coin for each canary decides whether it takes the place of a record of ``X``. If not, the
@@ -134,7 +134,7 @@ def audit_one_run(
 
     Returns
     -------
-    OneRunReport
+    OneRunAuditReport
         The report, with the trained model.
 
     Raises
@@ -205,10 +205,10 @@ def audit_one_run(
 
 
 @dataclass(frozen=True, repr=False)
-class OneRunReport:
+class OneRunAuditReport:
     """Claimed privacy of a model compared with guesses of the canaries' coins.
 
-    Returned by :func:`audit_one_run`. A :class:`SynthesizerAudit` holds one for all of its fits.
+    Returned by :func:`audit_one_run`. A :class:`SynthesizerAuditReport` holds one for all of its fits.
 
     Attributes
     ----------
@@ -345,7 +345,7 @@ def check_one_run(
 def guess_and_test(
     model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
     n_guesses: int | None = None, independent: bool = False,
-) -> OneRunReport:  # fmt: skip
+) -> OneRunAuditReport:  # fmt: skip
     """Guess coins by scores, and test the claim by the number of right guesses."""
     untested = _untested(claim, run.coin)
     guarantee = None if untested else claim.guarantee
@@ -366,7 +366,7 @@ def guess_and_test(
             return refutes_with_separate_runs(count, n_canaries, curve, alpha)
         return curve is not None and refutes_curve(count, guesses, n_canaries, curve, alpha)
 
-    return OneRunReport(
+    return OneRunAuditReport(
         model=model,
         fitted=run.fitted,
         claim=claim,

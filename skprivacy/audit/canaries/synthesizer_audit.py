@@ -21,14 +21,21 @@ from ...attacks.record_tables import as_records
 from ...metrics import auc
 from ...metrics.coin_guesses import gaussian_epsilon
 from ...metrics.rates import check_alpha
-from ...preprocessing import Bounded, Categories, Schema
+from ...preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ...preprocessing.transformer import check_columns
-from ...synthesis import PrivateSynthesizer
+from ...synthesis import MarginalSynthesizer
 from ..inspection.claims import Claim, claim_of
-from .coins import CanaryRun, Mixture, coin_entropy, coin_for, score_from_rows, score_from_tables
-from .one_run import COINS, OneRunReport, guess_and_test
+from .coins import (
+    CanaryRun,
+    MixtureEvent,
+    coin_entropy,
+    coin_for,
+    score_from_rows,
+    score_from_tables,
+)
+from .one_run import COINS, OneRunAuditReport, guess_and_test
 
-__all__ = ["SynthesizerAudit", "audit_synthesizer"]
+__all__ = ["SynthesizerAuditReport", "audit_synthesizer"]
 
 _COUNTED = ("adaptive", "independent", "tree")  # methods that release noisy tables
 _DRAWN = 10  # synthetic records per record
@@ -37,16 +44,16 @@ _LARGEST_MU = 1e3  # end of the search for claimed_mu
 
 
 @dataclass(frozen=True, repr=False)
-class SynthesizerAudit:
+class SynthesizerAuditReport:
     """Claimed privacy of a synthesizer compared with guesses of the canaries' coins.
 
     Returned by :func:`audit_synthesizer`.
 
     Attributes
     ----------
-    tables : OneRunReport
+    tables : OneRunAuditReport
         Audit by an attacker who sees the noisy tables, which are all that is released.
-    rows : OneRunReport
+    rows : OneRunAuditReport
         Audit by an attacker who sees synthetic records, and knows the columns and bins of each
         table.
     n_runs : int
@@ -56,8 +63,8 @@ class SynthesizerAudit:
         attacker gets one half of it.
     """
 
-    tables: OneRunReport
-    rows: OneRunReport
+    tables: OneRunAuditReport
+    rows: OneRunAuditReport
     n_runs: int
     alpha: float
 
@@ -125,7 +132,7 @@ class SynthesizerAudit:
 
 
 def audit_synthesizer(
-    synthesizer: PrivateSynthesizer,
+    synthesizer: MarginalSynthesizer,
     X: Any,
     y: Any = None,
     *,
@@ -133,7 +140,7 @@ def audit_synthesizer(
     n_canaries: int = 1,
     alpha: float = 0.05,
     random_state: int | None = None,
-) -> SynthesizerAudit:
+) -> SynthesizerAuditReport:
     """Fit a synthesizer many times, with or without a canary, and guess which from its output.
 
     A canary is an artificial record that is rare in nearly every cell. A fair coin decides whether
@@ -143,7 +150,7 @@ def audit_synthesizer(
 
     Parameters
     ----------
-    synthesizer : PrivateSynthesizer
+    synthesizer : MarginalSynthesizer
         Synthesizer with a ``schema`` and a counting method: "tree", "adaptive" or "independent".
         Clones are fitted, without a budget.
     X : DataFrame or array-like of shape (n_samples, n_features)
@@ -163,13 +170,13 @@ def audit_synthesizer(
 
     Returns
     -------
-    SynthesizerAudit
+    SynthesizerAuditReport
         The audit, with one report for each of the two attackers.
 
     Raises
     ------
     TypeError
-        If ``synthesizer`` is not a PrivateSynthesizer, or a parameter has the wrong type.
+        If ``synthesizer`` is not a MarginalSynthesizer, or a parameter has the wrong type.
     ValueError
         If it has no schema, releases no counts, or has a ``noise_seed``, or if a parameter is out
         of range. Raised before any fit.
@@ -202,12 +209,12 @@ def audit_synthesizer(
     >>> import numpy as np
     >>> import pandas as pd
     >>> from skprivacy.audit import audit_synthesizer
-    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
-    >>> from skprivacy.synthesis import PrivateSynthesizer
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> from skprivacy.synthesis import MarginalSynthesizer
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"age": rng.integers(18, 90, 500), "job": rng.choice(["no", "yes"], 500)})
-    >>> schema = Schema({"age": Bounded(18, 90), "job": Categories(["no", "yes"])})
-    >>> synthesizer = PrivateSynthesizer(4.0, 1e-6, schema=schema)
+    >>> schema = Schema({"age": BoundedColumn(18, 90), "job": CategoricalColumn(["no", "yes"])})
+    >>> synthesizer = MarginalSynthesizer(4.0, 1e-6, schema=schema)
     >>> report = audit_synthesizer(synthesizer, X, n_runs=30, alpha=1e-8)
     >>> report.verdict, round(report.claimed_mu, 2)
     ('consistent', 0.84)
@@ -218,7 +225,7 @@ def audit_synthesizer(
     coin = coin_for(synthesizer)
     seen: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
     for _ in range(n_runs):
-        mixture = Mixture.draw(frame, facts, n_canaries, coin, random)
+        mixture = MixtureEvent.draw(frame, facts, n_canaries, coin, random)
         table = mixture.training_table()
         parts = (table,) if target is None else (table.drop(columns=target), table[target])
         fitted = clone(synthesizer).set_params(budget=None).fit(*parts)
@@ -240,7 +247,7 @@ def audit_synthesizer(
         )
         for view in (run, replace(run, canaries="rows", scores=scores[1]))
     ]
-    return SynthesizerAudit(reports[0], reports[1], int(n_runs), float(alpha))
+    return SynthesizerAuditReport(reports[0], reports[1], int(n_runs), float(alpha))
 
 
 def _mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
@@ -254,18 +261,18 @@ def _mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
 
 def _whole_table(
     synthesizer: Any, X: Any, y: Any
-) -> tuple[pd.DataFrame, dict[str, Bounded | Categories], str | None]:
+) -> tuple[pd.DataFrame, dict[str, BoundedColumn | CategoricalColumn], str | None]:
     """Return all columns in one frame, the public facts of each, and the name of the target."""
-    if not isinstance(synthesizer, PrivateSynthesizer):
+    if not isinstance(synthesizer, MarginalSynthesizer):
         raise TypeError(
-            f"synthesizer={synthesizer!r} must be a PrivateSynthesizer. For records of another "
+            f"synthesizer={synthesizer!r} must be a MarginalSynthesizer. For records of another "
             "generator, use audit_synthetic."
         )
     schema = synthesizer.schema
     if not isinstance(schema, Schema):
         raise ValueError(
             f"schema={schema!r} must be a Schema, because a schema read off the data would depend "
-            "on the canaries. Pass PrivateSynthesizer(schema=...)."
+            "on the canaries. Pass MarginalSynthesizer(schema=...)."
         )
     facts = schema.check_kinds("audit_synthesizer", missing=True)
     X = as_records(X)
@@ -280,7 +287,7 @@ def _whole_table(
     frame = X[list(facts)].reset_index(drop=True)
     if y is None:
         return frame, facts, None
-    target = schema.target or "target"
+    target = schema.target_column or "target"
     if target in facts or np.ndim(y) != 1:
         raise ValueError(
             f"y must be a column that X does not hold, with one value per record; got shape "
@@ -291,11 +298,11 @@ def _whole_table(
     return frame.assign(**{target: np.asarray(y)}), facts, target
 
 
-def _target(schema: Schema) -> Bounded | Categories:
+def _target(schema: Schema) -> BoundedColumn | CategoricalColumn:
     if schema.classes is not None:
-        return Categories(schema.classes)
+        return CategoricalColumn(schema.classes)
     if schema.target_bounds is not None:
-        return Bounded(*schema.target_bounds)
+        return BoundedColumn(*schema.target_bounds)
     raise ValueError(
         "schema has neither classes nor target_bounds, which the y of canaries needs. Pass, for "
         "example, Schema(..., classes=[...])."

@@ -65,8 +65,8 @@ def check_disclosure(
     model: Any,
     X_train: Any,
     y_train: Any = None,
-    X_new: Any = None,
-    y_new: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
     *,
     min_records: int = 10,
     min_degrees_of_freedom: int = 10,
@@ -85,7 +85,7 @@ def check_disclosure(
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         All records that the model was trained on. ``y_train`` may be None; class disclosure and the
         error gap are then not checked.
-    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
+    X_test, y_test : array-like of shape (n_new, n_features) and (n_new,), default=None
         Records of the same population that the model was not trained on, for the error gap. They
         also show which arrays hold such rows by chance.
     min_records : int, default=10
@@ -169,7 +169,7 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
-    _check_records(X_train, y_train, X_new, y_new)
+    _check_records(X_train, y_train, X_test, y_test)
     _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
     contents, n = collect_contents(model), num_samples(X_train)
     people = resolve_groups(groups, X_train)
@@ -181,14 +181,14 @@ def check_disclosure(
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
-            _stored(contents, X_train, X_new, min_records, hides_records),
+            _stored(contents, X_train, X_test, min_records, hides_records),
             _smallest_leaf(leaves, min_records),
             _k_anonymity(alike, people, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train),
             _degrees_of_freedom(
                 people, n_parameters(contents.parts), min_degrees_of_freedom, private
             ),
-            _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
+            _error_gap(model, X_train, y_train, X_test, y_test, max_gap),
         ),
         claim="none" if claim is None else repr(claim),
         n_train=n,
@@ -432,9 +432,9 @@ def _size(value: Any) -> int:
 
 
 def _stored(
-    contents: Contents, X_train: Any, X_new: Any, min_records: int, hides_records: bool
+    contents: Contents, X_train: Any, X_test: Any, min_records: int, hides_records: bool
 ) -> DisclosureCheck:
-    found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
+    found, n = stored_records(contents, X_train, X_test, min_records), num_samples(X_train)
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
         says = f"{found.n_train:,} of {n:,} training records are stored{where or ' in the model'}"
@@ -510,15 +510,15 @@ def _degrees_of_freedom(
 
 
 def _error_gap(
-    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, largest: float
+    model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, largest: float
 ) -> DisclosureCheck:
     name = "error gap"
-    if y_train is None or y_new is None or np.ndim(y_train) != 1:
+    if y_train is None or y_test is None or np.ndim(y_train) != 1:
         return _not_applied(name, largest, "it needs labels of training records and of new ones")
     if not (hasattr(model, "classes_") or is_regressor(model)):
         return _not_applied(name, largest, "the model predicts no labels")
     own = _errors("y_train", model, X_train, y_train)
-    new = _errors("y_new", model, X_new, y_new)
+    new = _errors("y_test", model, X_test, y_test)
     # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
     # mean training error. Its advantage is the true minus the false positive rate.
     few, others = own <= own.mean(), new <= own.mean()
@@ -550,12 +550,12 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
     return DisclosureCheck(name, None, None, threshold, f"not checked: {why}")
 
 
-def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
+def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
     if num_samples(as_records(X_train, "X_train")) < 1:
         raise ValueError("X_train has no records. Pass the records that the model was trained on.")
-    if X_new is None and y_new is not None:
-        raise ValueError("y_new was given without X_new. Pass the records of these labels too.")
-    for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
+    if X_test is None and y_test is not None:
+        raise ValueError("y_test was given without X_test. Pass the records of these labels too.")
+    for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
         if X is None or y is None:
             continue
         if as_records(y, f"y_{part}").ndim > 2:

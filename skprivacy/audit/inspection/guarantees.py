@@ -18,7 +18,13 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from ..._sklearn import is_search
-from ...accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated, weakest_arithmetic
+from ...accounting import (
+    ApproxDPEvent,
+    ComposedEvent,
+    PrivacyGuarantee,
+    RepeatedEvent,
+    weakest_arithmetic,
+)
 from ...accounting.noise_arithmetic import UNSPECIFIED
 
 __all__ = [
@@ -59,7 +65,7 @@ def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarant
         raise ValueError("the deltas of the parts add up to 1 or more")
     return replace(
         first,
-        event=Composed(tuple(g.event for g in guarantees)),
+        event=ComposedEvent(tuple(g.event for g in guarantees)),
         at_delta=math.fsum(deltas) if deltas else None,
         kind="proved" if all(g.kind == "proved" for g in guarantees) else "estimate",
         assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
@@ -92,7 +98,7 @@ def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGua
         spent.append(
             replace(
                 refitted,
-                event=Repeated(Composed(tuple(events)), search.n_splits_),
+                event=RepeatedEvent(ComposedEvent(tuple(events)), search.n_splits_),
                 at_delta=delta or None,
                 kind="estimate",
                 assumptions=(*refitted.assumptions, _REQUESTED, _CHOICE),
@@ -166,7 +172,7 @@ def _counts_its_fits(search: Any) -> bool:
     return is_search(search) and type(search).__module__.startswith("sklearn.")
 
 
-def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
+def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDPEvent]:
     """Return the events that a candidate's parameters request; empty if they are unknown."""
     requested = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
     if {name: type(leaf) for name, leaf in requested.items()} != {
@@ -179,7 +185,7 @@ def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
             return []
         if (epsilon := _finite(leaf.epsilon)) is None:
             return []
-        events.append(ApproxDP(epsilon, float(getattr(leaf, "delta", 0.0))))
+        events.append(ApproxDPEvent(epsilon, float(getattr(leaf, "delta", 0.0))))
     return events
 
 

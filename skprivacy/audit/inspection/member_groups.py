@@ -77,7 +77,7 @@ class MemberGroups:
     def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
         whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
-        return [result.joined(whose[:n_in], whose[n_in:], how) for how in JOINS]
+        return [result.join_groups(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
     def count_shared(self, shared: NDArray[np.bool_]) -> int:
         """Return the number of non-member groups that have one of the marked records."""

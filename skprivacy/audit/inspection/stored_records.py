@@ -71,7 +71,7 @@ class StoredRecords:
     in_context: str
 
 
-def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) -> StoredRecords:
+def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -> StoredRecords:
     """Count the training records in the arrays of a model.
 
     Rows are compared in single precision: as given, and as every pipeline, transformer and bagging
@@ -85,7 +85,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     are not found.
     """
     known = _RowDigests(contents.arrays)
-    new_views = iter(()) if X_new is None else iter_tables(X_new, contents.parts)
+    new_views = iter(()) if X_test is None else iter_tables(X_test, contents.parts)
     train = np.zeros(num_samples(X_train), bool)
     places: dict[str, None] = {}
     numbers_alone = False

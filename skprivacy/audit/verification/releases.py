@@ -30,19 +30,19 @@ from sklearn.base import clone
 
 from ..._clones import seed_globally
 from ...accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     LogisticEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyGuarantee,
     RandomizedResponseEvent,
 )
 from ...accounting.event import flatten
-from ...accounting.events.matrix_factorization import MatrixFactorization
+from ...accounting.events.matrix_factorization import MatrixFactorizationEvent
 from ...mechanisms import Mechanism
 from ...mechanisms.base import record_releases
 from ..inspection.attempts import is_alarm
@@ -69,7 +69,7 @@ GivenParameters = Mapping[tuple[type, str], frozenset[bytes]]
 # Events of mechanisms whose cost covers everything that the mechanism answers.
 _COVERING_ALL = (
     DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
-    MatrixFactorization, RandomizedResponseEvent,
+    MatrixFactorizationEvent, RandomizedResponseEvent,
 )  # fmt: skip
 # Attributes that are public, or are costly to read and repeat an event and its epsilon.
 _PUBLIC = {"privacy_", "n_features_in_", "accountant", "random_state", "seed", "random_seed"}
@@ -191,7 +191,7 @@ class IndependentFits:
         if not isinstance(epsilon, (int, float)) or not isinstance(delta, (int, float)):
             return None
         return PrivacyGuarantee(
-            ApproxDP(float(epsilon), float(delta)),
+            ApproxDPEvent(float(epsilon), float(delta)),
             at_delta=float(delta) or None,
             relation="replace_one",
             kind="estimate",
@@ -309,7 +309,7 @@ def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechani
     """
 
     def covers_all(event: Event) -> bool:
-        inner = event.event if isinstance(event, PoissonSampled) else event
+        inner = event.event if isinstance(event, PoissonSampledEvent) else event
         return isinstance(inner, _COVERING_ALL)
 
     claimed = flatten(guarantee.event)

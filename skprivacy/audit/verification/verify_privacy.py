@@ -26,7 +26,7 @@ from .neighbors import NeighbourPair, PublicFeatures, PublicRanges, default_reco
 from .releases import IndependentFits, choose_epsilon
 from .threshold_tests import CountedAttack, Effort, copies_repeat
 
-__all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
+__all__ = ["PrivacyVerificationReport", "verify_privacy", "verify_release"]
 
 _FEWEST_RUNS = 20  # fewer could not show even a plain violation
 _MOST_RUNS = 10_000_000  # a larger number is a slip: it would take weeks
@@ -35,7 +35,7 @@ _DELTA = 1e-5  # at which the Gaussian bound for a claim of pure epsilon is stat
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyVerification:
+class PrivacyVerificationReport:
     """Result of attacks with many runs on a claim; returned by :func:`verify_privacy`.
 
     Attributes
@@ -141,7 +141,7 @@ def verify_privacy(
     seconds: float = 60.0,
     alpha: float = 0.01,
     n_jobs: int | None = None,
-) -> PrivacyVerification:
+) -> PrivacyVerificationReport:
     """Test an estimator's own claim: fit it many times on worst-case neighbours.
 
     Clones are fitted on neighbouring data sets under the claimed relation. They differ in one
@@ -182,7 +182,7 @@ def verify_privacy(
 
     Returns
     -------
-    PrivacyVerification
+    PrivacyVerificationReport
         Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
@@ -269,7 +269,7 @@ def verify_release(
     seconds: float = 60.0,
     alpha: float = 0.01,
     n_jobs: int | None = None,
-) -> PrivacyVerification:
+) -> PrivacyVerificationReport:
     """Test a claim about any release of numbers, on given neighbours.
 
     Parameters
@@ -292,7 +292,7 @@ def verify_release(
 
     Returns
     -------
-    PrivacyVerification
+    PrivacyVerificationReport
         Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
@@ -350,12 +350,12 @@ def _test_claim(
     release: Callable[[Any], Any], pairs: list[NeighbourPair], guarantee: PrivacyGuarantee,
     effort: Effort, alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
     steps: Sequence[slice] = (),
-) -> PrivacyVerification:  # fmt: skip
+) -> PrivacyVerificationReport:  # fmt: skip
     delta = guarantee.at_delta or 0.0
     attack = CountedAttack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
-    return PrivacyVerification(
+    return PrivacyVerificationReport(
         model=model,
         guarantee=guarantee,
         broken=any(counts.surprise(guarantee.tpr_bound) < share for counts in attack.counts),

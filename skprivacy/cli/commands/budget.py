@@ -10,15 +10,15 @@ from ..._output import without_formulas, write_figure, write_file
 from ..._untrusted_files import parse_json
 from ...accounting import (
     RELATIONS,
-    ApproxDP,
+    ApproxDPEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     LogisticEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
     check_delta,
     compare_accountants,
 )
@@ -71,7 +71,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     _add_scope(actions)
     _add_show(actions)
     spend = _add(actions, "spend", _spend, "charge a release, before or after it is made")
-    spend.add_argument("--who", default="", help="purpose of the release; public text")
+    spend.add_argument("--source", default="", help="purpose of the release; public text")
     spend.add_argument(
         "--relation",
         choices=RELATIONS,
@@ -228,18 +228,18 @@ def _event(args: argparse.Namespace) -> Event:
     if args.steps < 1:
         raise UserError(f"--steps={args.steps} releases nothing. Give a number of at least 1.")
     step = _one_step(args) if claimed is None else _claimed(claimed, args.delta)
-    return Repeated(step, args.steps) if args.steps != 1 else step
+    return RepeatedEvent(step, args.steps) if args.steps != 1 else step
 
 
 def _one_step(args: argparse.Namespace) -> Event:
     step: Event = _NOISE[args.noise](args.noise_multiplier)
-    return PoissonSampled(args.sampling_rate, step) if args.sampling_rate != 1 else step
+    return PoissonSampledEvent(args.sampling_rate, step) if args.sampling_rate != 1 else step
 
 
 def _claimed(epsilon: float, delta: float) -> Event:
     if epsilon == delta == 0:
         raise UserError("--epsilon=0 releases nothing. Give a number above 0.")
-    return ApproxDP(epsilon, delta)
+    return ApproxDPEvent(epsilon, delta)
 
 
 def _open(args: argparse.Namespace) -> PrivacyBudget:
@@ -285,7 +285,7 @@ def _show(args: argparse.Namespace) -> int:
     entries = budget.entries()
     if len(entries):
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
-        columns = ["charge", "when", "scope", "who", "status", "cost"]
+        columns = ["charge", "when", "scope", "source", "status", "cost"]
         print_result(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
         for status, meaning in _STATUS.items():
             if (entries["status"] == status).any():
@@ -314,7 +314,7 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        print_result(budget.charge(event, args.who, args.relation, args.unit))
+        print_result(budget.charge(event, args.source, args.relation, args.unit))
     except BudgetExceededError as error:
         print_result(error)
         return 1

@@ -15,7 +15,14 @@ from typing import Any
 from ..._output import write_file
 from ..._untrusted_files import parse_json, read_file
 from ...exceptions import PrivacyLeakWarning
-from ...preprocessing import Bounded, Categories, Dates, Schema, SchemaCheck, draft_schema
+from ...preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    Schema,
+    SchemaCheck,
+    draft_schema,
+)
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
@@ -140,8 +147,8 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _check_table(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
-    frame = data.read_described_table(_table(args), args, schema, schema.target, name)
-    groups = data.pop_group_column(frame, name, schema.target, schema)
+    frame = data.read_described_table(_table(args), args, schema, schema.target_column, name)
+    groups = data.pop_group_column(frame, name, schema.target_column, schema)
     return schema.check(frame, groups=groups)
 
 
@@ -193,12 +200,12 @@ def _facts_in_words(schema: Schema, name: str) -> str:
         return "the target, a number from {:.15g} to {:.15g}".format(*schema.target_bounds)
     fact = schema[name]
     missing = ", or missing" if fact.missing else ""
-    if isinstance(fact, Bounded):
+    if isinstance(fact, BoundedColumn):
         unit = f" {fact.unit}" if fact.unit else ""
         return f"a number from {fact.lower:.15g} to {fact.upper:.15g}{unit}{missing}"
-    if isinstance(fact, Categories):
+    if isinstance(fact, CategoricalColumn):
         return f"one of {len(fact.values)} categories: {_join_values(fact.values)}{missing}"
-    if isinstance(fact, Dates):
+    if isinstance(fact, DateColumn):
         return f"a date from {fact.first} to {fact.last}{missing}"
     return f"any text, assigned to buckets by a hash{missing}"
 

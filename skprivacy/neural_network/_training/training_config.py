@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting import (
-    BandedFactorization,
+    BandedFactorizationEvent,
     Event,
     GaussianEvent,
     LogisticEvent,
-    MatrixFactorization,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
-    TreeAggregation,
+    MatrixFactorizationEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
+    TreeAggregationEvent,
     calibrate_noise_multiplier,
     square_root_band,
 )
@@ -188,7 +188,7 @@ class TrainingConfig:
     def event_at(self, noise_multiplier: float) -> Event:
         """Return the event of the whole run at another noise multiplier."""
         if noise_multiplier == 0:
-            return NonPrivate()
+            return NonPrivateEvent()
         return self.noise_kind.event(noise_multiplier, self)
 
     def clip(self) -> Clip:
@@ -331,7 +331,7 @@ class _Sampled(Noise):
 
     def event(self, z: float, run: TrainingConfig) -> Event:
         # Abadi et al. 2016, Algorithm 1: T steps, each on a sample with rate L / N
-        return Repeated(PoissonSampled(run.sampling_rate, self.one_step(z)), run.n_steps)
+        return RepeatedEvent(PoissonSampledEvent(run.sampling_rate, self.one_step(z)), run.n_steps)
 
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         return self.adds(z, norm)
@@ -372,7 +372,7 @@ class _Streaming(Noise):
         )
 
     @abstractmethod
-    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization: ...
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorizationEvent: ...
 
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         return MatrixGaussian(self.event(z, run), norm) if z else FloatGaussian(0.0, norm)
@@ -382,9 +382,9 @@ class _Streaming(Noise):
 
 
 class _Banded(_Streaming):
-    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization:
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorizationEvent:
         band = square_root_band(run.steps_per_epoch, run.epochs)
-        return BandedFactorization(z, run.steps_per_epoch, run.epochs, band)
+        return BandedFactorizationEvent(z, run.steps_per_epoch, run.epochs, band)
 
     def spread(self, run: TrainingConfig) -> float:
         band = square_root_band(run.steps_per_epoch, run.epochs)
@@ -396,8 +396,8 @@ class _Banded(_Streaming):
 
 
 class _Tree(_Streaming):
-    def event(self, z: float, run: TrainingConfig) -> MatrixFactorization:
-        return TreeAggregation(z, run.steps_per_epoch, run.epochs)
+    def event(self, z: float, run: TrainingConfig) -> MatrixFactorizationEvent:
+        return TreeAggregationEvent(z, run.steps_per_epoch, run.epochs)
 
     def spread(self, run: TrainingConfig) -> float:
         # A step adds the noise of a new node and, on average, removes the noise of one older node.

@@ -5,9 +5,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from skprivacy.base import reserve_release
@@ -15,7 +15,7 @@ from skprivacy.base import reserve_release
 
 def sgd(epsilon, delta=1e-6):
     def make(z):
-        return Repeated(PoissonSampled(0.05, GaussianEvent(z)), 100)
+        return RepeatedEvent(PoissonSampledEvent(0.05, GaussianEvent(z)), 100)
 
     return make(calibrate_noise_multiplier(make, epsilon, delta))
 
@@ -29,7 +29,7 @@ class Charged(ClassifierMixin, BaseEstimator):
         self.fail = fail
 
     def fit(self, X, y):
-        with reserve_release(self.budget, LaplaceEvent(self.scale), who="Charged"):
+        with reserve_release(self.budget, LaplaceEvent(self.scale), source="Charged"):
             if self.fail:
                 raise RuntimeError("no luck")
             self.classes_ = [0, 1]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
+    RepeatedEvent,
     pld,
 )
 from skprivacy.accounting.budget.filters import Cost, renyi_cost_at_orders, renyi_orders
@@ -36,7 +36,7 @@ def test_budget_composes_events_not_epsilons():
     pld_fits = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="pld").remaining(event)
     assert pld_fits >= fits
     basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
-    assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
+    assert basic.remaining(ApproxDPEvent(0.5, 1e-6)) == 3
 
 
 def test_one_fit_may_have_it_all_and_nothing_follows():
@@ -54,12 +54,17 @@ def test_the_filters_stay_within_the_cap_for_repetitions():
         orders = renyi_orders(Cost(epsilon, delta))
         assert all(order > 1 for order, _ in orders)
         assert sum(share for _, share in orders) <= 1 + 1e-12
-        for event in (GaussianEvent(4.0), sgd(0.2), LaplaceEvent(8.0), ApproxDP(0.05, delta / 1e4)):
+        for event in (
+            GaussianEvent(4.0),
+            sgd(0.2),
+            LaplaceEvent(8.0),
+            ApproxDPEvent(0.05, delta / 1e4),
+        ):
             for name in ("adaptive", "renyi"):
                 n = PrivacyBudget(epsilon=epsilon, delta=delta, filter=name).remaining(event)
                 assert n > 0 or pld(event).epsilon(delta) > epsilon / 2
                 if n:
-                    assert pld(Repeated(event, n)).epsilon(delta) <= epsilon * (1 + 1e-3)
+                    assert pld(RepeatedEvent(event, n)).epsilon(delta) <= epsilon * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("cost", [0.01, 0.5, 3.0])
@@ -79,19 +84,19 @@ def test_an_order_bounds_the_failure_of_the_guarantee_whatever_the_loss(cost):
 
 def test_outright_failure_has_a_share_of_delta():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5, filter="renyi")
-    assert budget.remaining(ApproxDP(1e-4, 2e-6)) == 1  # one charge may have it all
-    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
+    assert budget.remaining(ApproxDPEvent(1e-4, 2e-6)) == 1  # one charge may have it all
+    assert budget.remaining(ApproxDPEvent(1e-4, 1e-7)) == 10  # a tenth of delta is theirs
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     budget.reserve(GaussianEvent(100.0))
-    assert budget.remaining(ApproxDP(1e-4, 1e-7)) == 10
+    assert budget.remaining(ApproxDPEvent(1e-4, 1e-7)) == 10
 
 
 def test_plain_addition_is_never_refused():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
     budget.reserve(LaplaceEvent(2.0))
-    budget.reserve(ApproxDP(0.3, 1e-7))
-    assert budget.remaining(ApproxDP(0.1, 1e-6)) == 2
-    assert PrivacyBudget(epsilon=1.0, delta=1e-5).remaining(ApproxDP(0.1, 1e-6)) == 10
+    budget.reserve(ApproxDPEvent(0.3, 1e-7))
+    assert budget.remaining(ApproxDPEvent(0.1, 1e-6)) == 2
+    assert PrivacyBudget(epsilon=1.0, delta=1e-5).remaining(ApproxDPEvent(0.1, 1e-6)) == 10
     budget.verify()
 
 
@@ -99,7 +104,7 @@ def test_plain_addition_is_never_refused():
 def test_charges_beyond_the_sums_compose_within_the_remaining_cap():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     scope = budget.scope("sgd", epsilon=2.5, delta=9e-6)
-    budget.reserve(ApproxDP(0.5, 1e-6))
+    budget.reserve(ApproxDPEvent(0.5, 1e-6))
     fits = budget.remaining(sgd(0.5))
     assert fits == PrivacyBudget(epsilon=2.5, delta=9e-6).remaining(sgd(0.5)) > 15
     for n in range(fits):
@@ -107,34 +112,38 @@ def test_charges_beyond_the_sums_compose_within_the_remaining_cap():
         budget.reserve(sgd(0.5))
         scope = budget  # the rest outside of the scope
     budget.verify()
-    assert budget.remaining(ApproxDP(0.01)) == 0
+    assert budget.remaining(ApproxDPEvent(0.01)) == 0
 
 
 def test_a_refusal_shows_the_figures_it_decides_by():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
     for _ in range(9):
-        budget.reserve(ApproxDP(0.10123456789, 1e-6))
+        budget.reserve(ApproxDPEvent(0.10123456789, 1e-6))
     with pytest.raises(BudgetExceededError) as refused:
-        budget.reserve(ApproxDP(0.10123456789, 1e-6), who="A model")
+        budget.reserve(ApproxDPEvent(0.10123456789, 1e-6), source="A model")
     message = str(refused.value)
     assert message.startswith(
         "A model was refused: the budget of epsilon=1, delta=1e-05 of scope '/' would be "
         "overspent. The filter 'adaptive' counts epsilon=0.9111, delta=9e-06 as spent, and "
-        "epsilon=1.012, delta=1e-05 with ApproxDP(epsilon=0.1012, delta=1e-06). "
+        "epsilon=1.012, delta=1e-05 with ApproxDPEvent(epsilon=0.1012, delta=1e-06). "
     )
     assert budget.spent() < 0.9111  # which is not what the filter decides by
     assert "Use a smaller epsilon, which takes more noise or fewer steps. Call " in message
     assert "Call budget.remaining(event) to see how many more such releases fit" in message
     just = PrivacyBudget(epsilon=1.0)
     with pytest.raises(BudgetExceededError, match=r"epsilon=just above 1, delta=0 with"):
-        just.reserve(ApproxDP(1.0000001))
+        just.reserve(ApproxDPEvent(1.0000001))
 
 
 @pytest.mark.parametrize(
     ("cap", "event", "advice"),
     [
-        ((1.0, 1e-5, "adaptive"), ApproxDP(0.5, 1e-4), "Use a smaller delta."),
-        ((1.0, 1e-5, "adaptive"), ApproxDP(2.0, 1e-4), "Use a smaller epsilon and a smaller delta"),
+        ((1.0, 1e-5, "adaptive"), ApproxDPEvent(0.5, 1e-4), "Use a smaller delta."),
+        (
+            (1.0, 1e-5, "adaptive"),
+            ApproxDPEvent(2.0, 1e-4),
+            "Use a smaller epsilon and a smaller delta",
+        ),
         ((1.0, 0.0, "adaptive"), GaussianEvent(50.0), "Use Laplace noise, or a budget with a "),
         ((1.0, 1e-5, "basic"), GaussianEvent(50.0), "another filter"),
     ],
@@ -155,31 +164,31 @@ def test_a_refusal_says_why_an_event_cannot_be_counted():
         ValueError, match=r"'basic' adds up epsilons and deltas, .* no single pair of them"
     ):
         basic.remaining(sgd(0.5))
-    assert basic.remaining(ApproxDP(0.5, 1e-6)) == 3
+    assert basic.remaining(ApproxDPEvent(0.5, 1e-6)) == 3
 
 
 def test_a_refusal_shows_sums_and_what_is_lacking():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    budget.reserve(ApproxDP(0.5, 1e-5))
+    budget.reserve(ApproxDPEvent(0.5, 1e-5))
     with pytest.raises(BudgetExceededError, match=r"and epsilon=0\.6, delta=1\.1e-05 with Approx"):
-        budget.reserve(ApproxDP(0.1, 1e-6))
+        budget.reserve(ApproxDPEvent(0.1, 1e-6))
     with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* all of delta is spent"):
         budget.reserve(GaussianEvent(1e3))
     with pytest.raises(
         BudgetExceededError, match="no finite epsilon is known for it at this delta"
     ):
-        PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivate())
+        PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivateEvent())
 
 
 def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowed():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    budget.reserve(Repeated(LaplaceEvent(100.0), 299))
+    budget.reserve(RepeatedEvent(LaplaceEvent(100.0), 299))
     budget.reserve(LaplaceEvent(100.0))
     with pytest.raises(BudgetExceededError, match="'renyi' would have admitted 20 or more"):
         budget.reserve(LaplaceEvent(100.0))
 
 
-RARE = PoissonSampled(0.01, GaussianEvent(0.7))  # large losses, but seldom
+RARE = PoissonSampledEvent(0.01, GaussianEvent(0.7))  # large losses, but seldom
 
 
 @pytest.mark.heavy
@@ -190,20 +199,20 @@ def test_repetitions_of_the_first_event_have_more_room():
             for name in ("renyi", "adaptive", "pld")
         ]
         assert least * counts[0] < counts[1] < counts[2]
-        assert pld(Repeated(event, counts[1])).epsilon(0.4e-5) <= 3.0
-        assert pld(Repeated(event, counts[1] + 1)).epsilon(0.4e-5) > 3.0
+        assert pld(RepeatedEvent(event, counts[1])).epsilon(0.4e-5) <= 3.0
+        assert pld(RepeatedEvent(event, counts[1] + 1)).epsilon(0.4e-5) > 3.0
 
 
 @pytest.mark.heavy
 def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    budget.reserve(Repeated(RARE, 6))
+    budget.reserve(RepeatedEvent(RARE, 6))
     whole = 6 + budget.remaining(RARE)
     assert whole == PrivacyBudget(epsilon=3.0, delta=1e-5).remaining(RARE)
-    budget.reserve(Composed((RARE, Repeated(RARE, 20))))  # in any portions
+    budget.reserve(ComposedEvent((RARE, RepeatedEvent(RARE, 20))))  # in any portions
     assert budget.remaining(RARE) == whole - 27
     # what is none of its parts is left to the Renyi orders, whose room the plan has used up
-    assert budget.remaining(PoissonSampled(0.01, GaussianEvent(0.71))) == 0
+    assert budget.remaining(PoissonSampledEvent(0.01, GaussianEvent(0.71))) == 0
     assert budget.remaining(RARE) == whole - 27
     # something else first, and the same event has the room of the Renyi orders only
     other = PrivacyBudget(epsilon=3.0, delta=1e-5)
@@ -213,14 +222,14 @@ def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
 
 
 def test_a_plan_of_several_parts_is_billed_by_whole_units():
-    other = PoissonSampled(0.02, GaussianEvent(0.7))
+    other = PoissonSampledEvent(0.02, GaussianEvent(0.7))
 
     def fits(units):
-        plan = Composed((Repeated(RARE, 2 * units), Repeated(other, units)))
+        plan = ComposedEvent((RepeatedEvent(RARE, 2 * units), RepeatedEvent(other, units)))
         return pld(plan).epsilon(0.4e-5) <= 3.0
 
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
-    budget.reserve(Composed((Repeated(RARE, 4), Repeated(other, 2))))
+    budget.reserve(ComposedEvent((RepeatedEvent(RARE, 4), RepeatedEvent(other, 2))))
     units = 2 + budget.remaining(other)
     assert fits(units)
     assert not fits(units + 1)
@@ -256,7 +265,7 @@ def test_pure_budget_takes_pure_events_only():
     budget = PrivacyBudget(epsilon=1.0)
     assert budget.remaining(LaplaceEvent(10.0)) == 10
     assert budget.remaining(GaussianEvent(1e6)) == 0
-    assert budget.remaining(NonPrivate()) == 0
+    assert budget.remaining(NonPrivateEvent()) == 0
     with pytest.raises(BudgetExceededError):
         budget.reserve(GaussianEvent(1e6))
 
@@ -266,4 +275,4 @@ def test_tiny_charge_fits_billions_of_times(filter):
     budget = PrivacyBudget(1.0, 1e-6, filter=filter)
     fits = budget.remaining(GaussianEvent(1e6))
     assert 10**10 < fits < 10**11
-    budget.reserve(Repeated(GaussianEvent(1e6), fits // 2))
+    budget.reserve(RepeatedEvent(GaussianEvent(1e6), fits // 2))

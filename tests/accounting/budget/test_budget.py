@@ -22,9 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     LedgerError,
     PrivacyBudget,
@@ -78,7 +78,7 @@ def test_bad_values(ledger):
     with pytest.raises(TypeError, match="must be a PrivacyBudget"):
         reserve_release(3.0, LaplaceEvent(9.0))
     with pytest.raises(ValueError, match="private data"):
-        budget.reserve(GNMaxVote(40.0, (10, 0)))
+        budget.reserve(GNMaxEvent(40.0, (10, 0)))
     with pytest.raises(ValueError, match="is not a charge"):
         budget.commit(17)
     receipt = budget.charge(LaplaceEvent(9.0))
@@ -309,13 +309,13 @@ def test_kill_9_loses_no_charge(ledger, tmp_path, kills, has_counter):
 
 def test_entries_export_and_plot(ledger, tmp_path):
     budget = PrivacyBudget(epsilon=2.0, delta=1e-6, path=ledger)
-    with budget.reserve(sgd(0.5), who="<b>first</b>"):
+    with budget.reserve(sgd(0.5), source="<b>first</b>"):
         pass
-    budget.reserve(Composed((LaplaceEvent(10.0), GaussianEvent(50.0))))
+    budget.reserve(ComposedEvent((LaplaceEvent(10.0), GaussianEvent(50.0))))
     entries = budget.entries()
     assert list(entries["status"]) == ["commit", "reserved"]
     assert entries["cost"][0] == pytest.approx(0.5, rel=2e-3)
-    assert entries["event"][1] == Composed((LaplaceEvent(10.0), GaussianEvent(50.0)))
+    assert entries["event"][1] == ComposedEvent((LaplaceEvent(10.0), GaussianEvent(50.0)))
     budget.export(tmp_path / "copy.jsonl")
     lines = [json.loads(x) for x in (tmp_path / "copy.jsonl").read_text().splitlines()]
     assert lines[-1]["digest"] == budget.verify()

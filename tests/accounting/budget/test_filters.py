@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skprivacy.accounting import ApproxDP, Composed, GaussianEvent, LaplaceEvent, Repeated
+from skprivacy.accounting import (
+    ApproxDPEvent,
+    ComposedEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    RepeatedEvent,
+)
 from skprivacy.accounting.budget.filters import Account, Cost
 
 UNIT = 0.2  # of which the losses of randomised response are multiples
@@ -79,12 +85,12 @@ def account_of(name, epsilon, delta):
     return Account(Cost(epsilon, delta), name, "add_remove")
 
 
-SMALL, FAILING = ApproxDP(UNIT), ApproxDP(0.0, 0.01)
+SMALL, FAILING = ApproxDPEvent(UNIT), ApproxDPEvent(0.0, 0.01)
 GAMES = {
-    "pure": (2.0, (SMALL, ApproxDP(3 * UNIT))),
-    "failing": (1.0, (SMALL, ApproxDP(UNIT, 0.004), ApproxDP(2 * UNIT, 0.02))),
+    "pure": (2.0, (SMALL, ApproxDPEvent(3 * UNIT))),
+    "failing": (1.0, (SMALL, ApproxDPEvent(UNIT, 0.004), ApproxDPEvent(2 * UNIT, 0.02))),
     "gaussian": (1.0, (SMALL, GaussianEvent(NOISE))),
-    "mixed": (0.8, (ApproxDP(2 * UNIT), FAILING, GaussianEvent(NOISE))),
+    "mixed": (0.8, (ApproxDPEvent(2 * UNIT), FAILING, GaussianEvent(NOISE))),
 }
 VALID = ("adaptive", "renyi", "basic")
 
@@ -105,10 +111,10 @@ def test_no_adversary_passes_the_cap(game, name, delta):
 def test_no_adversary_passes_the_cap_of_any_game(seed):
     random = np.random.RandomState(seed)
     epsilon, delta = UNIT * random.randint(2, 10), 10 ** random.uniform(-3, -1)
-    events = {GaussianEvent(NOISE), ApproxDP(0.0, delta)}
+    events = {GaussianEvent(NOISE), ApproxDPEvent(0.0, delta)}
     for _ in range(2):
         failure = random.choice([0.0, delta / random.randint(1, 6)])
-        events.add(ApproxDP(UNIT * random.randint(1, 5), failure))
+        events.add(ApproxDPEvent(UNIT * random.randint(1, 5), failure))
     for name in VALID:
         reached, _ = worst_case(account_of(name, epsilon, delta), epsilon, tuple(events))
         assert reached <= delta * (1 + 1e-9)
@@ -124,14 +130,14 @@ def test_an_adversary_spends_all_that_a_cap_allows():
 def test_an_adversary_passes_the_cap_of_the_filter_for_settled_events():
     """That filter is proved for events settled beforehand only, and this is why."""
     account = account_of("pld", 2.0, 0.01)
-    assert worst_case(account, 2.0, (SMALL, ApproxDP(3 * UNIT)))[0] > 0.013
+    assert worst_case(account, 2.0, (SMALL, ApproxDPEvent(3 * UNIT)))[0] > 0.013
 
 
 @pytest.mark.parametrize("other", ["renyi", "pld"])
 def test_an_adversary_passes_the_cap_if_either_of_two_filters_may_admit(other):
     """So that addition cannot be given all of delta on top of a filter that uses it."""
     either = Either((account_of("basic", 1.0, 0.03), account_of(other, 1.0, 0.03)))
-    reached, _ = worst_case(either, 1.0, (SMALL, ApproxDP(0.0, 0.03)))
+    reached, _ = worst_case(either, 1.0, (SMALL, ApproxDPEvent(0.0, 0.03)))
     assert reached > 1.1 * 0.03
 
 
@@ -140,9 +146,9 @@ def _spent_at_random(random, cap):
     while True:
         epsilon = cap.epsilon * random.choice([1e-3, 0.01, 0.1, 0.5]) * random.uniform(0.5, 1)
         delta = cap.delta * random.choice([0.0, 0.01, 0.1, 0.5])
-        event = ApproxDP(epsilon, delta) if delta else LaplaceEvent(1 / epsilon)
-        many = Repeated(ApproxDP(epsilon / 5, delta / 5), 5)
-        yield [event, many, Composed((event, many))][random.randint(3)]
+        event = ApproxDPEvent(epsilon, delta) if delta else LaplaceEvent(1 / epsilon)
+        many = RepeatedEvent(ApproxDPEvent(epsilon / 5, delta / 5), 5)
+        yield [event, many, ComposedEvent((event, many))][random.randint(3)]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -165,8 +171,8 @@ def test_the_default_admits_whatever_addition_admits(seed):
 @pytest.mark.parametrize("count", range(8))
 def test_many_charges_at_once_are_as_many_one_by_one(count):
     """Of which the first are added up, and the rest is composed."""
-    start = account_of("adaptive", 1.0, 1e-5).with_charge(ApproxDP(0.4, 2e-6))
-    for event in (ApproxDP(0.2, 1e-6), GaussianEvent(60.0)):
+    start = account_of("adaptive", 1.0, 1e-5).with_charge(ApproxDPEvent(0.4, 2e-6))
+    for event in (ApproxDPEvent(0.2, 1e-6), GaussianEvent(60.0)):
         one_by_one = start
         for _ in range(count):
             one_by_one = one_by_one.with_charge(event)

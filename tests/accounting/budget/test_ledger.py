@@ -277,11 +277,11 @@ def _edited(path, number, **values):
     [
         {"body": json.dumps(LaplaceEvent(1e9).to_dict(), sort_keys=True)},
         {"scope": "/elsewhere/"},
-        {"who": "somebody else"},
+        {"source": "somebody else"},
         {"at": 0.0},
         {"digest": "0" * 64},
         {"kind": "fail", "ref": 1},
-        {"who": b"\xff"},
+        {"source": b"\xff"},
     ],
     ids=lambda values: next(iter(values)),
 )
@@ -674,7 +674,7 @@ def test_names_that_would_steer_a_terminal_are_shown_as_escapes(tmp_path):
     shown = [repr(budget.guarantee()), str(part.charge(LaplaceEvent(9.0), steering, unit=steering))]
     for refused in (
         lambda: budget.scope(steering, epsilon=0.7),
-        lambda: part.reserve(LaplaceEvent(1.0), who=steering, unit=steering),
+        lambda: part.reserve(LaplaceEvent(1.0), source=steering, unit=steering),
         lambda: PrivacyBudget(2.0, path=tmp_path / steering),
         lambda: PrivacyBudget.open(tmp_path / f"{steering}!"),
     ):

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from skprivacy.accounting import ApproxDP, GaussianEvent
+from skprivacy.accounting import ApproxDPEvent, GaussianEvent
 from skprivacy.accounting.budget import admission
 from skprivacy.accounting.budget.filters import Cost
 
@@ -84,7 +84,7 @@ def worst_case(cap, events):
 @pytest.mark.heavy
 @pytest.mark.parametrize("epsilon", [0.4, 0.6])
 @pytest.mark.parametrize("delta", [0.01, 0.03])
-@pytest.mark.parametrize("failing", [ApproxDP(0.0, 0.009), ApproxDP(2 * UNIT, 0.005)])
+@pytest.mark.parametrize("failing", [ApproxDPEvent(0.0, 0.009), ApproxDPEvent(2 * UNIT, 0.005)])
 def test_no_adversary_passes_the_cap_by_way_of_another_part(epsilon, delta, failing):
     cap = Cost(epsilon, delta)
     reached, states = worst_case(cap, (SMALL, failing, GaussianEvent(NOISE)))

@@ -32,7 +32,7 @@ def server():
 
 def test_budget_lifecycle(server):
     budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
-    with budget.reserve(LaplaceEvent(10.0), who="mean"):
+    with budget.reserve(LaplaceEvent(10.0), source="mean"):
         pass
     budget.scope("sweep").reserve(GaussianEvent(50.0))
     with pytest.raises(BudgetExceededError):

@@ -10,7 +10,7 @@ from skprivacy.base import PrivateEstimatorMixin, private_release, reserve_relea
 from skprivacy.exceptions import BudgetExceededError
 
 EVENT = LaplaceEvent(10.0)
-STATED = {"relation": "add_remove", "at_delta": 0.0, "who": "mean"}
+STATED = {"relation": "add_remove", "at_delta": 0.0, "source": "mean"}
 
 
 class Estimator(PrivateEstimatorMixin, BaseEstimator):
@@ -47,7 +47,7 @@ def test_a_call_without_with_is_charged(name):
 def test_charge_returns_an_immutable_receipt():
     budget = PrivacyBudget(1.0, 1e-5, relation="zero_out", unit="patient")
     receipt = budget.scope("adult").charge(EVENT, "mean age", unit="patient")
-    assert (receipt.charge_id, receipt.scope, receipt.who) == (2, "/adult/", "mean age")
+    assert (receipt.charge_id, receipt.scope, receipt.source) == (2, "/adult/", "mean age")
     assert (receipt.event, receipt.relation, receipt.unit) == (EVENT, "zero_out", "patient")
     assert receipt.delta == 1e-5
     assert receipt.epsilon == pytest.approx(0.1, rel=1e-3)  # delta 1e-5 pays for the rest

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
     LedgerError,
@@ -34,7 +34,7 @@ def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
     places = [place._scope for place in scopes_in(basic, 2)]
     for _ in range(60):
         place = places[random.randint(len(places))]
-        event = ApproxDP(0.05 * random.randint(1, 8), 1e-6 * random.randint(3))
+        event = ApproxDPEvent(0.05 * random.randint(1, 8), 1e-6 * random.randint(3))
         try:
             PrivacyBudget.open(basic.path, place).reserve(event)
         except BudgetExceededError:
@@ -46,7 +46,7 @@ def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
 def test_one_opening_serves_all_partitions():
     """A record is charged in its own part and in the whole; both must count it alike."""
     budget = PrivacyBudget(epsilon=2.0, delta=1e-5)
-    budget.partition("ann").reserve(ApproxDP(0.5, 1e-6))
+    budget.partition("ann").reserve(ApproxDPEvent(0.5, 1e-6))
     budget.partition("bob").reserve(GaussianEvent(20.0))  # opens; for ann 1.5 is left, for bob 2
     left = [budget.partition(name).remaining(GaussianEvent(20.0)) for name in ("ann", "bob", "new")]
     assert 0 < left[0] < left[1] == left[2] - 1
@@ -61,7 +61,7 @@ def test_no_record_spends_more_than_its_cap_by_the_default(seed):
     """Against the tight composition of what each record was charged, wherever it lies."""
     random, budget = np.random.RandomState(seed), PrivacyBudget(1.0, 1e-5)
     places, charged = scopes_in(budget, 1), []
-    kinds = (ApproxDP(0.1), ApproxDP(0.2, 1e-6), GaussianEvent(20.0), GaussianEvent(35.0))
+    kinds = (ApproxDPEvent(0.1), ApproxDPEvent(0.2, 1e-6), GaussianEvent(20.0), GaussianEvent(35.0))
     for _ in range(60):
         place, event = places[random.randint(len(places))], kinds[random.randint(len(kinds))]
         with suppress(BudgetExceededError):
@@ -72,7 +72,7 @@ def test_no_record_spends_more_than_its_cap_by_the_default(seed):
     for parts in itertools.product("12", repeat=len(divided)):
         mine = dict(zip(divided, parts, strict=True))
         events = tuple(event for scope, event in charged if lies_in(scope, mine))
-        worst = max(worst, pld(Composed(events)).epsilon(1e-5))
+        worst = max(worst, pld(ComposedEvent(events)).epsilon(1e-5))
     assert 0.4 < worst <= 1.0 + 1e-9
 
 
@@ -175,7 +175,7 @@ def test_a_cap_that_comes_late_must_hold_what_was_charged():
 def test_a_late_cap_is_checked_by_the_filter_that_keeps_it():
     budget = PrivacyBudget(epsilon=9.0, delta=1e-5, filter="basic")
     for _ in range(3):
-        budget.scope("a").reserve(ApproxDP(0.5, 1e-6))
+        budget.scope("a").reserve(ApproxDPEvent(0.5, 1e-6))
     with pytest.raises(ValueError, match="basic"):
         budget.scope("a", epsilon=2.0, delta=2e-6)  # the epsilons fit, the deltas do not
     budget.scope("a", epsilon=1.5, delta=3e-6)
@@ -203,9 +203,9 @@ def test_partitions_compose_in_parallel():
 @pytest.mark.parametrize(("first", "second"), [("s", "t"), ("t", "s"), ("s", "longer")])
 def test_parts_of_two_scopes_may_hold_the_same_record(first, second):
     budget = PrivacyBudget(1.0)
-    budget.scope(first).partition("1").reserve(ApproxDP(0.6))
+    budget.scope(first).partition("1").reserve(ApproxDPEvent(0.6))
     with pytest.raises(BudgetExceededError):
-        budget.scope(second).partition("2").reserve(ApproxDP(0.6))
+        budget.scope(second).partition("2").reserve(ApproxDPEvent(0.6))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -215,7 +215,10 @@ def test_no_record_is_charged_beyond_the_cap_wherever_it_lies(seed):
     places = scopes_in(budget, 2)
     charged = []
     for _ in range(40):
-        place, event = places[random.randint(len(places))], ApproxDP(0.1 * random.randint(1, 5))
+        place, event = (
+            places[random.randint(len(places))],
+            ApproxDPEvent(0.1 * random.randint(1, 5)),
+        )
         with suppress(BudgetExceededError):
             place.reserve(event)
             charged.append((place._scope, event.epsilon))
@@ -241,19 +244,19 @@ def test_partition_never_fixes_the_relation_to_replace_one():
 def test_parts_that_cost_different_things_are_no_overdraft():
     """No record is in both parts: a sum over the dearest of each kind would call this 1.1."""
     budget = PrivacyBudget(epsilon=1.0)
-    budget.partition("north").reserve(ApproxDP(0.6))
-    budget.partition("south").reserve(ApproxDP(0.5))
+    budget.partition("north").reserve(ApproxDPEvent(0.6))
+    budget.partition("south").reserve(ApproxDPEvent(0.5))
     budget.verify()
 
 
 def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
     """Found at the end, where nobody was asked: the dearest of each kind would make 1.4."""
     budget = PrivacyBudget(epsilon=1.0)
-    budget.scope("texas").reserve(ApproxDP(0.3))
-    budget.scope("adult").partition("1").reserve(ApproxDP(0.6))
-    budget.scope("adult").partition("2").reserve(ApproxDP(0.5))
+    budget.scope("texas").reserve(ApproxDPEvent(0.3))
+    budget.scope("adult").partition("1").reserve(ApproxDPEvent(0.6))
+    budget.scope("adult").partition("2").reserve(ApproxDPEvent(0.5))
     budget.verify()
-    body = json.dumps(ApproxDP(0.2).to_dict(), sort_keys=True)
+    body = json.dumps(ApproxDPEvent(0.2).to_dict(), sort_keys=True)
     with budget._ledger.transaction() as log:
         log.append("reserve", "/adult/=1/", "", body)
     with pytest.raises(LedgerError, match="exceed its cap"):
@@ -265,7 +268,7 @@ def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
 def test_admitted_charges_pass_verify(name):
     random, budget = np.random.RandomState(7), PrivacyBudget(1.0, 1e-5, filter=name)
     places = scopes_in(budget, 1)
-    kinds = [ApproxDP(0.1), ApproxDP(0.2, 1e-6), LaplaceEvent(4.0), ApproxDP(0.3)]
+    kinds = [ApproxDPEvent(0.1), ApproxDPEvent(0.2, 1e-6), LaplaceEvent(4.0), ApproxDPEvent(0.3)]
     kinds += [] if name == "basic" else [GaussianEvent(20.0), GaussianEvent(35.0)]
     for _ in range(50):
         with suppress(BudgetExceededError):

@@ -7,17 +7,17 @@ import pytest
 from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
 )
 from skprivacy.accounting.budget.snapshot import rehearse_charges
 from skprivacy.exceptions import BudgetExceededError
 
 pytestmark = pytest.mark.heavy
 
-STEPS = Repeated(PoissonSampled(0.1, GaussianEvent(1.0)), 20)
+STEPS = RepeatedEvent(PoissonSampledEvent(0.1, GaussianEvent(1.0)), 20)
 
 
 def stated(event, relation="add_remove", unit="record"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     GaussianEvent,
     LaplaceEvent,
     LedgerError,
@@ -133,7 +133,7 @@ def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
     old = _from_before(tmp_path / "sgd", sgd(0.5), 5)
     assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
     old.verify(old.digest)
-    for event, count in ((LaplaceEvent(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
+    for event, count in ((LaplaceEvent(100.0), 310), (ApproxDPEvent(1e-3, 4e-7), 26)):
         spent = _from_before(tmp_path / str(count), event, count)  # more than adding up allows
         assert spent.remaining(LaplaceEvent(1e4)) == 0
         assert spent.partition("new").remaining(LaplaceEvent(1e4)) == 0

@@ -15,26 +15,26 @@ from scipy.stats import norm
 
 from skprivacy import accounting, mechanisms
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
-    LNMaxVote,
+    LNMaxEvent,
     LogisticEvent,
     NoLossDistributionError,
-    NonPrivate,
-    PoissonSampled,
-    PrivateSelection,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    PrivateSelectionEvent,
     RandomizedResponseEvent,
-    Repeated,
+    RepeatedEvent,
     ReportNoisyMaxEvent,
     SmoothGaussianEvent,
-    VoteThreshold,
+    VoteThresholdEvent,
     delta_of,
     epsilon_of,
     flatten,
@@ -88,9 +88,9 @@ def test_events_are_frozen_and_cost_something(event):
         RandomizedResponseEvent,
         ExponentialEvent,
         ReportNoisyMaxEvent,
-        GNMaxVote,
-        LNMaxVote,
-        VoteThreshold,
+        GNMaxEvent,
+        LNMaxEvent,
+        VoteThresholdEvent,
     ],
 )
 def test_bad_noise(make, bad):
@@ -102,22 +102,22 @@ def test_bad_noise(make, bad):
     ("make", "message"),
     [
         (lambda: LogisticEvent(1.0, norm=3), "norm=3"),
-        (lambda: ApproxDP(1.0, 1.0), "delta=1.0"),
-        (lambda: ApproxDP(-1.0), "epsilon=-1.0"),
-        (lambda: PoissonSampled(1.5, GaussianEvent(1.0)), "sampling_rate=1.5"),
-        (lambda: PoissonSampled(0.0, GaussianEvent(1.0)), "sampling_rate=0.0"),
-        (lambda: PoissonSampled(0.1, 1.0), "must be an Event"),
-        (lambda: Repeated(GaussianEvent(1.0), -1), "count=-1"),
-        (lambda: Repeated(GaussianEvent(1.0), 1.5), "count=1.5"),
-        (lambda: Composed((GaussianEvent(1.0), "x")), "must be an Event"),
+        (lambda: ApproxDPEvent(1.0, 1.0), "delta=1.0"),
+        (lambda: ApproxDPEvent(-1.0), "epsilon=-1.0"),
+        (lambda: PoissonSampledEvent(1.5, GaussianEvent(1.0)), "sampling_rate=1.5"),
+        (lambda: PoissonSampledEvent(0.0, GaussianEvent(1.0)), "sampling_rate=0.0"),
+        (lambda: PoissonSampledEvent(0.1, 1.0), "must be an Event"),
+        (lambda: RepeatedEvent(GaussianEvent(1.0), -1), "count=-1"),
+        (lambda: RepeatedEvent(GaussianEvent(1.0), 1.5), "count=1.5"),
+        (lambda: ComposedEvent((GaussianEvent(1.0), "x")), "must be an Event"),
         (lambda: DiscreteLaplaceEvent(1.0, 1.5), "sensitivity=1.5"),
         (lambda: DiscreteGaussianEvent(1.0, 1.5), "must be a whole number"),
         (lambda: RandomizedResponseEvent(1.0, 1), "n_categories=1"),
-        (lambda: PrivateSelection(GaussianEvent(1.0), -1.0), "eta=-1.0"),
-        (lambda: PrivateSelection(GaussianEvent(1.0), 1.0, 1.0), "gamma=1.0"),
-        (lambda: GNMaxVote(1.0, (1.0,)), "at least two"),
-        (lambda: GNMaxVote(1.0, (1.0, math.nan)), "at least two"),
-        (lambda: VoteThreshold(1.0, (1.0, 2.0)), "threshold=None"),
+        (lambda: PrivateSelectionEvent(GaussianEvent(1.0), -1.0), "eta=-1.0"),
+        (lambda: PrivateSelectionEvent(GaussianEvent(1.0), 1.0, 1.0), "gamma=1.0"),
+        (lambda: GNMaxEvent(1.0, (1.0,)), "at least two"),
+        (lambda: GNMaxEvent(1.0, (1.0, math.nan)), "at least two"),
+        (lambda: VoteThresholdEvent(1.0, (1.0, 2.0)), "threshold=None"),
         (lambda: Event.from_dict({"type": "Unknown"}), "known event"),
         (lambda: Event.from_dict([]), "type=None"),
         (lambda: Event.from_dict({"type": ["Gaussian"]}), "known event"),
@@ -136,7 +136,7 @@ def test_bad_events(make, message):
 @pytest.mark.parametrize("event", BOTH, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("count", [1, 12])
 def test_loss_distributions_are_tighter_than_renyi(event, count):
-    repeated = Repeated(event, count)
+    repeated = RepeatedEvent(event, count)
     renyi = rdp_epsilon(repeated, 1e-6, "zero_out")
     assert 0 < pld(repeated, "zero_out").epsilon(1e-6) <= renyi * (1 + 1e-3)
 
@@ -164,7 +164,7 @@ def test_logistic_curve_is_the_closed_form(t):
 def test_one_coordinate_dominates_every_split_of_its_shift(make):
     for t, share in [(0.5, 0.5), (1.0, 0.1), (3.0, 0.3), (6.0, 0.5)]:
         whole = pld(make(1 / t))
-        split = pld(Composed((make(1 / (share * t)), make(1 / ((1 - share) * t)))))
+        split = pld(ComposedEvent((make(1 / (share * t)), make(1 / ((1 - share) * t)))))
         for eps in np.linspace(0, 0.95 * t, 6):
             assert split.delta(eps) <= whole.delta(eps) * (1 + 1e-3) + 1e-12
 
@@ -196,7 +196,7 @@ def bracket(t, q, count, delta, up):
     ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
 )
 def test_laplace_between_rounding_down_and_rounding_up(t, q, count):
-    ours = pld(Repeated(PoissonSampled(q, LaplaceEvent(1 / t)), count)).epsilon(1e-6)
+    ours = pld(RepeatedEvent(PoissonSampledEvent(q, LaplaceEvent(1 / t)), count)).epsilon(1e-6)
     assert bracket(t, q, count, 1e-6, up=False) <= ours
     assert ours <= bracket(t, q, count, 1e-6, up=True) * (1 + 1e-3)
 
@@ -209,8 +209,10 @@ def test_laplace_against_the_oracle(scale, count, q):
         .self_compose(count)
         .get_epsilon_for_delta(1e-6)
     )
-    event = LaplaceEvent(scale) if q == 1 else PoissonSampled(q, LaplaceEvent(scale))
-    assert theirs * (1 - 1e-3) <= pld(Repeated(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
+    event = LaplaceEvent(scale) if q == 1 else PoissonSampledEvent(q, LaplaceEvent(scale))
+    assert (
+        theirs * (1 - 1e-3) <= pld(RepeatedEvent(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
+    )
 
 
 @pytest.mark.heavy
@@ -223,7 +225,7 @@ def test_discrete_noise_against_the_oracle():
         (gaussian, DiscreteGaussianEvent(3.0, 2)),
     ]:
         reference = theirs.self_compose(10).get_epsilon_for_delta(1e-6)
-        ours = pld(Repeated(event, 10)).epsilon(1e-6)
+        ours = pld(RepeatedEvent(event, 10)).epsilon(1e-6)
         assert reference * (1 - 1e-3) <= ours <= reference * (1 + 1e-3)
     with pytest.raises(ValueError, match="unbounded"):
         pld(DiscreteGaussianEvent(3.0)).epsilon(0.0)
@@ -250,44 +252,44 @@ def test_exponential_covers_every_choice_between_two():
 def test_many_exponential_choices_take_the_better_bound():
     """No single choice attains the envelope of all of them, so that its composition is a bound."""
     for count in (2, 12, 100):
-        event = Repeated(ExponentialEvent(1.0), count)
+        event = RepeatedEvent(ExponentialEvent(1.0), count)
         both = pld(event).epsilon(1e-6), rdp_epsilon(event, 1e-6)
         assert epsilon_of(event, 1e-6) == pytest.approx(min(both), rel=1e-12)
     assert both[1] < 0.9 * both[0]
-    assert epsilon_of(Repeated(ExponentialEvent(1.0), 3), 0.0) == pytest.approx(3.0)
+    assert epsilon_of(RepeatedEvent(ExponentialEvent(1.0), 3), 0.0) == pytest.approx(3.0)
 
 
 def test_gnmax_golden_numbers():
-    cost = [rdp(GNMaxVote(40.0, v), [10])[0] for v in ((200, 30, 20), (240, 5, 5), (100, 90, 60))]
+    cost = [rdp(GNMaxEvent(40.0, v), [10])[0] for v in ((200, 30, 20), (240, 5, 5), (100, 90, 60))]
     np.testing.assert_allclose(cost, [7.446275358e-4, 1.752697699e-5, 0.00625], rtol=1e-9)
-    assert rdp(GNMaxVote(40.0), [10])[0] == 0.00625
+    assert rdp(GNMaxEvent(40.0), [10])[0] == 0.00625
     # one vote for certain costs nothing, and no bound is above the data-independent one
-    assert rdp(GNMaxVote(0.1, (1e6, 0)), [1.5])[0] == 0
+    assert rdp(GNMaxEvent(0.1, (1e6, 0)), [1.5])[0] == 0
     assert (gnmax_rdp(-1e-3, 40.0, np.array([2.0, 50.0])) == np.array([2.0, 50.0]) / 1600).all()
 
 
 def test_lnmax_golden_numbers():
-    cost = rdp(LNMaxVote(20.0, (200, 30, 20)), [2, 9, 20])
+    cost = rdp(LNMaxEvent(20.0, (200, 30, 20)), [2, 9, 20])
     np.testing.assert_allclose(cost, [1.83721e-4, 2.25510e-4, 3.52164e-4], rtol=5e-6)
     published = 4 * 100 * 0.05**2 + 2 * 0.05 * math.sqrt(2 * 100 * math.log(1e5))
     assert published == pytest.approx(5.79853, abs=1e-5)
     # The published bound is 4 T g^2 where the same moments give 2 T g^2 at the best order.
     orders = np.linspace(1.5, 60, 4000)
-    moments = rdp(Repeated(LNMaxVote(20.0), 100), orders) + math.log(1e5) / (orders - 1)
+    moments = rdp(RepeatedEvent(LNMaxEvent(20.0), 100), orders) + math.log(1e5) / (orders - 1)
     assert moments.min() == pytest.approx(published - 2 * 100 * 0.05**2, rel=1e-4)
 
 
 def test_threshold_is_gnmax_at_root_two_sigma():
-    sure = VoteThreshold(10.0, (300.0, 0.0), 100.0)
-    assert rdp(sure, [4])[0] < rdp(VoteThreshold(10.0), [4])[0] == pytest.approx(4 / 200)
-    unsure = VoteThreshold(10.0, (100.0, 0.0), 100.0)
+    sure = VoteThresholdEvent(10.0, (300.0, 0.0), 100.0)
+    assert rdp(sure, [4])[0] < rdp(VoteThresholdEvent(10.0), [4])[0] == pytest.approx(4 / 200)
+    unsure = VoteThresholdEvent(10.0, (100.0, 0.0), 100.0)
     assert rdp(unsure, [4])[0] == pytest.approx(4 / 200)
 
 
 def test_a_private_cost_stays_private():
-    event = Composed((GaussianEvent(1.0), Repeated(GNMaxVote(40.0, (123.0, 45.0)), 2)))
+    event = ComposedEvent((GaussianEvent(1.0), RepeatedEvent(GNMaxEvent(40.0, (123.0, 45.0)), 2)))
     assert event.data_dependent
-    assert not Composed((GNMaxVote(40.0),)).data_dependent
+    assert not ComposedEvent((GNMaxEvent(40.0),)).data_dependent
     assert "123" not in repr(event)
     with pytest.raises(ValueError, match="private data"):
         event.to_dict()
@@ -309,15 +311,17 @@ def test_private_selection_counts_its_trials(eta, gamma):
             gammaln(k + eta) - gammaln(k + 1) - gammaln(abs(eta)) + k * np.log1p(-gamma)
         )
     mean = (k * weight).sum() / weight.sum()
-    assert PrivateSelection(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(mean)
+    assert PrivateSelectionEvent(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(
+        mean
+    )
 
 
 @pytest.mark.heavy
 def test_private_selection_costs_about_three_runs_when_geometric():
-    run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
-    best = rdp_epsilon(PrivateSelection(run, 1.0, 0.1), 1e-5)
-    assert rdp_epsilon(run, 1e-5) < best < rdp_epsilon(Repeated(run, 10), 1e-5)
-    assert (rdp(PrivateSelection(NonPrivate()), [2]) == math.inf).all()
+    run = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 500)
+    best = rdp_epsilon(PrivateSelectionEvent(run, 1.0, 0.1), 1e-5)
+    assert rdp_epsilon(run, 1e-5) < best < rdp_epsilon(RepeatedEvent(run, 10), 1e-5)
+    assert (rdp(PrivateSelectionEvent(NonPrivateEvent()), [2]) == math.inf).all()
 
 
 @pytest.mark.heavy
@@ -325,11 +329,11 @@ def test_private_selection_costs_about_three_runs_when_geometric():
 @given(z=st.floats(0.2, 20), count=st.integers(1, 30), eps=st.floats(0, 3))
 def test_delta_falls_with_epsilon_and_noise_and_rises_with_count(z, count, eps):
     for make in (LaplaceEvent, LogisticEvent):
-        delta = pld(Repeated(make(z), count)).delta(eps)
+        delta = pld(RepeatedEvent(make(z), count)).delta(eps)
         slack = 1 + 2e-3
-        assert 0 <= pld(Repeated(make(z), count)).delta(eps + 0.1) <= delta * slack + 1e-12
-        assert pld(Repeated(make(1.1 * z), count)).delta(eps) <= delta * slack + 1e-12
-        assert delta <= pld(Repeated(make(z), count + 1)).delta(eps) * slack + 1e-12
+        assert 0 <= pld(RepeatedEvent(make(z), count)).delta(eps + 0.1) <= delta * slack + 1e-12
+        assert pld(RepeatedEvent(make(1.1 * z), count)).delta(eps) <= delta * slack + 1e-12
+        assert delta <= pld(RepeatedEvent(make(z), count + 1)).delta(eps) * slack + 1e-12
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0, 3.0])
@@ -337,7 +341,7 @@ def test_private_selection_is_its_formula_for_gaussian_noise(eta):
     z, gamma, a = 4.0, 0.2, 6.0
     best = math.sqrt(2 * z * z * math.log(1 / gamma))  # minimises (l-1)/(2 z^2) + ln(1/gamma)/l
     choice = (best - 1) / (2 * z * z) + math.log(1 / gamma) / best
-    event = PrivateSelection(GaussianEvent(z), eta, gamma)
+    event = PrivateSelectionEvent(GaussianEvent(z), eta, gamma)
     expected = a / (2 * z * z) + (1 + eta) * choice + math.log(event.expected_trials) / (a - 1)
     assert expected <= rdp(event, [a])[0] <= expected * (1 + 1e-3)
 
@@ -358,7 +362,7 @@ def best_of_many(z, eta, gamma, sign):
 @pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.02), (-0.5, 0.3), (4.0, 0.5)])
 def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma):
     """The privacy curve by quadrature, in both directions, whichever end of the scale is best."""
-    event = PrivateSelection(GaussianEvent(z), eta, gamma)
+    event = PrivateSelectionEvent(GaussianEvent(z), eta, gamma)
     epsilons = np.linspace(0, 3 / z, 13)
     bound = np.array([pld(event).delta(float(e)) for e in epsilons])
     for sign in (1, -1):
@@ -374,8 +378,8 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
     ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
 )
 def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
-    run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
-    event = PrivateSelection(run, eta, gamma)
+    run = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 500)
+    event = PrivateSelectionEvent(run, eta, gamma)
     one, best = pld(run), pld(event)
     assert one.epsilon(1e-5) < best.epsilon(1e-5) < 0.85 * rdp_epsilon(event, 1e-5)
     assert epsilon_of(event, 1e-5) == best.epsilon(1e-5)
@@ -383,18 +387,18 @@ def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
     drift = brentq(lambda e: (1 - gamma) * one.delta(e) - gamma * math.expm1(e), 1e-3, 5)
     expected = one.epsilon(1e-5 / event.expected_trials) + (eta + 1) * drift
     assert expected * (1 - 1e-3) <= best.epsilon(1e-5) <= expected * 1.04
-    twice = pld(Composed((event, run)))
+    twice = pld(ComposedEvent((event, run)))
     assert best.epsilon(1e-5) < twice.epsilon(1e-5) < best.epsilon(1e-5) + one.epsilon(1e-5)
 
 
 def test_private_selection_of_pure_and_of_unprotected_runs():
-    event = PrivateSelection(ApproxDP(0.4))
+    event = PrivateSelectionEvent(ApproxDPEvent(0.4))
     assert pld(event).epsilon(0.0) <= 1.2  # Liu and Talwar 2019: three times one run
-    assert epsilon_of(PrivateSelection(NonPrivate()), 1e-5) == math.inf
-    for run in (NonPrivate(), GaussianEvent(0.01)):
+    assert epsilon_of(PrivateSelectionEvent(NonPrivateEvent()), 1e-5) == math.inf
+    for run in (NonPrivateEvent(), GaussianEvent(0.01)):
         with pytest.raises(NoLossDistributionError, match="too large"):
-            pld(PrivateSelection(run))
-    assert 5000 < epsilon_of(PrivateSelection(GaussianEvent(0.01)), 1e-5) < math.inf
+            pld(PrivateSelectionEvent(run))
+    assert 5000 < epsilon_of(PrivateSelectionEvent(GaussianEvent(0.01)), 1e-5) < math.inf
 
 
 @pytest.mark.parametrize("t", [0.05, 1.0, 4.0])
@@ -403,10 +407,10 @@ def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
     for share in (0.0, 0.1, 0.5):
         a, b = t * math.sqrt(1 - share), t * math.sqrt(share)
         parts = tuple(LogisticEvent(1 / s) for s in (a, b) if s)
-        split = pld(Composed(parts))
+        split = pld(ComposedEvent(parts))
         for eps in np.linspace(0, 0.9 * t, 5):
             assert split.delta(eps) <= bound.delta(eps) * (1 + 1e-9) + 1e-15
-    many = pld(Repeated(LogisticEvent(10 / t), 100))  # a hundred equal coordinates
+    many = pld(RepeatedEvent(LogisticEvent(10 / t), 100))  # a hundred equal coordinates
     assert many.epsilon(1e-6) <= bound.epsilon(1e-6) * (1 + 1e-3)
 
 
@@ -418,14 +422,16 @@ def test_logistic_noise_needs_no_less_normal_noise():
 
 
 def test_the_better_of_both_where_a_distribution_is_a_bound_only():
-    event = Repeated(LogisticEvent(10.0, norm=2), 20)
+    event = RepeatedEvent(LogisticEvent(10.0, norm=2), 20)
     assert epsilon_of(event, 1e-3) == pld(event).epsilon(1e-3) < rdp_epsilon(event, 1e-3)
     assert epsilon_of(event, 1e-9) == rdp_epsilon(event, 1e-9) < pld(event).epsilon(1e-9)
     assert delta_of(event, 0.0) == pld(event).delta(0.0) < rdp_delta(event, 0.0)
-    assert pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0, norm=2)), 5)).loose
-    assert not pld(Repeated(PoissonSampled(0.1, LogisticEvent(2.0)), 5)).loose
+    assert pld(RepeatedEvent(PoissonSampledEvent(0.1, LogisticEvent(2.0, norm=2)), 5)).loose
+    assert not pld(RepeatedEvent(PoissonSampledEvent(0.1, LogisticEvent(2.0)), 5)).loose
     # no Renyi bound is known of the second part
-    mixed = Composed((event, PoissonSampled(0.5, PoissonSampled(0.2, LaplaceEvent(3.0)))))
+    mixed = ComposedEvent(
+        (event, PoissonSampledEvent(0.5, PoissonSampledEvent(0.2, LaplaceEvent(3.0))))
+    )
     assert epsilon_of(mixed, 1e-5) == pld(mixed).epsilon(1e-5)
 
 
@@ -442,21 +448,21 @@ def test_private_selection_bounds_a_real_one(gamma):
     for first, second in [(p, q), (q, p)]:
         for a in (1.5, 4.0, 12.0):
             moment = first**a * second ** (1 - a) + (1 - first) ** a * (1 - second) ** (1 - a)
-            bound = rdp(PrivateSelection(ApproxDP(epsilon), 1.0, gamma), [a])[0]
+            bound = rdp(PrivateSelectionEvent(ApproxDPEvent(epsilon), 1.0, gamma), [a])[0]
             assert math.log(moment) / (a - 1) <= bound
 
 
 @pytest.mark.parametrize(
     "event",
-    [LaplaceEvent(2.0), ApproxDP(0.5), RandomizedResponseEvent(0.5, 3), ExponentialEvent(0.5)],
+    [LaplaceEvent(2.0), ApproxDPEvent(0.5), RandomizedResponseEvent(0.5, 3), ExponentialEvent(0.5)],
     ids=lambda e: type(e).__name__,
 )
 def test_a_sample_of_a_pure_mechanism_is_amplified(event):
-    sampled = PoissonSampled(0.1, event)
+    sampled = PoissonSampledEvent(0.1, event)
     pure = math.log1p(0.1 * math.expm1(0.5))
     assert pld(sampled).epsilon(0.0) == pytest.approx(pure)
     assert rdp(sampled, [1e4])[0] == pytest.approx(pure, rel=1e-2)
-    many = Repeated(sampled, 200)
+    many = RepeatedEvent(sampled, 200)
     assert pld(many).epsilon(1e-6) <= rdp_epsilon(many, 1e-6)
     with pytest.raises(TypeError, match="replace_one"):
         rdp(sampled, [2], "replace_one")
@@ -471,8 +477,8 @@ def test_no_number_overflows(kind):
     """Twice a hundred releases of a hundred are twenty thousand, also if numpy counts in bytes."""
     count = kind(100)
     if kind is not np.float16:
-        many = Repeated(Repeated(ApproxDP(0.1), count), count)
+        many = RepeatedEvent(RepeatedEvent(ApproxDPEvent(0.1), count), count)
         assert epsilon_of(many, 0.0) == pytest.approx(1000.0)
-    for event in (GaussianEvent(count), SmoothGaussianEvent(count, kind(1)), ApproxDP(count)):
+    for event in (GaussianEvent(count), SmoothGaussianEvent(count, kind(1)), ApproxDPEvent(count)):
         assert not [value for value in vars(event).values() if isinstance(value, np.generic)]
     assert rdp(GaussianEvent(count), [2.0]) == pytest.approx(1e-4)

@@ -11,19 +11,19 @@ import pytest
 
 from skprivacy.accounting import (
     RELATIONS,
-    BandedFactorization,
-    Composed,
+    BandedFactorizationEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     LogisticEvent,
-    Mixture,
-    NonPrivate,
-    PoissonSampled,
+    MixtureEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     RandomizedResponseEvent,
-    Repeated,
+    RepeatedEvent,
     compare_accountants,
     delta_of,
     epsilon_of,
@@ -82,20 +82,20 @@ def test_another_label_never_costs_less_than_is_true_of_another_record(event):
             rdp(event, ORDERS, "label")
     else:
         np.testing.assert_array_equal(rdp(event, ORDERS, "label"), expected)
-    assert zcdp(event, "label") == zcdp(event, "replace_one") or isinstance(event, NonPrivate)
+    assert zcdp(event, "label") == zcdp(event, "replace_one") or isinstance(event, NonPrivateEvent)
 
 
 def test_sampled_contributions_are_replaced_by_another_label():
     """A gradient of norm 1 may turn round when its label changes: twice the norm."""
-    event = PoissonSampled(1.0, GaussianEvent(2.0))
+    event = PoissonSampledEvent(1.0, GaussianEvent(2.0))
     assert epsilon_of(event, 1e-6, "label") == epsilon_of(GaussianEvent(1.0), 1e-6)
-    stream = BandedFactorization(2.0, steps_per_epoch=4, epochs=1)
+    stream = BandedFactorizationEvent(2.0, steps_per_epoch=4, epochs=1)
     assert epsilon_of(stream, 1e-6, "label") == epsilon_of(GaussianEvent(1.0), 1e-6)
-    sampled = Repeated(PoissonSampled(0.1, GaussianEvent(2.0)), 10)
+    sampled = RepeatedEvent(PoissonSampledEvent(0.1, GaussianEvent(2.0)), 10)
     assert epsilon_of(sampled, 1e-6, "label") > 1.5 * epsilon_of(sampled, 1e-6, "zero_out")
     assert zcdp(sampled, "label") == 4 * zcdp(sampled, "zero_out")
     with pytest.raises(TypeError, match="relation='label'"):
-        epsilon_of(PoissonSampled(0.1, LogisticEvent(2.0)), 1e-6, "label")
+        epsilon_of(PoissonSampledEvent(0.1, LogisticEvent(2.0)), 1e-6, "label")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_sampled_contributions_are_replaced_by_another_label():
     [
         Unheard(),
         Subclass(5.0),
-        Repeated(Unheard(), 3),
-        Composed((LaplaceEvent(3.0), Unheard())),
-        PoissonSampled(0.1, Subclass(5.0)),
-        Mixture((0.5, 0.5), (LaplaceEvent(3.0), Repeated(Unheard(), 2))),
+        RepeatedEvent(Unheard(), 3),
+        ComposedEvent((LaplaceEvent(3.0), Unheard())),
+        PoissonSampledEvent(0.1, Subclass(5.0)),
+        MixtureEvent((0.5, 0.5), (LaplaceEvent(3.0), RepeatedEvent(Unheard(), 2))),
     ],
     ids=repr,
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skprivacy.accounting import ApproxDP, LaplaceEvent, LedgerError, PrivacyBudget
+from skprivacy.accounting import ApproxDPEvent, LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.neural_network import DPSGDClassifier
@@ -100,7 +100,7 @@ def test_a_handle_that_was_loaded_first_finds_the_ledger_later(tmp_path):
         loaded.scope("b", epsilon=0.1)
     away.rename(path)
     with pytest.raises(BudgetExceededError, match="'/a/'"):
-        loaded.reserve(ApproxDP(0.6))
+        loaded.reserve(ApproxDPEvent(0.6))
     assert loaded.cap == (0.5, 0.0)
 
 

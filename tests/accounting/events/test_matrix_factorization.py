@@ -10,16 +10,16 @@ import pytest
 from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
-    BandedFactorization,
-    Composed,
+    BandedFactorizationEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
-    MatrixFactorization,
+    MatrixFactorizationEvent,
     NoLossDistributionError,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
-    TreeAggregation,
+    RepeatedEvent,
+    TreeAggregationEvent,
     calibrate_noise_multiplier,
     epsilon_of,
     pld,
@@ -72,14 +72,14 @@ def brute_force(C, steps_per_epoch, epochs, dimension=3):
 @pytest.mark.parametrize("band", [1, 2, 4, 50])
 def test_banded_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, epochs, band):
     coefficients = square_root_band(200, 1, most=band)
-    event = BandedFactorization(1.0, steps_per_epoch, epochs, coefficients)
+    event = BandedFactorizationEvent(1.0, steps_per_epoch, epochs, coefficients)
     expected = brute_force(banded_matrix(coefficients, event.n_steps), steps_per_epoch, epochs)
     assert event.sensitivity == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "epochs"), [*SHAPES, (13, 3), (16, 1), (2, 9)])
 def test_tree_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, epochs):
-    event = TreeAggregation(1.0, steps_per_epoch, epochs)
+    event = TreeAggregationEvent(1.0, steps_per_epoch, epochs)
     expected = brute_force(tree_matrix(event.n_steps), steps_per_epoch, epochs)
     assert event.sensitivity == pytest.approx(expected, rel=1e-12)
 
@@ -89,7 +89,9 @@ def test_tree_sensitivity_is_that_of_the_worst_contributions(steps_per_epoch, ep
 def test_banded_sensitivity_holds_for_any_order_that_keeps_the_distance(
     steps_per_epoch, epochs, band
 ):
-    event = BandedFactorization(1.0, steps_per_epoch, epochs, square_root_band(99, 1, most=band))
+    event = BandedFactorizationEvent(
+        1.0, steps_per_epoch, epochs, square_root_band(99, 1, most=band)
+    )
     C = banded_matrix(event.coefficients, event.n_steps)
     longest = max(
         np.linalg.norm(C[:, list(places)].sum(1))
@@ -102,18 +104,20 @@ def test_banded_sensitivity_holds_for_any_order_that_keeps_the_distance(
 
 def test_one_epoch_costs_the_longest_column():
     band = (1.0, 0.5, 0.375)
-    assert BandedFactorization(1.0, 50, 1, band).sensitivity == pytest.approx(np.linalg.norm(band))
-    assert TreeAggregation(1.0, 1000, 1).sensitivity == pytest.approx(np.sqrt(10))
+    assert BandedFactorizationEvent(1.0, 50, 1, band).sensitivity == pytest.approx(
+        np.linalg.norm(band)
+    )
+    assert TreeAggregationEvent(1.0, 1000, 1).sensitivity == pytest.approx(np.sqrt(10))
 
 
 def test_epochs_further_apart_than_the_band_add_their_squares():
-    one, many = (BandedFactorization(1.0, 8, k, (1.0, 0.5)).sensitivity for k in (1, 9))
+    one, many = (BandedFactorizationEvent(1.0, 8, k, (1.0, 0.5)).sensitivity for k in (1, 9))
     assert many == pytest.approx(3 * one)
 
 
 EVENTS = [
-    BandedFactorization(3.0, 20, 2, (1.0, 0.5, 0.375)),
-    TreeAggregation(3.0, 20, 2),
+    BandedFactorizationEvent(3.0, 20, 2, (1.0, 0.5, 0.375)),
+    TreeAggregationEvent(3.0, 20, 2),
 ]
 
 
@@ -124,14 +128,14 @@ def test_the_cost_is_that_of_one_gaussian_release(event, relation, factor):
     assert epsilon_of(event, 1e-5, relation) == pytest.approx(epsilon_of(equal, 1e-5), rel=1e-12)
     assert rdp(event, [2, 8], relation) == pytest.approx(rdp(equal, [2, 8]))
     assert zcdp(event, relation) == pytest.approx(zcdp(equal))
-    both = Composed((event, Repeated(PoissonSampled(0.01, GaussianEvent(1.0)), 100)))
+    both = ComposedEvent((event, RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(1.0)), 100)))
     assert pld(both, relation).epsilon(1e-5) > epsilon_of(event, 1e-5, relation)
 
 
 def test_without_correlation_it_is_the_composition_of_its_steps():
-    alone = BandedFactorization(3.0, 4, 6)
+    alone = BandedFactorizationEvent(3.0, 4, 6)
     assert alone.sensitivity == pytest.approx(np.sqrt(6))
-    expected = epsilon_of(Repeated(GaussianEvent(3.0), 6), 1e-5)
+    expected = epsilon_of(RepeatedEvent(GaussianEvent(3.0), 6), 1e-5)
     assert epsilon_of(alone, 1e-5, "zero_out") == pytest.approx(expected, rel=1e-12)
 
 
@@ -147,23 +151,23 @@ def test_one_record_more_is_not_covered(event):
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_events_are_json_and_can_be_charged(event):
     assert Event.from_dict(event.to_dict()) == event
-    assert isinstance(event, MatrixFactorization)
+    assert isinstance(event, MatrixFactorizationEvent)
     epsilon = epsilon_of(event, 1e-5, "zero_out")
     budget = PrivacyBudget(1.01 * epsilon, 1e-5, relation="zero_out")
-    budget.charge(event, relation="zero_out", who="a stream")
+    budget.charge(event, relation="zero_out", source="a stream")
     assert budget.spent() == pytest.approx(epsilon, rel=1e-2)
 
 
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: BandedFactorization(0.0, 4, 1), "noise_multiplier=0.0"),
-        (lambda: BandedFactorization(1.0, 4.0, 1), "steps_per_epoch=4.0"),
-        (lambda: TreeAggregation(1.0, 4, 0), "epochs=0"),
-        (lambda: BandedFactorization(1.0, 4, 1, ()), "coefficients="),
-        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "begin with 1"),
-        (lambda: BandedFactorization(1.0, 4, 1, (1.0, -0.5)), ">= 0"),
-        (lambda: BandedFactorization(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
+        (lambda: BandedFactorizationEvent(0.0, 4, 1), "noise_multiplier=0.0"),
+        (lambda: BandedFactorizationEvent(1.0, 4.0, 1), "steps_per_epoch=4.0"),
+        (lambda: TreeAggregationEvent(1.0, 4, 0), "epochs=0"),
+        (lambda: BandedFactorizationEvent(1.0, 4, 1, ()), "coefficients="),
+        (lambda: BandedFactorizationEvent(1.0, 4, 1, (2.0, 1.0)), "begin with 1"),
+        (lambda: BandedFactorizationEvent(1.0, 4, 1, (1.0, -0.5)), ">= 0"),
+        (lambda: BandedFactorizationEvent(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
     ],
 )
 def test_invalid_stream_is_refused(make, named):
@@ -173,11 +177,11 @@ def test_invalid_stream_is_refused(make, named):
 
 def test_calibration_meets_the_target():
     z = calibrate_noise_multiplier(
-        lambda z: BandedFactorization(z, 100, 1, square_root_band(100, 1)),
+        lambda z: BandedFactorizationEvent(z, 100, 1, square_root_band(100, 1)),
         epsilon=1.0, delta=1e-6, relation="zero_out",
     )  # fmt: skip
     # 4.22468 is the analytic Gaussian's noise at (1, 1e-6), checked elsewhere.
-    sensitivity = BandedFactorization(z, 100, 1, square_root_band(100, 1)).sensitivity
+    sensitivity = BandedFactorizationEvent(z, 100, 1, square_root_band(100, 1)).sensitivity
     assert z == pytest.approx(4.2246789 * sensitivity, rel=1e-3)
     assert z >= 4.2246789 * sensitivity
 
@@ -198,17 +202,17 @@ def test_running_sums_have_less_error_than_with_independent_noise(steps_per_epoc
     """At equal privacy: the error times the sensitivity is what one unit of noise comes to."""
     n = steps_per_epoch * epochs
     band = square_root_band(steps_per_epoch, epochs)
-    banded = BandedFactorization(1.0, steps_per_epoch, epochs, band).sensitivity
+    banded = BandedFactorizationEvent(1.0, steps_per_epoch, epochs, band).sensitivity
     error = running_sum_error(np.asarray(band), n) * banded
     independent = running_sum_error(np.ones(1), n) * np.sqrt(epochs)
-    tree = TreeAggregation(1.0, steps_per_epoch, epochs).sensitivity
+    tree = TreeAggregationEvent(1.0, steps_per_epoch, epochs).sensitivity
     digits = np.mean([t.bit_count() for t in range(1, n + 1)])
     assert error < 0.75 * independent
     assert error < np.sqrt(digits) * tree
 
 
 @dataclass(frozen=True)
-class _Forgetful(BandedFactorization):
+class _Forgetful(BandedFactorizationEvent):
     @property
     def sensitivity(self):
         return float(np.linalg.norm(self.coefficients))  # of one epoch, however many there are

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     DiscreteLaplaceEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
-    Mixture,
+    MixtureEvent,
     NoLossDistributionError,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
     RandomizedResponseEvent,
-    Repeated,
-    TreeAggregation,
+    RepeatedEvent,
+    TreeAggregationEvent,
     delta_of,
     epsilon_of,
     pld,
@@ -67,7 +67,7 @@ EACH = (
     RandomizedResponseEvent(2.0, 6),
 )
 PAIRS = (response(0.3, 3), response(0.7, 2), response(2.0, 6))
-MIXTURE = Mixture(WEIGHTS, EACH)
+MIXTURE = MixtureEvent(WEIGHTS, EACH)
 
 
 def test_one_choice_is_exact():
@@ -91,37 +91,39 @@ def test_choices_compose(count):
         pair = product(pair, one)
     for epsilon in EPSILONS:
         exact = hockey_stick(*pair, epsilon)
-        ours = pld(Repeated(MIXTURE, count)).delta(epsilon)
+        ours = pld(RepeatedEvent(MIXTURE, count)).delta(epsilon)
         # nine large losses that share no grid: the engine comes within 1.3e-3 of them
         assert exact * (1 - 1e-9) <= ours <= exact * (1 + 2e-3)
-    assert rdp(Repeated(MIXTURE, count), [3.0])[0] == pytest.approx(renyi_divergence(*pair, 3.0))
+    assert rdp(RepeatedEvent(MIXTURE, count), [3.0])[0] == pytest.approx(
+        renyi_divergence(*pair, 3.0)
+    )
 
 
 def test_branches_that_are_compositions_are_bounded_from_above_and_closely():
-    events = (Repeated(EACH[0], 3), Composed((EACH[1], EACH[2])), Composed(()))
+    events = (RepeatedEvent(EACH[0], 3), ComposedEvent((EACH[1], EACH[2])), ComposedEvent(()))
     three = product(product(PAIRS[0], PAIRS[0]), PAIRS[0])
     p, q = joined(WEIGHTS, three, product(PAIRS[1], PAIRS[2]), (np.ones(1), np.ones(1)))
-    loss = pld(Mixture(WEIGHTS, events))
+    loss = pld(MixtureEvent(WEIGHTS, events))
     for epsilon in EPSILONS:
         exact = hockey_stick(p, q, epsilon)
         assert exact * (1 - 1e-9) <= loss.delta(epsilon) <= exact * 1.02 + 1e-9
     assert loss.epsilon(0.0) == pytest.approx(2.7)
     a = 4.0
-    assert rdp(Mixture(WEIGHTS, events), [a])[0] == pytest.approx(renyi_divergence(p, q, a))
+    assert rdp(MixtureEvent(WEIGHTS, events), [a])[0] == pytest.approx(renyi_divergence(p, q, a))
 
 
 @pytest.mark.heavy
 def test_every_sequence_of_branches_of_sampled_noise():
     """Two steps, each at a rate that is drawn: the mean over the four sequences of rates."""
     rates, weights = (0.05, 0.3), (0.9, 0.1)
-    steps = [PoissonSampled(q, GaussianEvent(0.8)) for q in rates]
-    two = Repeated(Mixture(weights, steps), 2)
+    steps = [PoissonSampledEvent(q, GaussianEvent(0.8)) for q in rates]
+    two = RepeatedEvent(MixtureEvent(weights, steps), 2)
     for relation in ("add_remove", "replace_one", "zero_out"):
         for epsilon in (0.05, 0.5, 1.5):
             exact = sum(
                 weights[i]
                 * weights[j]
-                * delta_of(Composed((steps[i], steps[j])), epsilon, relation)
+                * delta_of(ComposedEvent((steps[i], steps[j])), epsilon, relation)
                 for i, j in itertools.product((0, 1), repeat=2)
             )
             # The worse direction may change from sequence to sequence, and the mean is of one.
@@ -130,27 +132,28 @@ def test_every_sequence_of_branches_of_sampled_noise():
 
 def test_mixture_costs_between_its_events_and_their_composition():
     cheap, dear = GaussianEvent(20.0), GaussianEvent(2.0)
-    mixture = Mixture((0.99, 0.01), (cheap, dear))
+    mixture = MixtureEvent((0.99, 0.01), (cheap, dear))
     for delta in (1e-3, 1e-6):
         below, above = epsilon_of(cheap, delta), epsilon_of(dear, delta)
         assert below < epsilon_of(mixture, delta) < above
-        assert epsilon_of(mixture, delta) < epsilon_of(Composed((cheap, dear)), delta)
+        assert epsilon_of(mixture, delta) < epsilon_of(ComposedEvent((cheap, dear)), delta)
         exact = epsilon_of(mixture, delta)
         assert 0.99 * delta_of(cheap, exact) + 0.01 * delta_of(dear, exact) == pytest.approx(delta)
     assert (rdp(mixture, [2.0, 20.0]) < rdp(dear, [2.0, 20.0])).all()
     assert (rdp(mixture, [2.0, 20.0]) > rdp(cheap, [2.0, 20.0])).all()
     assert zcdp(mixture) == zcdp(dear)
-    assert zcdp(Mixture((1.0,), (ExponentialEvent(1.0),))) == zcdp(ExponentialEvent(1.0))
+    assert zcdp(MixtureEvent((1.0,), (ExponentialEvent(1.0),))) == zcdp(ExponentialEvent(1.0))
 
 
 def test_rare_nonprivate_branch_costs_its_probability():
-    mixture = Mixture((0.999, 0.001), (DiscreteLaplaceEvent(2.0), NonPrivate()))
+    mixture = MixtureEvent((0.999, 0.001), (DiscreteLaplaceEvent(2.0), NonPrivateEvent()))
     assert delta_of(mixture, 10.0) == pytest.approx(0.001)
     assert epsilon_of(mixture, 0.002) < 0.5
     assert epsilon_of(mixture, 0.0005) == math.inf
     assert math.isinf(rdp(mixture, [2.0])[0])
-    approximate = Mixture(
-        (0.5, 0.5), (LaplaceEvent(2.0), Composed((ApproxDP(0.5, 1e-7), GaussianEvent(3.0))))
+    approximate = MixtureEvent(
+        (0.5, 0.5),
+        (LaplaceEvent(2.0), ComposedEvent((ApproxDPEvent(0.5, 1e-7), GaussianEvent(3.0)))),
     )
     assert 0.5 < epsilon_of(approximate, 1e-6) < 2.5
     assert delta_of(approximate, 20.0) >= 0.5e-7
@@ -158,29 +161,29 @@ def test_rare_nonprivate_branch_costs_its_probability():
 
 def test_a_sample_of_a_choice_is_a_choice_of_samples():
     inner = (GaussianEvent(1.0), GaussianEvent(3.0))
-    outside = PoissonSampled(0.1, Mixture((0.4, 0.6), inner))
-    inside = Mixture((0.4, 0.6), tuple(PoissonSampled(0.1, e) for e in inner))
+    outside = PoissonSampledEvent(0.1, MixtureEvent((0.4, 0.6), inner))
+    inside = MixtureEvent((0.4, 0.6), tuple(PoissonSampledEvent(0.1, e) for e in inner))
     for epsilon in (0.1, 0.5, 1.0):
         assert delta_of(outside, epsilon) == pytest.approx(delta_of(inside, epsilon), rel=1e-9)
     np.testing.assert_allclose(rdp(outside, [2.0, 9.0]), rdp(inside, [2.0, 9.0]), rtol=1e-12)
 
 
 def test_digits_survive_where_costs_are_tiny():
-    cheap = Mixture((0.5, 0.5), (GaussianEvent(1e7), GaussianEvent(2e7)))
+    cheap = MixtureEvent((0.5, 0.5), (GaussianEvent(1e7), GaussianEvent(2e7)))
     mean = (0.5 * rdp(GaussianEvent(1e7), [1.01]) + 0.5 * rdp(GaussianEvent(2e7), [1.01]))[0]
     assert rdp(cheap, [1.01])[0] == pytest.approx(mean, rel=1e-9)
     assert epsilon_of(MIXTURE, 1e-6) <= 2.0
-    assert delta_of(Mixture((1.0,), (GaussianEvent(2.0),)), 1.0) == delta_of(
+    assert delta_of(MixtureEvent((1.0,), (GaussianEvent(2.0),)), 1.0) == delta_of(
         GaussianEvent(2.0), 1.0
     )
 
 
 def test_renyi_alone_covers_what_has_no_distribution():
-    mixture = Mixture((0.5, 0.5), (TreeAggregation(5.0, 4, 1), GaussianEvent(3.0)))
+    mixture = MixtureEvent((0.5, 0.5), (TreeAggregationEvent(5.0, 4, 1), GaussianEvent(3.0)))
     assert epsilon_of(mixture, 1e-6, "zero_out") <= epsilon_of(GaussianEvent(5.0 / 3**0.5), 1e-6)
     with pytest.raises(NoLossDistributionError, match="zero_out"):
         epsilon_of(mixture, 1e-6)  # add_remove
-    private = Mixture((0.5, 0.5), (GNMaxVote(40.0, (200.0, 5.0)), GaussianEvent(3.0)))
+    private = MixtureEvent((0.5, 0.5), (GNMaxEvent(40.0, (200.0, 5.0)), GaussianEvent(3.0)))
     assert private.data_dependent
     with pytest.raises(ValueError, match="private data"):
         private.to_dict()
@@ -209,4 +212,4 @@ def test_round_trip_and_budget(tmp_path):
 )
 def test_bad_mixtures(p, events, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        Mixture(p, events)
+        MixtureEvent(p, events)

@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 from skprivacy.accounting import (
     DiscreteGaussianEvent,
     GaussianEvent,
-    PoissonSampled,
-    Repeated,
+    PoissonSampledEvent,
+    RepeatedEvent,
     pld,
     rdp,
     rdp_epsilon,
@@ -40,7 +40,7 @@ def renyi(order, rate, sigma, move):
 def bound(order, rate, sigma, move, factor=1.0):
     norm = math.hypot(*move)
     event = DiscreteGaussianEvent(factor * sigma, norm, len(move))
-    return rdp(PoissonSampled(rate, event), [order])[0]
+    return rdp(PoissonSampledEvent(rate, event), [order])[0]
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -60,18 +60,20 @@ def test_moment_is_the_sum_over_the_grid(rate, sigma, move):
 
 
 def test_epsilon_is_close_to_that_of_the_loss_distribution_and_of_continuous_noise():
-    many = Repeated(PoissonSampled(0.01, DiscreteGaussianEvent(4.0)), 10_000)
-    smooth = Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000)
+    many = RepeatedEvent(PoissonSampledEvent(0.01, DiscreteGaussianEvent(4.0)), 10_000)
+    smooth = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000)
     found = rdp_epsilon(many, 1e-5)
     assert pld(many).epsilon(1e-5) < found
     assert found == pytest.approx(rdp_epsilon(smooth, 1e-5), rel=2e-4)  # the best order is 17.2
-    in_many = Repeated(PoissonSampled(0.01, DiscreteGaussianEvent(6.0, 1.5, 1000)), 10_000)
+    in_many = RepeatedEvent(
+        PoissonSampledEvent(0.01, DiscreteGaussianEvent(6.0, 1.5, 1000)), 10_000
+    )
     assert rdp_epsilon(in_many, 1e-5) == found
 
 
 def test_replaced_records_are_refused_but_for_a_sample_of_everybody():
     event = DiscreteGaussianEvent(3.0, 2)
     with pytest.raises(TypeError, match=r"relation='replace_one'.*Use 'add_remove'"):
-        rdp(PoissonSampled(0.5, event), [2.0], "replace_one")
-    everybody = rdp(PoissonSampled(1.0, event), [2.0], "replace_one")
+        rdp(PoissonSampledEvent(0.5, event), [2.0], "replace_one")
+    everybody = rdp(PoissonSampledEvent(1.0, event), [2.0], "replace_one")
     assert everybody == rdp(DiscreteGaussianEvent(3.0, 4), [2.0])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from skprivacy.accounting import GaussianEvent, LogisticEvent, PoissonSampled, delta_of, rdp
+from skprivacy.accounting import GaussianEvent, LogisticEvent, PoissonSampledEvent, delta_of, rdp
 
 MOVES = {"one number": (1.0,), "two, equally": (0.7071067, 0.7071067), "two, not": (0.96, 0.28)}
 
@@ -38,7 +38,7 @@ def renyi(order, rate, scale, moves, added):
 def test_never_below_the_quadrature(rate, scale, moves, added):
     for order in (1.1, 1.5, 2.0, 2.5, 4.0, 7.3, 16.0, 32.0):
         exact = renyi(order, rate, scale, MOVES[moves], added)
-        bound = rdp(PoissonSampled(rate, LogisticEvent(scale, norm=2)), [order])[0]
+        bound = rdp(PoissonSampledEvent(rate, LogisticEvent(scale, norm=2)), [order])[0]
         assert exact <= bound * (1 + 1e-6)
 
 
@@ -47,7 +47,7 @@ def test_never_below_the_quadrature(rate, scale, moves, added):
 @pytest.mark.parametrize("scale", [0.4, 2.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3])
 def test_privacy_curves_are_never_below_the_quadrature(rate, scale, moves):
-    event = PoissonSampled(rate, LogisticEvent(scale, norm=2))
+    event = PoissonSampledEvent(rate, LogisticEvent(scale, norm=2))
     log_q, mixture, log_cell = densities(rate, scale, MOVES[moves])
     one, other = np.exp(log_q + log_cell), np.exp(mixture + log_cell)
     for epsilon in (0.0, 0.05 * rate / scale, 0.3 * rate / scale):
@@ -62,8 +62,8 @@ def test_privacy_curves_are_never_below_the_quadrature(rate, scale, moves):
 def test_the_quadrature_would_notice_a_bound_that_is_too_small():
     """At small moves the bound is the truth, so noise 5 % smaller already shows."""
     exact = renyi(2.0, 0.3, 4.0, (1.0,), added=False)
-    bound = rdp(PoissonSampled(0.3, LogisticEvent(4.0, norm=2)), [2.0])[0]
-    less = rdp(PoissonSampled(0.3, LogisticEvent(4.2, norm=2)), [2.0])[0]
+    bound = rdp(PoissonSampledEvent(0.3, LogisticEvent(4.0, norm=2)), [2.0])[0]
+    less = rdp(PoissonSampledEvent(0.3, LogisticEvent(4.2, norm=2)), [2.0])[0]
     assert less < exact <= bound
 
 

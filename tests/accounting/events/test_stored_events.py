@@ -11,32 +11,32 @@ from pathlib import Path
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
-    BandedFactorization,
-    Composed,
+    ApproxDPEvent,
+    BandedFactorizationEvent,
+    ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     LedgerError,
-    LNMaxVote,
+    LNMaxEvent,
     LogisticEvent,
-    Mixture,
-    NonPrivate,
-    PoissonSampled,
+    MixtureEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
-    PrivateSelection,
+    PrivateSelectionEvent,
     RandomizedResponseEvent,
-    Repeated,
+    RepeatedEvent,
     ReportNoisyMaxEvent,
-    SampledGroup,
+    SampledGroupEvent,
     SmoothGaussianEvent,
-    TreeAggregation,
-    VoteBlock,
-    VoteThreshold,
+    TreeAggregationEvent,
+    VoteBlockEvent,
+    VoteThresholdEvent,
     epsilon_of,
 )
 from skprivacy.accounting.work_limit import closed_form_work
@@ -44,13 +44,13 @@ from skprivacy.accounting.work_limit import closed_form_work
 # Written by the code of the time; rows are added for new events, and never changed.
 STORED = json.loads(Path(__file__).with_name("events_v1.json").read_text())
 EVENTS = [
-    NonPrivate(),
+    NonPrivateEvent(),
     GaussianEvent(2.0),
     LaplaceEvent(2.0),
     LogisticEvent(2.0),
     LogisticEvent(3.0, norm=2),
-    ApproxDP(1.0),
-    ApproxDP(0.5, 1e-7),
+    ApproxDPEvent(1.0),
+    ApproxDPEvent(0.5, 1e-7),
     DiscreteLaplaceEvent(3.0, 2),
     DiscreteGaussianEvent(3.0, 2),
     DiscreteGaussianEvent(4.0, 1.5, 3),
@@ -58,36 +58,36 @@ EVENTS = [
     RandomizedResponseEvent(1.0, 4),
     ExponentialEvent(1.0),
     ReportNoisyMaxEvent(1.0),
-    GNMaxVote(40.0),
-    LNMaxVote(20.0),
-    VoteThreshold(40.0),
-    VoteThreshold(40.0, threshold=200.0),
-    PrivateSelection(GaussianEvent(5.0), 0.0, 0.3),
+    GNMaxEvent(40.0),
+    LNMaxEvent(20.0),
+    VoteThresholdEvent(40.0),
+    VoteThresholdEvent(40.0, threshold=200.0),
+    PrivateSelectionEvent(GaussianEvent(5.0), 0.0, 0.3),
     SmoothGaussianEvent(3.0, 0.01),
     SmoothGaussianEvent(3.0, 0.01, 2.0),
-    BandedFactorization(2.0, 100, 2, (1.0, 0.5, 0.375)),
-    TreeAggregation(2.0, 8, 3),
-    PoissonSampled(0.1, GaussianEvent(1.0)),
-    Repeated(PoissonSampled(0.05, GaussianEvent(1.5)), 50),
-    Repeated(PoissonSampled(0.1, LogisticEvent(2.0, norm=2)), 5),
-    Composed((GaussianEvent(1.0), Repeated(LaplaceEvent(3.0), 2))),
-    Mixture((0.25, 0.75), (GaussianEvent(2.0), Repeated(LaplaceEvent(4.0), 2))),
+    BandedFactorizationEvent(2.0, 100, 2, (1.0, 0.5, 0.375)),
+    TreeAggregationEvent(2.0, 8, 3),
+    PoissonSampledEvent(0.1, GaussianEvent(1.0)),
+    RepeatedEvent(PoissonSampledEvent(0.05, GaussianEvent(1.5)), 50),
+    RepeatedEvent(PoissonSampledEvent(0.1, LogisticEvent(2.0, norm=2)), 5),
+    ComposedEvent((GaussianEvent(1.0), RepeatedEvent(LaplaceEvent(3.0), 2))),
+    MixtureEvent((0.25, 0.75), (GaussianEvent(2.0), RepeatedEvent(LaplaceEvent(4.0), 2))),
 ]
 
 
 # Of events whose format has changed since, and of those that are younger.
 STORED_NOW = json.loads(Path(__file__).with_name("events_v2.json").read_text())
 EVENTS_NOW = [
-    GNMaxVote(40.0),
-    GNMaxVote(40.0, moved=2),
-    LNMaxVote(20.0, moved=2),
-    VoteThreshold(40.0, moved=2),
-    VoteThreshold(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
-    VoteBlock("gnmax", 20.0, 12),
-    VoteBlock("gnmax", 20.0, 12, moved=2),
-    VoteBlock("threshold", 20.0, 12),
-    VoteBlock("lnmax", 20.0, 12),
-    SampledGroup(0.1, GaussianEvent(2.0), 3),
+    GNMaxEvent(40.0),
+    GNMaxEvent(40.0, moved=2),
+    LNMaxEvent(20.0, moved=2),
+    VoteThresholdEvent(40.0, moved=2),
+    VoteThresholdEvent(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
+    VoteBlockEvent("gnmax", 20.0, 12),
+    VoteBlockEvent("gnmax", 20.0, 12, moved=2),
+    VoteBlockEvent("threshold", 20.0, 12),
+    VoteBlockEvent("lnmax", 20.0, 12),
+    SampledGroupEvent(0.1, GaussianEvent(2.0), 3),
 ]
 
 
@@ -131,7 +131,7 @@ def test_the_present_format_is_read_and_written(row, event):
 def test_votes_of_the_first_format_are_moved_one_at_a_time():
     for row in STORED:
         event = Event.from_dict(row["event"])
-        if event._tag in ("GNMaxVote", "LNMaxVote", "VoteThreshold"):
+        if event._tag in ("GNMaxEvent", "LNMaxEvent", "VoteThresholdEvent"):
             assert event.moved == 1
             assert event.to_dict()["version"] == 2
 

@@ -8,10 +8,10 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skprivacy.accounting import (
-    GNMaxVote,
-    LNMaxVote,
-    Repeated,
-    VoteThreshold,
+    GNMaxEvent,
+    LNMaxEvent,
+    RepeatedEvent,
+    VoteThresholdEvent,
     epsilon_of,
     pld,
     rdp,
@@ -31,7 +31,7 @@ def check_distribution(make, sensitivity):
     """The curve of one query, and of ten, is that of Gaussian noise at this L2 sensitivity."""
     for sigma in NOISE:
         for count in (1, 10):
-            event = Repeated(make(sigma), count)
+            event = RepeatedEvent(make(sigma), count)
             apart = sensitivity * math.sqrt(count)
             for share in (0.0, 0.5, 2.0):  # of the spread of the loss, where delta is not too small
                 epsilon = share * apart / sigma
@@ -42,26 +42,26 @@ def check_distribution(make, sensitivity):
 
 
 def test_moved_vote_changes_two_counts_by_one():
-    check_distribution(GNMaxVote, math.sqrt(2))
+    check_distribution(GNMaxEvent, math.sqrt(2))
 
 
 def test_the_largest_count_moves_by_one():
-    check_distribution(VoteThreshold, 1.0)
+    check_distribution(VoteThresholdEvent, 1.0)
 
 
 @pytest.mark.parametrize("sigma", NOISE)
 def test_renyi_of_votes_is_that_of_gaussian_noise(sigma):
     orders = np.array([1.5, 2.0, 10.0])
-    np.testing.assert_allclose(rdp(GNMaxVote(sigma), orders), orders * 2 / (2 * sigma**2))
-    np.testing.assert_allclose(rdp(VoteThreshold(sigma), orders), orders / (2 * sigma**2))
+    np.testing.assert_allclose(rdp(GNMaxEvent(sigma), orders), orders * 2 / (2 * sigma**2))
+    np.testing.assert_allclose(rdp(VoteThresholdEvent(sigma), orders), orders / (2 * sigma**2))
 
 
 @pytest.mark.parametrize("scale", NOISE)
 def test_laplace_votes_are_pure(scale):
-    assert epsilon_of(LNMaxVote(scale), 0.0) == pytest.approx(2 / scale)
+    assert epsilon_of(LNMaxEvent(scale), 0.0) == pytest.approx(2 / scale)
 
 
-@pytest.mark.parametrize("make", [GNMaxVote, LNMaxVote, VoteThreshold])
+@pytest.mark.parametrize("make", [GNMaxEvent, LNMaxEvent, VoteThresholdEvent])
 def test_moved_votes_cost_as_one_with_less_noise(make):
     orders = np.array([1.5, 2.0, 10.0])
     for moved in (2, 3):
@@ -91,8 +91,8 @@ def test_data_dependent_bound_holds_for_all_neighbours(moved):
     orders = np.array([1.5, 2.0, 6.0])
     for sigma in (1.0, 4.0):
         for votes in ((12, 9, 3), (20, 4, 4), (30, 0), (14, 13)):
-            cost = rdp(GNMaxVote(sigma, votes, moved=moved), orders)
-            assert (cost <= rdp(GNMaxVote(sigma, moved=moved), orders)).all()
+            cost = rdp(GNMaxEvent(sigma, votes, moved=moved), orders)
+            assert (cost <= rdp(GNMaxEvent(sigma, moved=moved), orders)).all()
             p = winners(votes, sigma)
             for a in range(len(votes)):
                 for b in range(len(votes)):
@@ -111,7 +111,7 @@ def test_a_threshold_test_of_known_votes_holds_for_all_neighbours(moved, offset)
     for sigma in (1.0, 4.0):
         for threshold in (-3.0, 5.0, 15.0):
             for votes in ((12.0, 9.0, 3.0), (30.0, 0.0, 0.0)):
-                event = VoteThreshold(sigma, votes, threshold, offset, moved=moved)
+                event = VoteThresholdEvent(sigma, votes, threshold, offset, moved=moved)
                 cost = rdp(event, orders)
                 largest = max(np.subtract(votes, offset or 0.0))
                 for change in (-moved, moved):
@@ -123,20 +123,20 @@ def test_a_threshold_test_of_known_votes_holds_for_all_neighbours(moved, offset)
 
 def test_votes_less_offset_may_be_negative():
     """The student expects more votes for each class than there are."""
-    less = VoteThreshold(10.0, (30.0, 20.0), -60.0, (100.0, 100.0))
-    assert rdp(less, [2.0]) == rdp(VoteThreshold(10.0, (30.0, 20.0), 40.0), [2.0])
-    assert rdp(less, [2.0]) != rdp(VoteThreshold(10.0, (30.0, 20.0), -60.0), [2.0])
+    less = VoteThresholdEvent(10.0, (30.0, 20.0), -60.0, (100.0, 100.0))
+    assert rdp(less, [2.0]) == rdp(VoteThresholdEvent(10.0, (30.0, 20.0), 40.0), [2.0])
+    assert rdp(less, [2.0]) != rdp(VoteThresholdEvent(10.0, (30.0, 20.0), -60.0), [2.0])
     with pytest.raises(ValueError, match="votes must be"):
-        VoteThreshold(10.0, (-70.0, -80.0), -60.0)
+        VoteThresholdEvent(10.0, (-70.0, -80.0), -60.0)
 
 
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: GNMaxVote(1.0, moved=0), "moved=0 must be an integer >= 1"),
-        (lambda: GNMaxVote(1.0, moved=1.0), "moved=1.0 must be an integer"),
-        (lambda: VoteThreshold(1.0, (1, 2), 0.0, (1.0,)), "offset=.* for each class"),
-        (lambda: VoteThreshold(1.0, offset=(math.nan,)), "offset=.* finite"),
+        (lambda: GNMaxEvent(1.0, moved=0), "moved=0 must be an integer >= 1"),
+        (lambda: GNMaxEvent(1.0, moved=1.0), "moved=1.0 must be an integer"),
+        (lambda: VoteThresholdEvent(1.0, (1, 2), 0.0, (1.0,)), "offset=.* for each class"),
+        (lambda: VoteThresholdEvent(1.0, offset=(math.nan,)), "offset=.* finite"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, match):
@@ -147,9 +147,9 @@ def test_what_makes_no_sense_is_refused(make, match):
 @pytest.mark.parametrize(
     "event",
     [
-        GNMaxVote(1.0, (10, 0), moved=2),
-        VoteThreshold(1.0, (10, 0), 5.0, moved=2),
-        VoteThreshold(1.0, (10, 0), 5.0, (1.0, 0.5)),
+        GNMaxEvent(1.0, (10, 0), moved=2),
+        VoteThresholdEvent(1.0, (10, 0), 5.0, moved=2),
+        VoteThresholdEvent(1.0, (10, 0), 5.0, (1.0, 0.5)),
     ],
 )
 def test_no_smooth_sensitivity_is_claimed_that_is_not_known(event):

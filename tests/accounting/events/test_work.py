@@ -10,31 +10,31 @@ import warnings
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
-    BandedFactorization,
-    Composed,
+    ApproxDPEvent,
+    BandedFactorizationEvent,
+    ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
-    LNMaxVote,
+    LNMaxEvent,
     LogisticEvent,
-    Mixture,
-    NonPrivate,
-    PoissonSampled,
+    MixtureEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
-    PrivateSelection,
+    PrivateSelectionEvent,
     RandomizedResponseEvent,
-    Repeated,
+    RepeatedEvent,
     ReportNoisyMaxEvent,
-    SampledGroup,
+    SampledGroupEvent,
     SmoothGaussianEvent,
-    TreeAggregation,
-    VoteBlock,
-    VoteThreshold,
+    TreeAggregationEvent,
+    VoteBlockEvent,
+    VoteThresholdEvent,
     WorkLimitError,
     compare_accountants,
     delta_of,
@@ -52,30 +52,30 @@ from skprivacy.accounting.work_limit import MAX_WORK, closed_form_work
 
 NOISE = GaussianEvent(1.0)
 EXAMPLES = [
-    ApproxDP(1.0, 1e-6),
-    BandedFactorization(2.0, 10, 2, (1.0, 0.5)),
-    Composed((NOISE, LaplaceEvent(1.0))),
+    ApproxDPEvent(1.0, 1e-6),
+    BandedFactorizationEvent(2.0, 10, 2, (1.0, 0.5)),
+    ComposedEvent((NOISE, LaplaceEvent(1.0))),
     DiscreteGaussianEvent(3.0),
     DiscreteLaplaceEvent(3.0),
     ExponentialEvent(1.0),
     NOISE,
-    GNMaxVote(20.0),
+    GNMaxEvent(20.0),
     LaplaceEvent(1.0),
-    LNMaxVote(20.0),
+    LNMaxEvent(20.0),
     LogisticEvent(1.0),
-    Mixture((0.5, 0.5), (NOISE, LaplaceEvent(1.0))),
-    NonPrivate(),
-    PoissonSampled(0.01, NOISE),
-    PrivateSelection(GaussianEvent(5.0)),
+    MixtureEvent((0.5, 0.5), (NOISE, LaplaceEvent(1.0))),
+    NonPrivateEvent(),
+    PoissonSampledEvent(0.01, NOISE),
+    PrivateSelectionEvent(GaussianEvent(5.0)),
     RandomizedResponseEvent(1.0, 3),
-    Repeated(PoissonSampled(0.01, NOISE), 100),
+    RepeatedEvent(PoissonSampledEvent(0.01, NOISE), 100),
     ReportNoisyMaxEvent(1.0),
-    SampledGroup(0.01, NOISE, 3),
+    SampledGroupEvent(0.01, NOISE, 3),
     SmoothGaussianEvent(5.0, 0.01),
-    TreeAggregation(2.0, 8, 2),
-    VoteBlock("gnmax", 20.0, 20),
-    VoteBlock("lnmax", 20.0, 20),
-    VoteThreshold(20.0, threshold=3.0),
+    TreeAggregationEvent(2.0, 8, 2),
+    VoteBlockEvent("gnmax", 20.0, 20),
+    VoteBlockEvent("lnmax", 20.0, 20),
+    VoteThresholdEvent(20.0, threshold=3.0),
 ]
 WHOLE = [1, 64, 10**4, 10**7, 10**9, 10**12, 10**18, 10**400, 10**4000]
 REAL = [1e-300, 1e-20, 1e-6, 1e-3, 0.5, 1 - 1e-12, 3.0, 1e3, 1e6, 1e20, 1e300]
@@ -99,7 +99,7 @@ def repeated_often():
     """Return an event of 2**630 repetitions."""
     event = NOISE
     for _ in range(10):
-        event = Repeated(event, 2**63 - 1)
+        event = RepeatedEvent(event, 2**63 - 1)
     return event
 
 
@@ -188,7 +188,7 @@ def test_stated_works_are_true(example):
         lambda event: PrivacyBudget(1.0, 1e-6).reserve(event),
     ],
 )
-@pytest.mark.parametrize("event", [SampledGroup(0.01, NOISE, 10**7), repeated_often()])
+@pytest.mark.parametrize("event", [SampledGroupEvent(0.01, NOISE, 10**7), repeated_often()])
 def test_every_accountant_asks_first(ask, event):
     start = time.process_time()
     with pytest.raises(WorkLimitError, match="Use smaller counts or fewer kinds"):
@@ -197,8 +197,10 @@ def test_every_accountant_asks_first(ask, event):
 
 
 def test_compositions_add_up():
-    one = SampledGroup(0.01, NOISE, 64)
-    many = Composed(tuple(SampledGroup(0.01, GaussianEvent(1.0 + i), 64) for i in range(100)))
+    one = SampledGroupEvent(0.01, NOISE, 64)
+    many = ComposedEvent(
+        tuple(SampledGroupEvent(0.01, GaussianEvent(1.0 + i), 64) for i in range(100))
+    )
     assert epsilon_of(one, 1e-6) < math.inf
     with pytest.raises(WorkLimitError):
         epsilon_of(many, 1e-6)
@@ -206,18 +208,23 @@ def test_compositions_add_up():
 
 def search_over(candidates):
     """Return the event of a search: the best of some fits, and of as many scores."""
-    fit = Mixture((1 / len(candidates),) * len(candidates), tuple(candidates))
-    return Mixture((0.8, 0.2), (PrivateSelection(fit), PrivateSelection(GaussianEvent(1.1))))
+    fit = MixtureEvent((1 / len(candidates),) * len(candidates), tuple(candidates))
+    return MixtureEvent(
+        (0.8, 0.2), (PrivateSelectionEvent(fit), PrivateSelectionEvent(GaussianEvent(1.1)))
+    )
 
 
 SEARCHES = {
-    "networks": [Repeated(PoissonSampled(0.04, GaussianEvent(s)), 48) for s in (0.8, 0.95)],
-    "networks of groups": [
-        Repeated(SampledGroup(0.04, GaussianEvent(s), 2), 48) for s in (4.0, 5.0)
+    "networks": [
+        RepeatedEvent(PoissonSampledEvent(0.04, GaussianEvent(s)), 48) for s in (0.8, 0.95)
     ],
-    "teachers": [VoteBlock("gnmax", s, 80) for s in (9.0, 12.0)],
+    "networks of groups": [
+        RepeatedEvent(SampledGroupEvent(0.04, GaussianEvent(s), 2), 48) for s in (4.0, 5.0)
+    ],
+    "teachers": [VoteBlockEvent("gnmax", s, 80) for s in (9.0, 12.0)],
     "searches": [
-        search_over([Repeated(PoissonSampled(0.04, GaussianEvent(s)), 48)]) for s in (2.0, 3.0)
+        search_over([RepeatedEvent(PoissonSampledEvent(0.04, GaussianEvent(s)), 48)])
+        for s in (2.0, 3.0)
     ],
 }
 
@@ -233,16 +240,16 @@ def test_searches_are_accounted_for(kind):
 
 def test_searches_may_have_fifty_different_candidates():
     """Of 100 the bounds take 20 to 60 s, depending on the noise, and they are refused."""
-    sampled = [PoissonSampled(0.01 + 1e-4 * i, GaussianEvent(1.0)) for i in range(100)]
-    steps = [Repeated(step, 500) for step in sampled]
+    sampled = [PoissonSampledEvent(0.01 + 1e-4 * i, GaussianEvent(1.0)) for i in range(100)]
+    steps = [RepeatedEvent(step, 500) for step in sampled]
     assert search_over(steps[:50]).work() <= MAX_WORK < search_over(steps).work()
 
 
 @pytest.mark.parametrize("around", [
-    PrivateSelection,
-    lambda event: PoissonSampled(0.5, PrivateSelection(event)),
-    lambda event: Repeated(PrivateSelection(event), 2),
-    lambda event: Mixture((1.0,), (Composed((PrivateSelection(event),)),)),
+    PrivateSelectionEvent,
+    lambda event: PoissonSampledEvent(0.5, PrivateSelectionEvent(event)),
+    lambda event: RepeatedEvent(PrivateSelectionEvent(event), 2),
+    lambda event: MixtureEvent((1.0,), (ComposedEvent((PrivateSelectionEvent(event),)),)),
 ])  # fmt: skip
 def test_stating_the_work_of_nested_events_takes_no_time(around):
     event = GaussianEvent(5.0)
@@ -259,16 +266,16 @@ def test_nested_selections_are_refused(depth):
     """Each level asks twice for the one inside it: 40 levels would take years."""
     event = GaussianEvent(5.0)
     for _ in range(depth):
-        event = PrivateSelection(event)
+        event = PrivateSelectionEvent(event)
     with pytest.raises(WorkLimitError):
         rdp_epsilon(event, 1e-6)
 
 
 def test_a_step_of_each_of_many_records_is_a_sum_in_closed_form():
     start = time.process_time()
-    assert isinstance(ApproxDP(0.5, 1e-30).grouped(10**9), NonPrivate)
+    assert isinstance(ApproxDPEvent(0.5, 1e-30).grouped(10**9), NonPrivateEvent)
     assert time.process_time() - start < 1
-    grouped = ApproxDP(0.5, 1e-6).grouped(3)
+    grouped = ApproxDPEvent(0.5, 1e-6).grouped(3)
     total = 1e-6 * (1 + math.exp(0.5) + math.exp(1.0))
     assert total <= grouped.delta <= total * (1 + 1e-13)
-    assert ApproxDP(0.0, 1e-6).grouped(3).delta == pytest.approx(3e-6, rel=1e-13)
+    assert ApproxDPEvent(0.0, 1e-6).grouped(3).delta == pytest.approx(3e-6, rel=1e-13)

@@ -16,16 +16,16 @@ import pytest
 from scipy.stats import binom, norm
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
-    GNMaxVote,
-    Mixture,
+    GNMaxEvent,
+    MixtureEvent,
     NoLossDistributionError,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
-    VoteBlock,
-    VoteThreshold,
+    RepeatedEvent,
+    VoteBlockEvent,
+    VoteThresholdEvent,
     calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
@@ -44,7 +44,7 @@ DELTA = 1e-5
 
 
 def gnmax(noise, n_queries):
-    return VoteBlock("gnmax", noise, n_queries)
+    return VoteBlockEvent("gnmax", noise, n_queries)
 
 
 def hockey_stick(p, q, gamma):
@@ -100,9 +100,11 @@ def test_epsilon_is_that_of_an_independent_recursion_rounded_up(
 
 @pytest.mark.slow
 def test_confident_votes_cost_less_than_their_gaussians():
-    block = Composed((VoteBlock("threshold", 150.0, 528), gnmax(40.0, 286)))
+    block = ComposedEvent((VoteBlockEvent("threshold", 150.0, 528), gnmax(40.0, 286)))
     assert 1.972 <= epsilon_of(block, DELTA) <= 1.98
-    plain = Composed((Repeated(VoteThreshold(150.0), 528), Repeated(GNMaxVote(40.0), 286)))
+    plain = ComposedEvent(
+        (RepeatedEvent(VoteThresholdEvent(150.0), 528), RepeatedEvent(GNMaxEvent(40.0), 286))
+    )
     assert epsilon_of(plain, DELTA) == pytest.approx(2.52, abs=0.01)
 
 
@@ -197,7 +199,7 @@ def curve_of(block, gammas):
 def check_thresholds(noise, n_queries):
     """Tests at the same threshold, and at random ones, of a count that falls or rises by one."""
     rng = np.random.default_rng(2)
-    block = VoteBlock("threshold", noise, n_queries)
+    block = VoteBlockEvent("threshold", noise, n_queries)
     gammas = np.exp(np.linspace(0, 8 * math.sqrt(n_queries) / noise, 15))
     bounds = curve_of(block, gammas)
     for trial in range(30):
@@ -236,7 +238,7 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     for gamma in np.exp([0.0, 0.4, 1.5, 3.0]):
         best = max(hockey_stick(*two_way(g, h), gamma) for g in np.linspace(-9, 3, 1201))
         assert best == pytest.approx(gaussian_delta(math.sqrt(2) * h, gamma), rel=1e-4)
-    assert flatten(gnmax(40.0, 1)) == flatten(GNMaxVote(40.0))
+    assert flatten(gnmax(40.0, 1)) == flatten(GNMaxEvent(40.0))
 
 
 def worst(several, curve):
@@ -348,9 +350,9 @@ def test_more_queries_than_declared_cost_more():
 
 
 def test_two_moved_votes_are_those_of_the_gaussian_mechanism():
-    block = VoteBlock("gnmax", 10.0, 20, moved=2)
-    assert flatten(block) == flatten(Repeated(GNMaxVote(10.0, moved=2), 20))
-    expected = epsilon_of(Repeated(GaussianEvent(10.0 / (2 * math.sqrt(2))), 20), DELTA)
+    block = VoteBlockEvent("gnmax", 10.0, 20, moved=2)
+    assert flatten(block) == flatten(RepeatedEvent(GNMaxEvent(10.0, moved=2), 20))
+    expected = epsilon_of(RepeatedEvent(GaussianEvent(10.0 / (2 * math.sqrt(2))), 20), DELTA)
     assert epsilon_of(block, DELTA) == pytest.approx(expected, rel=1e-9)
     # charged as one moved vote it would be broken by two votes from the same class to the other
     attack = gap_zero(20, 2 / 10, math.exp(1.0))
@@ -363,28 +365,30 @@ def test_a_long_run_is_made_of_blocks():
         run = epsilon_of(gnmax(10.0, 28), DELTA)
     forget()
     assert (
-        epsilon_of(gnmax(10.0, 28), DELTA) < run < epsilon_of(Repeated(GNMaxVote(10.0), 28), DELTA)
+        epsilon_of(gnmax(10.0, 28), DELTA)
+        < run
+        < epsilon_of(RepeatedEvent(GNMaxEvent(10.0), 28), DELTA)
     )
 
 
 def test_blocks_compose_with_other_releases():
     block, other = gnmax(10.0, 10), GaussianEvent(2.0)
-    both = epsilon_of(Composed((block, other)), DELTA)
-    plain = epsilon_of(Composed((Repeated(GNMaxVote(10.0), 10), other)), DELTA)
+    both = epsilon_of(ComposedEvent((block, other)), DELTA)
+    plain = epsilon_of(ComposedEvent((RepeatedEvent(GNMaxEvent(10.0), 10), other)), DELTA)
     assert epsilon_of(other, DELTA) < both < plain
-    twice = epsilon_of(Repeated(block, 2), DELTA)
+    twice = epsilon_of(RepeatedEvent(block, 2), DELTA)
     assert (
         epsilon_of(gnmax(10.0, 20), DELTA)
         <= twice
-        < epsilon_of(Repeated(GNMaxVote(10.0), 20), DELTA)
+        < epsilon_of(RepeatedEvent(GNMaxEvent(10.0), 20), DELTA)
     )
 
 
 @pytest.mark.parametrize("kind", ["gnmax", "threshold"])
 def test_block_never_costs_more_than_public_counts(kind):
-    vote = {"gnmax": GNMaxVote, "threshold": VoteThreshold}[kind]
+    vote = {"gnmax": GNMaxEvent, "threshold": VoteThresholdEvent}[kind]
     for noise, n_queries in product((0.3, 1.0, 5.0, 1e3, 1e5), (1, 2, 9)):
-        block, plain = VoteBlock(kind, noise, n_queries), Repeated(vote(noise), n_queries)
+        block, plain = VoteBlockEvent(kind, noise, n_queries), RepeatedEvent(vote(noise), n_queries)
         np.testing.assert_array_equal(rdp(block, [1.5, 8.0]), rdp(plain, [1.5, 8.0]))
         assert block.zcdp("zero_out") == pytest.approx(n_queries * vote(noise).zcdp("zero_out"))
         for delta in (0.3, 1e-3, 1e-9, 1e-13):
@@ -395,7 +399,7 @@ def test_block_never_costs_more_than_public_counts(kind):
 @pytest.mark.parametrize(("kind", "off"), [("gnmax", 2e-3), ("lnmax", 6e-3), ("threshold", 2e-3)])
 @pytest.mark.parametrize(("noise", "n_queries"), [(19.5, 20), (42.6, 100)])
 def test_estimate_is_close_and_fast(kind, off, noise, n_queries):
-    block = VoteBlock(kind, noise, n_queries)
+    block = VoteBlockEvent(kind, noise, n_queries)
     with mock.patch.object(argmax, "argmax_curve", None):
         near = epsilon_of(block.estimated, DELTA)
     assert near == pytest.approx(epsilon_of(block, DELTA), rel=off)
@@ -422,7 +426,7 @@ def test_the_noise_of_a_block_is_found_within_two_looks():
 
 
 @pytest.mark.parametrize(
-    "block", [VoteBlock("gnmax", 40.0, 286, moved=2), gnmax(0.5, 3), gnmax(3.0, 1)]
+    "block", [VoteBlockEvent("gnmax", 40.0, 286, moved=2), gnmax(0.5, 3), gnmax(3.0, 1)]
 )
 def test_estimate_is_the_cost_if_a_block_saves_nothing(block):
     assert flatten(block.estimated) == flatten(block)
@@ -443,7 +447,7 @@ def test_no_delta_is_proved_where_loss_may_be_infinite():
 )
 def test_what_makes_no_sense_is_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
-        VoteBlock(*arguments)
+        VoteBlockEvent(*arguments)
 
 
 # ----------------------------------------------------------------------------------- planted bugs
@@ -549,19 +553,19 @@ def caught(planted, check):
 @pytest.mark.parametrize(
     "block",
     [
-        VoteBlock("gnmax", 40.0, 286, moved=2),
-        VoteBlock("threshold", 40.0, 100, moved=2),
-        VoteBlock("gnmax", 0.5, 3),
-        VoteBlock("lnmax", 40.0, 30, moved=2),
-        VoteBlock("gnmax", 40.0, 60),  # where 30 queries are a block
+        VoteBlockEvent("gnmax", 40.0, 286, moved=2),
+        VoteBlockEvent("threshold", 40.0, 100, moved=2),
+        VoteBlockEvent("gnmax", 0.5, 3),
+        VoteBlockEvent("lnmax", 40.0, 30, moved=2),
+        VoteBlockEvent("gnmax", 40.0, 60),  # where 30 queries are a block
     ],
 )
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda block: PoissonSampled(1.0, block),
-        lambda block: PoissonSampled(1.0, PoissonSampled(1.0, block)),
-        lambda block: PoissonSampled(1.0, Mixture((1.0,), (block,))),
+        lambda block: PoissonSampledEvent(1.0, block),
+        lambda block: PoissonSampledEvent(1.0, PoissonSampledEvent(1.0, block)),
+        lambda block: PoissonSampledEvent(1.0, MixtureEvent((1.0,), (block,))),
     ],
 )
 def test_block_accounted_by_parts_has_no_pair(block, wrap, monkeypatch, request):
@@ -583,11 +587,13 @@ def test_a_sampled_block_costs_no_less_than_level_votes_in_a_sample():
     """With Gaussian noise some mass is at infinity, and a sample is refused."""
     rate, delta, scale, n_queries = 0.1, 1e-5, 3.0, 5
     with pytest.raises(TypeError, match="Poisson sample of VoteBlock"):
-        epsilon_of(PoissonSampled(rate, VoteBlock("gnmax", scale, n_queries)), delta)
+        epsilon_of(PoissonSampledEvent(rate, VoteBlockEvent("gnmax", scale, n_queries)), delta)
     lead = (2 + 1 / scale) * math.exp(-1 / scale) / 4  # of two classes, one vote apart
     wins = np.arange(n_queries + 1)
     first, second = (binom(n_queries, p).pmf(wins) for p in (1 - lead, lead))
     sampled = rate * first + (1 - rate) * second
-    epsilon = epsilon_of(PoissonSampled(rate, VoteBlock("lnmax", scale, n_queries)), delta)
+    epsilon = epsilon_of(
+        PoissonSampledEvent(rate, VoteBlockEvent("lnmax", scale, n_queries)), delta
+    )
     for p, q in ((sampled, second), (second, sampled)):
         assert np.maximum(p - math.exp(epsilon) * q, 0.0).sum() <= delta

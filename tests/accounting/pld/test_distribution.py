@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
     NoLossDistributionError,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
     pld,
     rdp_epsilon,
 )
@@ -34,7 +34,7 @@ CLOSE = 1e-3  # the promised accuracy, upwards
 
 
 def sgd(q, z, steps):
-    return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
+    return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), steps)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,9 @@ def test_the_engine_against_the_closed_form(z, count, delta):
 @pytest.mark.parametrize(("delta", "sd"), [(1e-5, 3.7306316), (1e-6, 4.2246789)])
 def test_analytic_gaussian(delta, sd):
     assert pld(GaussianEvent(sd)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
-    assert pld(Repeated(GaussianEvent(sd * 10), 100)).epsilon(delta) == pytest.approx(1.0, abs=1e-7)
+    assert pld(RepeatedEvent(GaussianEvent(sd * 10), 100)).epsilon(delta) == pytest.approx(
+        1.0, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 60])
@@ -198,7 +200,7 @@ def test_randomised_response_is_binomial(count, eps0):
     p = math.exp(eps0) / (1 + math.exp(eps0))
     wins = np.arange(count + 1)
     losses = (2 * wins - count) * eps0
-    event = Repeated(ApproxDP(eps0), count)
+    event = RepeatedEvent(ApproxDPEvent(eps0), count)
     for eps in np.linspace(0, count * eps0, 7)[:-1]:
         exact = (binom.pmf(wins, count, p) * np.maximum(1 - np.exp(eps - losses), 0)).sum()
         assert exact * (1 - 1e-9) <= pld(event).delta(eps) <= exact * (1 + 2e-3) + 1e-15
@@ -208,8 +210,13 @@ def test_randomised_response_is_binomial(count, eps0):
 
 @pytest.mark.heavy
 def test_mixed_composition_against_the_oracle():
-    event = Composed(
-        (sgd(0.02, 1.0, 400), sgd(0.1, 3.0, 50), GaussianEvent(2.0), Repeated(ApproxDP(0.1), 5))
+    event = ComposedEvent(
+        (
+            sgd(0.02, 1.0, 400),
+            sgd(0.1, 3.0, 50),
+            GaussianEvent(2.0),
+            RepeatedEvent(ApproxDPEvent(0.1), 5),
+        )
     )
     h = 2e-4
     theirs = oracle.from_gaussian_mechanism(
@@ -245,7 +252,7 @@ def test_replace_one_pair_against_quadrature():
             lambda x, e=eps: density(x, 1) - mp.exp(e) * density(x, -1),
             [start, start + 1, start + 3, start + 20],
         )
-        ours = pld(PoissonSampled(q, GaussianEvent(z)), "replace_one").delta(eps)
+        ours = pld(PoissonSampledEvent(q, GaussianEvent(z)), "replace_one").delta(eps)
         assert ours == pytest.approx(float(exact), rel=1e-9)
 
 
@@ -264,7 +271,7 @@ def test_replace_one_pair_dominates_every_other_pair_of_contributions():
         p, r = ((1 - q) * bump(0) + q * bump(w) for w in (u, v))
         for eps in (0.0, 0.5, 1.5):
             attained = np.maximum(p - math.exp(eps) * r, 0).sum() * cell
-            bound = pld(PoissonSampled(q, GaussianEvent(z)), "replace_one").delta(eps)
+            bound = pld(PoissonSampledEvent(q, GaussianEvent(z)), "replace_one").delta(eps)
             assert attained <= bound + 1e-6
 
 
@@ -275,7 +282,7 @@ def test_replace_one_is_the_worst_case_of_its_family():
     single = pld(sgd(0.1, 1.0, 50)).epsilon(1e-5)
     assert single < pld(sgd(0.1, 1.0, 50), "replace_one").epsilon(1e-5)
     with pytest.raises(NoLossDistributionError, match="replace_one"):
-        pld(PoissonSampled(0.1, ApproxDP(1.0)), "replace_one")
+        pld(PoissonSampledEvent(0.1, ApproxDPEvent(1.0)), "replace_one")
 
 
 def test_zero_out_is_add_remove_under_poisson_sampling():
@@ -285,7 +292,7 @@ def test_zero_out_is_add_remove_under_poisson_sampling():
 
 def test_both_directions_count():
     """Adding is the worse direction for a large delta, removing for a small one."""
-    pair = pld(PoissonSampled(0.3, GaussianEvent(0.8)))
+    pair = pld(PoissonSampledEvent(0.3, GaussianEvent(0.8)))
     remove, add = pair._directions
     alone = distribution._single_loss_delta
     values = [(alone(remove[0].pair, e), alone(add[0].pair, e)) for e in (0.0, 0.2, 1.0)]
@@ -376,13 +383,13 @@ def test_a_bad_plan_only_costs_accuracy():
 
 
 def test_extremes():
-    assert pld(NonPrivate()).epsilon(0.5) == math.inf
-    assert pld(Composed((NonPrivate(), sgd(0.1, 1.0, 5)))).delta(3.0) == 1.0
-    assert pld(Composed(())).epsilon(0.0) == 0.0
-    assert pld(Repeated(GaussianEvent(1.0), 0)).delta(0.0) == 0.0
-    assert pld(ApproxDP(0.0, 1e-3)).epsilon(1e-3) == 0.0
-    assert pld(ApproxDP(1.0, 1e-3)).epsilon(1e-4) == math.inf
-    assert pld(ApproxDP(1.0, 1e-3)).epsilon(1e-3) == pytest.approx(1.0)
+    assert pld(NonPrivateEvent()).epsilon(0.5) == math.inf
+    assert pld(ComposedEvent((NonPrivateEvent(), sgd(0.1, 1.0, 5)))).delta(3.0) == 1.0
+    assert pld(ComposedEvent(())).epsilon(0.0) == 0.0
+    assert pld(RepeatedEvent(GaussianEvent(1.0), 0)).delta(0.0) == 0.0
+    assert pld(ApproxDPEvent(0.0, 1e-3)).epsilon(1e-3) == 0.0
+    assert pld(ApproxDPEvent(1.0, 1e-3)).epsilon(1e-4) == math.inf
+    assert pld(ApproxDPEvent(1.0, 1e-3)).epsilon(1e-3) == pytest.approx(1.0)
     assert pld(sgd(0.5, 0.05, 3)).epsilon(1e-5) > 400
     assert pld(GaussianEvent(1.0)).epsilon(0.99) == 0.0
 
@@ -432,8 +439,8 @@ def test_monotone_consistent_and_below_renyi(q, z, steps, log_delta, relation):
 @settings(deadline=None, max_examples=10)
 @given(q=st.floats(1e-3, 0.5), z=st.floats(0.5, 5), count=st.integers(0, 20))
 def test_repetition_is_composition(q, z, count):
-    event = PoissonSampled(q, GaussianEvent(z))
-    repeated, composed = Repeated(event, count), Composed((event,) * count)
+    event = PoissonSampledEvent(q, GaussianEvent(z))
+    repeated, composed = RepeatedEvent(event, count), ComposedEvent((event,) * count)
     assert pld(repeated).epsilon(1e-6) == pld(composed).epsilon(1e-6)
 
 

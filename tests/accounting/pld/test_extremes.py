@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    Composed,
+    ComposedEvent,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
     LogisticEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     epsilon_of,
     pld,
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.heavy
 
 
 def sampled(q, z, count):
-    return Repeated(PoissonSampled(q, GaussianEvent(z)), count)
+    return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), count)
 
 
 ENORMOUS = [
@@ -42,7 +42,7 @@ ENORMOUS = [
     (sampled(0.1, 0.2, 10**6), 1e-12),
     (sampled(0.9, 1.0, 10**6), 1e-15),
     (
-        Composed(
+        ComposedEvent(
             (
                 sampled(0.0013, 39.4, 351476),
                 sampled(0.39858, 0.20679, 58195),
@@ -82,13 +82,13 @@ def test_renyi_of_replacement_sees_the_far_peak(q, z, order):
             lambda x: density(x, 1) ** order * density(x, -1) ** (1 - order), sorted(places)
         )
         truth = float(mpmath.log(moment) / (order - 1))
-    event = PoissonSampled(q, GaussianEvent(z))
+    event = PoissonSampledEvent(q, GaussianEvent(z))
     found = float(rdp(event, np.array([float(order)]), "replace_one")[0])
     assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-6)
 
 
 def test_a_withheld_epsilon_is_not_derived_either():
-    guarantee = PrivacyGuarantee(GNMaxVote(40.0, votes=(200.0, 30.0, 20.0)), 1e-6)
+    guarantee = PrivacyGuarantee(GNMaxEvent(40.0, votes=(200.0, 30.0, 20.0)), 1e-6)
     for derive in (lambda: guarantee.group(2), guarantee.as_replace_one):
         with pytest.raises(ValueError, match="withheld"):
             derive()
@@ -150,7 +150,7 @@ def test_absurd_noise_is_refused_by_name(event, value):
 @pytest.mark.parametrize("noise", [1e-15, 1e-5, 1e-3, 1e15])
 def test_every_order_has_an_answer_for_extreme_noise(noise, relation):
     """A quadrature with a node for every trace of the noise would take 300 GiB."""
-    event = PoissonSampled(0.01, GaussianEvent(noise))
+    event = PoissonSampledEvent(0.01, GaussianEvent(noise))
     costs = rdp(event, np.array([1.01, 1.5, 2.0, 3.7, 64.0, 1000.5]), relation)
     assert np.isfinite(costs).all()
     assert (np.diff(costs) >= 0).all()
@@ -159,7 +159,7 @@ def test_every_order_has_an_answer_for_extreme_noise(noise, relation):
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("order", [1.3, 2.5, 17.5])
 def test_the_bound_for_little_noise_is_one(order, relation, monkeypatch):
-    event = PoissonSampled(0.1, GaussianEvent(0.2))
+    event = PoissonSampledEvent(0.1, GaussianEvent(0.2))
     exact = rdp(event, [order], relation)
     monkeypatch.setattr(_renyi, "_MAX_NODES", 0)
     assert exact < rdp(event, [order], relation)

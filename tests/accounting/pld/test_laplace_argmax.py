@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    LNMaxVote,
-    Repeated,
-    VoteBlock,
+    LNMaxEvent,
+    RepeatedEvent,
+    VoteBlockEvent,
     delta_of,
     epsilon_of,
     flatten,
@@ -35,7 +35,7 @@ FAR = 40.0  # scales: beyond lies less than 1e-17
 
 
 def lnmax(noise, n_queries):
-    return VoteBlock("lnmax", noise, n_queries)
+    return VoteBlockEvent("lnmax", noise, n_queries)
 
 
 def density(z):
@@ -149,7 +149,7 @@ def test_one_query_is_its_best_channel(h):
         exact = np.maximum(p - math.exp(epsilon) * q, 0).sum(axis=0).max()
         # nodes are wide apart in the tail; elsewhere it is within 3 %
         assert exact <= delta_of(lnmax(1 / h, 1), epsilon) <= 1.3 * exact
-    assert delta_of(lnmax(1 / h, 1), 0.0) < 0.61 * delta_of(LNMaxVote(1 / h), 0.0)
+    assert delta_of(lnmax(1 / h, 1), 0.0) < 0.61 * delta_of(LNMaxEvent(1 / h), 0.0)
 
 
 # --------------------------------------------------------------------- attacks that it must bound
@@ -310,14 +310,14 @@ def test_one_step_covers_all_channels(h):
 
 def test_nothing_is_saved_where_no_delta_is_allowed():
     for noise, n_queries in ((1.0, 1), (3.0, 7), (20.0, 100)):
-        block, plain = lnmax(noise, n_queries), Repeated(LNMaxVote(noise), n_queries)
+        block, plain = lnmax(noise, n_queries), RepeatedEvent(LNMaxEvent(noise), n_queries)
         assert epsilon_of(block, 0.0) == pytest.approx(2 * n_queries / noise, rel=1e-12)
         assert epsilon_of(plain, 0.0) == pytest.approx(2 * n_queries / noise, rel=1e-12)
 
 
 def test_block_never_costs_more_than_public_counts():
     for noise, n_queries in product((0.3, 1.0, 5.0, 1e3, 1e5), (1, 2, 9)):
-        block, plain = lnmax(noise, n_queries), Repeated(LNMaxVote(noise), n_queries)
+        block, plain = lnmax(noise, n_queries), RepeatedEvent(LNMaxEvent(noise), n_queries)
         np.testing.assert_array_equal(rdp(block, [1.5, 8.0]), rdp(plain, [1.5, 8.0]))
         assert block.zcdp("zero_out") == pytest.approx(plain.zcdp("zero_out"))
         costs = [epsilon_of(block, delta) for delta in (0.3, 1e-9)]
@@ -337,8 +337,8 @@ def test_more_queries_than_declared_break_the_claim():
 
 
 def test_two_moved_votes_are_charged_with_their_counts():
-    block = VoteBlock("lnmax", 10.0, 20, moved=2)
-    assert flatten(block) == flatten(Repeated(LNMaxVote(10.0, moved=2), 20))
+    block = VoteBlockEvent("lnmax", 10.0, 20, moved=2)
+    assert flatten(block) == flatten(RepeatedEvent(LNMaxEvent(10.0, moved=2), 20))
 
 
 def test_the_aggregator_charges_winners():

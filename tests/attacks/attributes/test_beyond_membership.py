@@ -34,7 +34,7 @@ def test_inversion_reaches_the_class_and_stays_in_bounds():
 def test_inversion_of_a_plateau_is_silent():
     X, y = blobs(0)
     model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
-    x = invert_class(model, "low", [[-3, 4]] * 5, n_iter=20, random_state=0)
+    x = invert_class(model, "low", [[-3, 4]] * 5, max_iter=20, random_state=0)
     assert model.predict([x])[0] == "low"
 
 
@@ -44,7 +44,7 @@ def test_inversion_bounds_of_two_features_are_not_misread():
     with pytest.raises(ValueError, match="ambiguous for two features"):
         invert_class(model, "low", [[-3, 0], [5, 9]])
     for bounds in [(np.array([-3, 5]), np.array([0, 9])), [[-3, 0], [-9, 5]]]:
-        x = invert_class(model, "low", bounds, n_iter=2, random_state=0)
+        x = invert_class(model, "low", bounds, max_iter=2, random_state=0)
         lower, upper = bounds if isinstance(bounds, tuple) else np.transpose(bounds)
         assert ((lower <= x) & (x <= upper)).all()
 
@@ -57,7 +57,7 @@ def test_inversion_finds_a_lone_member():
     X = np.r_[member + 1e-3 * rng.normal(size=(5, 3)), rng.normal(size=(40, 3)) + 6]
     y = np.r_[np.zeros(5), np.ones(40)]
     model = KNeighborsClassifier(30, weights="distance").fit(X, y)
-    x = invert_class(model, 0, [[-3, 9]] * 3, random_state=0, n_iter=400)
+    x = invert_class(model, 0, [[-3, 9]] * 3, random_state=0, max_iter=400)
     assert judge_inversion(x, member, others).auc > 0.9
 
 
@@ -67,7 +67,7 @@ def test_inversion_null():
     for seed in range(20):
         X, y = blobs(seed, 300)
         model = LogisticRegression().fit(X[:100], y[:100])
-        x = invert_class(model, "low", [[-3, 4]] * 5, n_iter=20, random_state=seed)
+        x = invert_class(model, "low", [[-3, 4]] * 5, max_iter=20, random_state=seed)
         own = X[100:][y[100:] == "low"]
         low, high = judge_inversion(x, own[::2], own[1::2]).auc_interval
         wrong += not low <= 0.5 <= high
@@ -89,8 +89,10 @@ def test_inversion_takes_one_pair_for_all_features_and_a_model_of_named_columns(
     X, y = blobs(0)
     frame = pd.DataFrame(X, columns=list("abcde"))
     named, plain = LogisticRegression().fit(frame, y), LogisticRegression().fit(X, y)
-    found = invert_class(named, "high", (-3, 4), n_iter=20, random_state=0)  # a warning would fail
-    same = invert_class(plain, "high", [[-3, 4]] * 5, n_iter=20, random_state=0)
+    found = invert_class(
+        named, "high", (-3, 4), max_iter=20, random_state=0
+    )  # a warning would fail
+    same = invert_class(plain, "high", [[-3, 4]] * 5, max_iter=20, random_state=0)
     np.testing.assert_allclose(found, same)
 
 

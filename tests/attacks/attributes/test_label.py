@@ -26,7 +26,7 @@ from skprivacy.metrics import epsilon_from_guesses
 
 X, y = make_classification(4000, n_features=6, flip_y=0.1, random_state=0)
 OWN, OTHERS = slice(0, 2000), slice(2000, None)
-CANARIES = LabelCanaries.drawn(y[OWN], 500, random_state=0)
+CANARIES = LabelCanaries.draw(y[OWN], 500, random_state=0)
 
 
 def attacked(target, **params):
@@ -36,7 +36,7 @@ def attacked(target, **params):
 
 def test_coins_are_fair_and_flip_to_every_other_label():
     labels = np.arange(60_000) % 4
-    canaries = LabelCanaries.drawn(labels, 40_000, random_state=1)
+    canaries = LabelCanaries.draw(labels, 40_000, random_state=1)
     assert len(np.unique(canaries.rows)) == 40_000
     assert stats.binomtest(int(canaries.kept.sum()), 40_000).pvalue > 1e-6
     assert (canaries.other != canaries.label).all()
@@ -47,7 +47,7 @@ def test_coins_are_fair_and_flip_to_every_other_label():
     np.testing.assert_array_equal(canaries.labels[canaries.rows], trained)
     rest = np.setdiff1d(np.arange(60_000), canaries.rows)
     np.testing.assert_array_equal(canaries.labels[rest], labels[rest])
-    again = LabelCanaries.drawn(labels, 40_000, random_state=2)
+    again = LabelCanaries.draw(labels, 40_000, random_state=2)
     assert not np.array_equal(again.kept, canaries.kept)
 
 
@@ -125,9 +125,9 @@ def test_a_bound_of_labels_is_no_bound_on_membership():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LabelCanaries.drawn(np.zeros(9), 3), "at least two"),
-        (lambda: LabelCanaries.drawn(y, 0), "n_canaries=0"),
-        (lambda: LabelCanaries.drawn(y, 5000), "n_canaries=5000"),
+        (lambda: LabelCanaries.draw(np.zeros(9), 3), "at least two"),
+        (lambda: LabelCanaries.draw(y, 0), "n_canaries=0"),
+        (lambda: LabelCanaries.draw(y, 5000), "n_canaries=5000"),
         (lambda: LabelInferenceAttack().fit(X, y), "target=None"),
         (lambda: epsilon_from_guesses(5, 4, 10), "in this order"),
         (lambda: epsilon_from_guesses(3, 4, 10, delta=1.0), "delta"),

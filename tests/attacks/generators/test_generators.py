@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
-from skprivacy.accounting import ApproxDP, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.attacks import (
     DensityRatio,
     GenerativeAttack,
@@ -25,8 +25,8 @@ from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit_synthetic
 from skprivacy.audit.synthetic_records import _default_attacks
 from skprivacy.exceptions import PrivacyWarning
-from skprivacy.preprocessing import Bounded, Schema
-from skprivacy.synthesis import PrivateSynthesizer
+from skprivacy.preprocessing import BoundedColumn, Schema
+from skprivacy.synthesis import MarginalSynthesizer
 
 ATTACKS = [NearestGenerated, DensityRatio, LikelihoodRatio]
 EVERY = [*ATTACKS, MarginalAttack]
@@ -160,7 +160,7 @@ def test_what_is_too_little_is_named():
 @pytest.mark.heavy
 def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     people, generated = copies(0, 0.05)
-    claim = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    claim = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
     report = audit_synthetic(
         generated, people[:100], people[100:300], reference=people[300:], guarantee=claim
     )
@@ -180,8 +180,8 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
 def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 3))
-    schema = Schema({f"x{i}": Bounded(-4, 4) for i in range(3)})
-    synthesizer = PrivateSynthesizer(1.0, 1e-6, schema=schema).fit(people[:300])
+    schema = Schema({f"x{i}": BoundedColumn(-4, 4) for i in range(3)})
+    synthesizer = MarginalSynthesizer(1.0, 1e-6, schema=schema).fit(people[:300])
     synthetic = synthesizer.sample(3000, random_state=0).to_numpy()
     report = audit_synthetic(
         synthetic, people[:300], people[300:600], reference=people[600:],
@@ -192,8 +192,8 @@ def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     assert report.epsilon_lower_bound < 1.0
 
 
-TREE = PrivateSynthesizer(
-    50.0, 1e-6, schema=Schema({f"x{i}": Bounded(-4, 4) for i in range(4)}), method="tree"
+TREE = MarginalSynthesizer(
+    50.0, 1e-6, schema=Schema({f"x{i}": BoundedColumn(-4, 4) for i in range(4)}), method="tree"
 )
 
 
@@ -301,9 +301,9 @@ def test_no_budget_within_a_generator_is_charged():
             return self.fitted_.sample(n, random_state=random_state).to_numpy()
 
     budget = PrivacyBudget(100.0, 1e-3)
-    schema = Schema({f"x{i}": Bounded(-4, 4) for i in range(3)})
+    schema = Schema({f"x{i}": BoundedColumn(-4, 4) for i in range(3)})
     generator = Wrapped(
-        PrivateSynthesizer(1.0, 1e-6, schema=schema, method="independent", budget=budget)
+        MarginalSynthesizer(1.0, 1e-6, schema=schema, method="independent", budget=budget)
     )
     people, generated = copies(0, 0.05)
     for attack in (ShadowGenerators(generator, n_shadows=2), MarginalAttack(generator)):
@@ -329,7 +329,7 @@ def test_people_are_members_in_an_audit():
     groups = tuple(
         pd.Series(np.repeat(who, 10), name="person") for who in (range(n), range(n, 2 * n))
     )
-    claim = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6)
+    claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     alone = audit_synthetic(generated, *parts, guarantee=claim)
     assert alone.verdict == "VIOLATED"
     named = audit_synthetic(generated, *parts, guarantee=claim, groups=groups)

@@ -96,9 +96,9 @@ def test_one_attack_model_for_all_classes_knows_the_true_one(view):
     X, y = make_classification(800, 10, n_informative=6, n_classes=3, flip_y=0.4, random_state=0)
     target = RandomForestClassifier(20, random_state=0).fit(X[:400], y[:400])
     pool = ShadowPool(target, n_shadows=4, random_state=0).fit(X, y)
-    attack = ShokriAttack(target, pool=pool, per_class=False, view=view).fit(X, y)
+    attack = ShokriAttack(target, pool=pool, per_class=False, features=view).fit(X, y)
     one_for_all = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
-    each = ShokriAttack(target, pool=pool, view=view).fit(X, y)
+    each = ShokriAttack(target, pool=pool, features=view).fit(X, y)
     assert one_for_all.auc > each.evaluate(X[:400], y[:400], X[400:], y[400:]).auc - 0.05
 
 

@@ -46,7 +46,7 @@ ON_NETWORKS = {
     "WhiteBoxAttack",
 }
 OF_KNOWN_MEMBERS = {"SupervisedAttack"}
-ON_UPDATES = {"UpdatesAttack"}
+ON_UPDATES = {"UpdatesMembership"}
 
 
 def nudged(X):
@@ -71,7 +71,7 @@ ATTACKS = {
     "shadow threshold": ShadowThreshold(),
     "shokri": ShokriAttack(),
     "shokri, all classes": ShokriAttack(per_class=False),
-    "shokri signals": ShokriAttack(view="signals"),
+    "shokri signals": ShokriAttack(features="signals"),
     "ml-leaks": MLLeaksAttack(),
     "ml-leaks 3": SignalThreshold(signal="max_confidence"),
     "quantile": QuantileAttack(regressor=FEW_TREES),
@@ -415,7 +415,12 @@ def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model
     X, y = make_classification(800, n_classes=2, flip_y=0.5, random_state=0)
     target = DecisionTreeClassifier(random_state=0).fit(X[:400], y[:400])
     attack = ShokriAttack(
-        target, n_shadows=4, per_class=False, view=view, attack_model=attack_model, random_state=0
+        target,
+        n_shadows=4,
+        per_class=False,
+        features=view,
+        attack_model=attack_model,
+        random_state=0,
     ).fit(X, y)
     right = (target.predict(X[400:]) == y[400:]).mean()
     result = attack.evaluate(X[:400], y[:400], X[400:], y[400:])

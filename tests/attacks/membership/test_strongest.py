@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import metrics
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import RMIA, LearnedRatio, LiRA, LossThreshold, ShadowPool, StrongestAttack
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.audit import audit, runner
@@ -20,7 +20,7 @@ from skprivacy.audit import audit, runner
 pytestmark = pytest.mark.heavy
 
 SMALL = DecisionTreeClassifier(max_depth=3, random_state=0)
-NOTHING = PrivacyGuarantee(ApproxDP(0.0, 0.0), at_delta=1e-9)
+NOTHING = PrivacyGuarantee(ApproxDPEvent(0.0, 0.0), at_delta=1e-9)
 
 
 def problem(seed, n, flip_y=0.3):

@@ -256,11 +256,11 @@ def test_own_discriminator_is_used_as_it_is():
     own = LogisticRegression().fit(
         np.r_[people[:200], generated], np.r_[np.ones(200), np.zeros(1000)]
     )
-    attack = GenerativeAttack(own, own=True).fit(None, None)
+    attack = GenerativeAttack(own, prefit=True).fit(None, None)
     order = np.argsort(own.decision_function(people))
     assert (np.diff(attack.score_samples(people)[order]) >= 0).all()
     with pytest.raises(ValueError, match="fitted discriminator"):
-        GenerativeAttack(own=True).fit(None, None)
+        GenerativeAttack(prefit=True).fit(None, None)
 
 
 def test_too_few_generated():

@@ -12,7 +12,13 @@ from scipy.stats import norm
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import BayesInversion, InversionResult, party_gradient
 from skprivacy.attacks.reconstruction.column_layout import ColumnLayout, null_model_ceiling
-from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
+    Schema,
+)
 
 torch = pytest.importorskip("torch")
 from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
@@ -282,11 +288,11 @@ def test_no_blind_guess_exceeds_the_ceiling():
 def test_a_schema_says_which_features_are_a_column():
     schema = Schema(
         {
-            "age": Bounded(0, 100, bins=3, missing=True),
-            "work": Categories(["some", "full"], missing=True),
-            "place": Hashed(4),
-            "since": Dates("2000-01-01", "2020-12-31", parts=["weekday"]),
-            "single": Categories(["yes"]),
+            "age": BoundedColumn(0, 100, bins=3, missing=True),
+            "work": CategoricalColumn(["some", "full"], missing=True),
+            "place": HashedColumn(4),
+            "since": DateColumn("2000-01-01", "2020-12-31", parts=["weekday"]),
+            "single": CategoricalColumn(["yes"]),
         }
     )
     layout = ColumnLayout.from_columns(np.zeros((3, schema.n_features_out)), schema)

@@ -19,7 +19,7 @@ from skprivacy.attacks import (
     gradient_of_step,
     party_gradient,
 )
-from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 torch = pytest.importorskip("torch")
 from skprivacy.attacks.reconstruction import first_layer_rows as _first_layer  # noqa: E402
@@ -32,10 +32,10 @@ from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
 SCHEMA = Schema(
     {
-        "age": Bounded(0, 100, bins=3),
-        "work": Categories(["none", "some", "full"], missing=True),
-        "income": Bounded(0, 10),
-        "region": Categories(list("abcde")),
+        "age": BoundedColumn(0, 100, bins=3),
+        "work": CategoricalColumn(["none", "some", "full"], missing=True),
+        "income": BoundedColumn(0, 10),
+        "region": CategoricalColumn(list("abcde")),
     }
 )
 
@@ -266,7 +266,7 @@ def test_the_counts_of_labels_in_a_batch(norm):
 def test_the_search_finds_numbers_and_categories(table, distance):
     model = network(table.X.shape[1])
     attack = GradientInversion(
-        model, columns=SCHEMA, distance=distance, n_iter=300, n_starts=2, random_state=0
+        model, columns=SCHEMA, distance=distance, max_iter=300, n_init=2, random_state=0
     ).fit(*table.own)
     pairs = batches_of(table, 4, 8)
     sent = [party_gradient(model, *pair) for pair in pairs]
@@ -281,7 +281,7 @@ def test_the_search_finds_numbers_and_categories(table, distance):
 
 def test_the_search_is_repeatable_and_independent_of_other_batches(table):
     model = network(table.X.shape[1], hidden=16)
-    attack = GradientInversion(model, columns=SCHEMA, n_iter=20, n_starts=2, random_state=0)
+    attack = GradientInversion(model, columns=SCHEMA, max_iter=20, n_init=2, random_state=0)
     attack.fit(*table.own)
     sent = party_gradient(model, *batches_of(table, 3, 1)[0])
     first, second = (attack.reconstruct(sent, 3)[0] for _ in range(2))
@@ -298,7 +298,7 @@ def test_an_attacker_who_ignores_clipping_searches_worse(table):
     pairs = [(X[i : i + 4], y[i : i + 4]) for i in range(400, 440, 4)]
     sent = [party_gradient(model, *pair, max_grad_norm=norm) for pair in pairs]
     shares = [
-        GradientInversion(model, max_grad_norm=known, n_iter=200, n_starts=2, random_state=0)
+        GradientInversion(model, max_grad_norm=known, max_iter=200, n_init=2, random_state=0)
         .fit(X[:400], y[:400])
         .evaluate(sent, pairs, labels_known=True)
         .share
@@ -322,7 +322,7 @@ def test_noise_brings_the_search_to_the_null(table):
     model = network(table.X.shape[1])
     defence = {"max_grad_norm": 1.0, "noise_multiplier": 1.0}
     attack = GradientInversion(
-        model, columns=SCHEMA, n_iter=100, n_starts=1, random_state=0, **defence
+        model, columns=SCHEMA, max_iter=100, n_init=1, random_state=0, **defence
     ).fit(*table.own)
     pairs = batches_of(table, 4, 10)
     sent = [party_gradient(model, *pair, random_state=b, **defence) for b, pair in enumerate(pairs)]
@@ -344,7 +344,7 @@ def test_a_loss_of_ones_own(table):
         return (outputs.flatten() - targets).square()
 
     attack = GradientInversion(
-        model, columns=SCHEMA, loss=squared, n_iter=200, n_starts=2, random_state=0
+        model, columns=SCHEMA, loss=squared, max_iter=200, n_init=2, random_state=0
     ).fit(X[:400], worth[:400])
     pairs = [(X[[i]], worth[[i]]) for i in range(400, 410)]
     sent = [party_gradient(model, *pair, loss=squared) for pair in pairs]
@@ -405,7 +405,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
 def test_the_attack_sees_the_gradient_alone(table, make):
     """Given gradients of other records, it recovers what guesses do: it cannot peek at the rows."""
     model = network(table.X.shape[1], hidden=32)
-    settings = {"n_iter": 50, "n_starts": 1} if make is GradientInversion else {}
+    settings = {"max_iter": 50, "n_init": 1} if make is GradientInversion else {}
     attack = make(model, columns=SCHEMA, random_state=0, **settings).fit(*table.own)
     pairs = batches_of(table, 2, 40)
     sent = [party_gradient(model, *pair) for pair in pairs]
@@ -420,7 +420,7 @@ def test_what_does_not_fit_is_refused(table):
     X, y = table.own
     model = network(X.shape[1], hidden=8)
     sent = party_gradient(model, X[:1], y[:1])
-    attack = GradientInversion(model, columns=SCHEMA, n_iter=1).fit(X, y)
+    attack = GradientInversion(model, columns=SCHEMA, max_iter=1).fit(X, y)
     arrays = list(sent.values())
     cases = [
         (arrays[:3], ValueError, "has 3 arrays; expected 4"),
@@ -480,7 +480,7 @@ def test_a_first_layer_without_quotients_is_refused(table, layers, message):
 def test_labels_without_a_last_bias_must_be_given(table):
     X, y = table.own
     model = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 2, bias=False))
-    attack = GradientInversion(model, n_iter=1, n_starts=1).fit(X, y)
+    attack = GradientInversion(model, max_iter=1, n_init=1).fit(X, y)
     sent = party_gradient(model, X[:1], y[:1])
     with pytest.raises(ValueError, match="Pass labels"):
         attack.reconstruct(sent, 1)
@@ -516,7 +516,7 @@ def test_steps_that_are_not_alike_are_refused():
 @pytest.mark.parametrize("make", ATTACKS)
 def test_clones_share_the_target_and_fits_are_pickled(table, make):
     model = network(table.X.shape[1], hidden=8)
-    settings = {"n_iter": 3, "n_starts": 1} if make is GradientInversion else {}
+    settings = {"max_iter": 3, "n_init": 1} if make is GradientInversion else {}
     attack = make(model, columns=SCHEMA, random_state=0, **settings)
     assert clone(attack).target is model
     attack.fit(*table.own)

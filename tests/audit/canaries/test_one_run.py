@@ -21,11 +21,11 @@ from skprivacy import DPSGDClassifier, PATEClassifier
 from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
-    NonPrivate,
+    NonPrivateEvent,
     PrivacyBudget,
     PrivacyGuarantee,
 )
-from skprivacy.audit import OneRunReport, audit_one_run
+from skprivacy.audit import OneRunAuditReport, audit_one_run
 from skprivacy.audit.canaries import coins as _canaries
 from skprivacy.audit.canaries import coins as _curves
 from skprivacy.audit.canaries import one_run
@@ -131,7 +131,7 @@ def test_too_few_canaries_are_told():
 )
 def test_models_that_memorise_are_measured(model):
     report = audit_one_run(model, X, y, n_canaries=400, random_state=0)
-    assert isinstance(report, OneRunReport)
+    assert isinstance(report, OneRunAuditReport)
     assert report.verdict == "no claim"
     assert report.epsilon_lower_bound > 1
     assert report.bounds[1].epsilon > report.epsilon_lower_bound
@@ -205,7 +205,7 @@ def test_private_models_are_consistent_and_charge_their_budget_once():
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (Told(event=NonPrivate()), "no claim"),
+        (Told(event=NonPrivateEvent()), "no claim"),
         (Told(unit="patient"), "no claim about single records: the unit is patient"),
         (Told(relation="label"), "no claim about these coins: it is for label"),
     ],

@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from skprivacy.accounting import Composed, PrivacyBudget
+from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.audit import audit_synthesizer
-from skprivacy.audit.canaries.coins import Mixture, spread_records
+from skprivacy.audit.canaries.coins import MixtureEvent, spread_records
 from skprivacy.mechanisms import Gaussian
 from skprivacy.metrics.coin_guesses import (
     guess_each,
     inverse_gaussian_curve,
     refutes_with_separate_runs,
 )
-from skprivacy.preprocessing import Bounded, Categories, Schema
-from skprivacy.synthesis import Grid, PrivateSynthesizer
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+from skprivacy.synthesis import Grid, MarginalSynthesizer
 from skprivacy.synthesis import marginal_selection as _choosing
 from skprivacy.synthesis import marginal_synthesizer as fitting
 from skprivacy.synthesis.measurement_plan import MeasurementPlan
@@ -31,14 +31,16 @@ from ...synthesis.tables import SCHEMA, people
 pytestmark = pytest.mark.heavy
 
 FEATURES = Schema(
-    {name: SCHEMA[name] for name in SCHEMA if name != "rich"}, target="rich", classes=["no", "yes"]
+    {name: SCHEMA[name] for name in SCHEMA if name != "rich"},
+    target_column="rich",
+    classes=["no", "yes"],
 )
 X = people(400)
 
 
 def synthesizer(epsilon=10.0, **params):
     params = {"schema": SCHEMA, "label": "rich", "method": "independent", **params}
-    return PrivateSynthesizer(epsilon, 1e-6, **params)
+    return MarginalSynthesizer(epsilon, 1e-6, **params)
 
 
 @pytest.fixture
@@ -100,9 +102,9 @@ def test_without_noise_every_coin_is_found(params, records):
 
 
 def test_arrays_of_numbers_take_the_order_of_the_schema():
-    schema = Schema({"a": Bounded(0, 1), "b": Bounded(-5, 5)})
+    schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(-5, 5)})
     numbers = np.random.default_rng(0).uniform(0, 1, (100, 2))
-    audited = PrivateSynthesizer(1e4, 1e-6, schema=schema)
+    audited = MarginalSynthesizer(1e4, 1e-6, schema=schema)
     with mock.patch.object(Gaussian, "release", lambda self, value, random: value):
         found = audit_synthesizer(audited, numbers, n_canaries=20, n_runs=1, random_state=0)
     assert ((found.tables.scores > 0) == found.tables.trained).all()
@@ -133,7 +135,7 @@ def one_table_pays_for_all():
 
 def pays_for_one_round():
     def event(self):
-        return Composed(
+        return ComposedEvent(
             (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
         )
 
@@ -149,8 +151,8 @@ def shows_real_records():
         self.records = X
         return self
 
-    original = PrivateSynthesizer.fit
-    return mock.patch.multiple(PrivateSynthesizer, fit=fit, sample=sample)
+    original = MarginalSynthesizer.fit
+    return mock.patch.multiple(MarginalSynthesizer, fit=fit, sample=sample)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_a_mixture_keeps_types_and_knows_whom_no_coin_touches():
     random = np.random.default_rng(0)
     facts = SCHEMA.check_kinds("test", missing=True)
     for coin in ("add_remove", "replace_one"):
-        mixture = Mixture.draw(X, facts, 30, coin, random)
+        mixture = MixtureEvent.draw(X, facts, 30, coin, random)
         table = mixture.training_table()
         assert (table.dtypes == X.dtypes).all()
         present = int(mixture.trained.sum())
@@ -271,8 +273,8 @@ def test_too_few_coins_are_said_to_be():
 @pytest.mark.parametrize(
     ("error", "match", "audited", "args", "params"),
     [
-        (TypeError, "must be a PrivateSynthesizer", 3, (X,), {}),
-        (ValueError, "schema=None", PrivateSynthesizer(), (X,), {}),
+        (TypeError, "must be a MarginalSynthesizer", 3, (X,), {}),
+        (ValueError, "schema=None", MarginalSynthesizer(), (X,), {}),
         (ValueError, "method='gan'", synthesizer(method="gan"), (X,), {}),
         (ValueError, "noise_seed=3", synthesizer(noise_seed=3), (X,), {}),
         (ValueError, "n_canaries=201", synthesizer(), (X,), {"n_canaries": 201}),
@@ -290,17 +292,19 @@ def test_too_few_coins_are_said_to_be():
 )  # fmt: skip
 def test_what_cannot_be_audited_is_refused_before_any_fit(error, match, audited, args, params):
     with (
-        mock.patch.object(PrivateSynthesizer, "fit", side_effect=AssertionError),
+        mock.patch.object(MarginalSynthesizer, "fit", side_effect=AssertionError),
         pytest.raises(error, match=match),
     ):
         audit_synthesizer(audited, *args, **params)
 
 
 def test_categories_need_not_be_texts():
-    schema = Schema({"flag": Categories([False, True]), "code": Categories([1, 2, 3])})
+    schema = Schema(
+        {"flag": CategoricalColumn([False, True]), "code": CategoricalColumn([1, 2, 3])}
+    )
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"flag": rng.random(60) < 0.5, "code": rng.integers(1, 4, 60)})
     report = audit_synthesizer(
-        PrivateSynthesizer(1.0, 1e-6, schema=schema), frame, n_canaries=20, n_runs=1
+        MarginalSynthesizer(1.0, 1e-6, schema=schema), frame, n_canaries=20, n_runs=1
     )
     assert report.tables.fitted.sample(5, random_state=0)["flag"].dtype == bool

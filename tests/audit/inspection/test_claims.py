@@ -41,7 +41,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.svm import SVR
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     GaussianEvent,
     LaplaceEvent,
     PrivacyBudget,
@@ -58,7 +58,7 @@ from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep as sweep_module
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
-from skprivacy.preprocessing import Bounded, PrivateStandardScaler, Schema, SchemaTransformer
+from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler, Schema, SchemaTransformer
 
 X, y = make_classification(240, n_features=4, random_state=0)
 Y3 = np.arange(240) % 3
@@ -475,7 +475,7 @@ def test_relations_and_deltas_are_never_mixed():
     claim = claim_of(mixed)
     assert claim.guarantee is claim.charged is None
     assert "add-remove and replace-one, which are never added up" in claim.reason
-    half = PrivacyGuarantee(ApproxDP(1.0, 0.6), at_delta=0.6)
+    half = PrivacyGuarantee(ApproxDPEvent(1.0, 0.6), at_delta=0.6)
     with pytest.raises(ValueError, match="add up to 1 or more"):
         compose_guarantees([half, half])
 
@@ -489,7 +489,7 @@ def test_units_are_never_mixed():
 
 
 def test_deltas_add_up_so_that_approximate_events_stay_finite():
-    part = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=("a", "b"))
+    part = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6, assumptions=("a", "b"))
     other = PrivacyGuarantee(LaplaceEvent(1.0), assumptions=("c", "a"))
     both_parts = compose_guarantees([part, other, part])
     assert both_parts.at_delta == pytest.approx(2e-6)
@@ -600,7 +600,7 @@ class Centred(SchemaTransformer):
 )
 def test_what_a_class_of_somebody_elses_says_of_itself_is_assumed(kind, told):
     frame = pd.DataFrame({"a": X[:, 0]})
-    first = kind(Schema({"a": Bounded(-4, 4)}))
+    first = kind(Schema({"a": BoundedColumn(-4, 4)}))
     for step in (first, FrozenEstimator(clone(first).fit(frame))):
         claim = claim_of(Pipeline([("first", step), ("last", learn(None))]).fit(frame, y), frame)
         assert claim.guarantee.assumptions == told

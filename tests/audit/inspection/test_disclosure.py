@@ -74,11 +74,11 @@ from skprivacy.linear_model import OutputPerturbationClassifier
 pytestmark = pytest.mark.heavy
 
 X_all, y_all = make_classification(400, n_features=6, flip_y=0.2, random_state=0)
-X, y, X_new, y_new = X_all[:200], y_all[:200], X_all[200:], y_all[200:]
+X, y, X_test, y_test = X_all[:200], y_all[:200], X_all[200:], y_all[200:]
 NOISE = np.random.default_rng(0).integers(0, 2, 400)
 
 
-def stored(model, records=X, labels=y, new=X_new):
+def stored(model, records=X, labels=y, new=X_test):
     return check_disclosure(model, records, labels, new)["stored records"]
 
 
@@ -195,11 +195,11 @@ def test_records_of_text_and_sparse_records_are_found():
 
 def test_one_column_is_found_where_the_model_keeps_most_of_it():
     isotonic = IsotonicRegression().fit(X[:, 0], y)
-    for new in (X_new[:, :1], None):
+    for new in (X_test[:, :1], None):
         found = stored(isotonic, X[:, :1], y, new)
         assert found.value == len(isotonic.X_thresholds_) > 2
     tree = DecisionTreeClassifier(max_depth=3).fit(X[:, :1], y)
-    assert stored(tree, X[:, :1], y, X_new[:, :1]).value == 0
+    assert stored(tree, X[:, :1], y, X_test[:, :1]).value == 0
 
 
 def test_what_many_share_is_not_counted():
@@ -275,7 +275,7 @@ def test_a_class_that_predicts_in_context_is_known_by_its_name():
 
 def test_private_models_hold_no_records_and_their_claim_is_told():
     model = OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1]).fit(X, y)
-    report = check_disclosure(model, X, y, X_new, y_new)
+    report = check_disclosure(model, X, y, X_test, y_test)
     assert report["stored records"].value == 0
     assert "1.00-DP" in report.claim
     assert "1.00-DP" in repr(report)
@@ -393,17 +393,17 @@ def test_leaves_of_three_classes_hold_two_numbers():
 
 def test_the_error_gap_is_that_of_accuracies():
     tree = DecisionTreeClassifier(random_state=0).fit(X, NOISE[:200])
-    found = check_disclosure(tree, X, NOISE[:200], X_new, NOISE[200:])["error gap"]
-    assert found.value == pytest.approx(1 - tree.score(X_new, NOISE[200:]))
+    found = check_disclosure(tree, X, NOISE[:200], X_test, NOISE[200:])["error gap"]
+    assert found.value == pytest.approx(1 - tree.score(X_test, NOISE[200:]))
     assert found.flagged
-    column = check_disclosure(tree, X, NOISE[:200], X_new, NOISE[200:, None])["error gap"]
+    column = check_disclosure(tree, X, NOISE[:200], X_test, NOISE[200:, None])["error gap"]
     assert column.value == found.value  # as with a frame of one column
     shallow = DecisionTreeClassifier(max_depth=1).fit(X, y)
-    assert check_disclosure(shallow, X, y, X_new, y_new)["error gap"].flagged is False
+    assert check_disclosure(shallow, X, y, X_test, y_test)["error gap"].flagged is False
     regressor = DecisionTreeRegressor(random_state=0).fit(X, X[:, 0] + NOISE[:200])
-    parts = X, X[:, 0] + NOISE[:200], X_new, X_new[:, 0] + NOISE[200:]
+    parts = X, X[:, 0] + NOISE[:200], X_test, X_test[:, 0] + NOISE[200:]
     assert check_disclosure(regressor, *parts)["error gap"].flagged
-    few = check_disclosure(tree, X[:3], NOISE[:3], X_new[:3], 1 - tree.predict(X_new[:3]))
+    few = check_disclosure(tree, X[:3], NOISE[:3], X_test[:3], 1 - tree.predict(X_test[:3]))
     assert few["error gap"].value == 1
     assert not few["error gap"].flagged  # three records show nothing
 
@@ -413,7 +413,7 @@ def test_results_are_plain_and_escaped():
         def __repr__(self):
             return "<script>"
 
-    report = check_disclosure(Odd().fit(X, y), X, y, X_new, y_new)
+    report = check_disclosure(Odd().fit(X, y), X, y, X_test, y_test)
     told = json.loads(report.to_json())
     assert told["flagged"] == list(report.flagged)
     assert [check["name"] for check in told["checks"]] == report.to_frame()["name"].tolist()
@@ -427,14 +427,14 @@ def test_results_are_plain_and_escaped():
 
 
 def test_no_value_of_a_record_is_shown():
-    report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y, X_new, y_new)
+    report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y, X_test, y_test)
     assert not any(f"{value:.6g}"[:6] in report.to_json() for value in X.ravel()[:50])
 
 
 def test_it_is_a_section_of_the_audit():
     tree = DecisionTreeClassifier(random_state=0).fit(X, y)
-    report = audit(tree, X, y, X_new, y_new, attacks=LossThreshold())
-    assert report.disclosure == check_disclosure(tree, X, y, X_new, y_new)
+    report = audit(tree, X, y, X_test, y_test, attacks=LossThreshold())
+    assert report.disclosure == check_disclosure(tree, X, y, X_test, y_test)
     assert report.to_dict()["disclosure"]["flagged"]
     told = "    smallest leaf: fewest records in a leaf"
     assert f"signs of disclosure, which do not prove a leak:\n{told}" in repr(report)
@@ -448,8 +448,8 @@ def test_it_is_a_section_of_the_audit():
     ("arguments", "words"),
     [
         ({"y_train": y[:3]}, "X_train and y_train differ in length"),
-        ({"X_new": X_new, "y_new": y[:3]}, "X_new and y_new differ in length"),
-        ({"y_new": y_new}, "without X_new"),
+        ({"X_test": X_test, "y_test": y[:3]}, "X_test and y_test differ in length"),
+        ({"y_test": y_test}, "without X_test"),
         ({"min_records": 0}, "min_records=0 must be"),
         ({"min_degrees_of_freedom": 1.5}, "min_degrees_of_freedom=1.5 must be"),
         ({"max_gap": 2}, "max_gap=2 must be"),

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee, RandomizedResponseEvent
 from skprivacy.attacks import (
     LabelCanaries,
     LabelInferenceAttack,
@@ -24,7 +24,7 @@ from skprivacy.audit import audit, audit_predictions, check_disclosure
 from skprivacy.audit import runner as attacking
 from skprivacy.ensemble import PATEClassifier
 
-CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
+CLAIM = PrivacyGuarantee(ApproxDPEvent(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
 
 
 def test_groups_in_another_order_than_the_rows_are_refused():
@@ -146,8 +146,8 @@ def test_an_honest_model_is_not_accused():
 def test_a_claim_for_records_is_none_for_people():
     records, groups = halves(*visits(rows=4))
     for claim, about in (
-        (PrivacyGuarantee(ApproxDP(0.5)), "is about single records"),
-        (PrivacyGuarantee(ApproxDP(0.5), unit="home"), "is about values of home"),
+        (PrivacyGuarantee(ApproxDPEvent(0.5)), "is about single records"),
+        (PrivacyGuarantee(ApproxDPEvent(0.5), unit="home"), "is about values of home"),
     ):
         model = Whispering(claim).fit(*records[:2])
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
@@ -155,7 +155,7 @@ def test_a_claim_for_records_is_none_for_people():
         assert report.verdict.endswith(about)
         assert not report.cost_of_search
         assert "For a claim about patient, train with groups." in report.caveats[0]
-    bounded = PrivacyGuarantee(ApproxDP(0.5)).group(4, unit="patient")
+    bounded = PrivacyGuarantee(ApproxDPEvent(0.5)).group(4, unit="patient")
     model = Whispering(bounded).fit(*records[:2])
     assert audit(model, *records, attacks=[LossThreshold()], groups=groups).claimed_epsilon == 2.0
 
@@ -287,7 +287,7 @@ def test_labels_of_a_person_are_guessed_by_one_coin_and_from_all_records():
 def test_coins_of_people_flip_all_of_their_labels_or_none():
     whose = np.repeat(np.arange(50), 4)
     y = np.arange(200) % 3
-    canaries = LabelCanaries.drawn(y, 20, random_state=0, groups=whose)
+    canaries = LabelCanaries.draw(y, 20, random_state=0, groups=whose)
     assert len(canaries.kept) == 20
     assert len(canaries.rows) == 80
     flipped = (canaries.labels != y).reshape(50, 4)
@@ -295,7 +295,7 @@ def test_coins_of_people_flip_all_of_their_labels_or_none():
     assert flipped.any(axis=1).sum() == (~canaries.kept).sum()
     np.testing.assert_array_equal(canaries._sum_by_canary(np.ones(80)), np.full(20, 4.0))
     with pytest.raises(ValueError, match="number of values of group, 50"):
-        LabelCanaries.drawn(y, 51, groups=whose)
+        LabelCanaries.draw(y, 51, groups=whose)
 
 
 @pytest.mark.heavy

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
 from skprivacy.audit.report.findings import origin_in_words, origin_point
@@ -169,12 +169,12 @@ def test_what_is_not_proved_is_not_said_to_be(honest, kind):
 
 
 def test_a_wide_limit_is_called_wide(honest):
-    wide = replace(honest, guarantee=PrivacyGuarantee(ApproxDP(30.0, 1e-6), at_delta=1e-6))
+    wide = replace(honest, guarantee=PrivacyGuarantee(ApproxDPEvent(30.0, 1e-6), at_delta=1e-6))
     assert "so wide" in answers(wide)["What is there to decide?"]
 
 
 def test_labels_are_told_of_as_labels(honest):
-    claim = PrivacyGuarantee(ApproxDP(1.0, 0.0), relation="label")
+    claim = PrivacyGuarantee(ApproxDPEvent(1.0, 0.0), relation="label")
     told = answers(LabelAuditReport(**vars(replace(honest, guarantee=claim))), About())
     assert "The value of one label" in told["What is protected?"]
     assert "with which of two values of one label" in told["How sure is that?"]
@@ -245,7 +245,7 @@ def test_an_area_is_no_point():
 
 
 def test_no_assumptions_are_announced_where_there_are_none(honest):
-    proved = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    proved = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
     sure = "How sure is that?"
     told = answers(replace(honest, guarantee=proved))[sure]
     assert told.startswith("The limit is proved. It means: ")
@@ -256,7 +256,7 @@ def test_no_assumptions_are_announced_where_there_are_none(honest):
 def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
     """With eight records, "consistent" is said of any model."""
     few = [part[:8] for part in PARTS]
-    one = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6)
+    one = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     report = audit(Claiming(1, one).fit(*few[:2]), *few, attacks=[LossThreshold()])
     assert report.verdict == "consistent"
     assert not report.could_refute

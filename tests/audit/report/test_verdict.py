@@ -9,7 +9,7 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import AttackFinding, audit
 from skprivacy.audit.report import audit_report as report_module
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.heavy
 
 GAUSSIAN = PrivacyGuarantee(GaussianEvent(1.0), at_delta=1e-5)
 EXCHANGED = (*PARTS[2:], *PARTS[:2])
-LOOSE = PrivacyGuarantee(ApproxDP(8.0, 1e-6), at_delta=1e-6)
+LOOSE = PrivacyGuarantee(ApproxDPEvent(8.0, 1e-6), at_delta=1e-6)
 
 
 class Shifted(LossThreshold):
@@ -74,9 +74,9 @@ def few_exposed(rng, n):
 
 TRUE_CLAIMS = [
     (gaussian, GAUSSIAN),
-    (response, PrivacyGuarantee(ApproxDP(1.0, 0.0), at_delta=1e-9)),
-    (laplace, PrivacyGuarantee(ApproxDP(1.0, 0.0), at_delta=1e-9)),
-    (few_exposed, PrivacyGuarantee(ApproxDP(0.0, 0.03), at_delta=0.03)),
+    (response, PrivacyGuarantee(ApproxDPEvent(1.0, 0.0), at_delta=1e-9)),
+    (laplace, PrivacyGuarantee(ApproxDPEvent(1.0, 0.0), at_delta=1e-9)),
+    (few_exposed, PrivacyGuarantee(ApproxDPEvent(0.0, 0.03), at_delta=0.03)),
 ]
 
 

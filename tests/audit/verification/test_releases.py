@@ -18,7 +18,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.tree import DecisionTreeRegressor
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.audit import verify_privacy
 from skprivacy.audit.verification.releases import (
     IndependentFits,
@@ -207,4 +207,4 @@ def test_a_part_that_holds_the_whole_does_not_run_in_circles():
 @pytest.mark.heavy
 def test_a_pipeline_that_keeps_its_table_is_found():
     model = make_pipeline(KeepsFrame(bounds=BOUNDS))
-    assert verify_privacy(model, n_runs=20, claim=PrivacyGuarantee(ApproxDP(1.0))).broken
+    assert verify_privacy(model, n_runs=20, claim=PrivacyGuarantee(ApproxDPEvent(1.0))).broken

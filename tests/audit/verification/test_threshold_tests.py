@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     GaussianEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyGuarantee,
-    Repeated,
+    RepeatedEvent,
 )
 from skprivacy.audit.verification.releases import IndependentFits
 from skprivacy.audit.verification.threshold_tests import participation_ratios
@@ -34,7 +34,7 @@ def test_the_score_reaches_what_sampling_allows_and_the_sum_does_not(which):
         which
     ]
     claim = PrivacyGuarantee(
-        Repeated(PoissonSampled(RATE, GaussianEvent(NOISE)), STEPS),
+        RepeatedEvent(PoissonSampledEvent(RATE, GaussianEvent(NOISE)), STEPS),
         at_delta=1e-5,
         relation="zero_out",
     )
@@ -64,5 +64,5 @@ def test_where_the_answers_of_the_mechanisms_stand():
     fits = IndependentFits(scaler)
     told, steps = fits.with_answers(fits.claim(data), data)
     assert (told.answers, steps) == (True, (slice(0, 5),))
-    other = PrivacyGuarantee(ApproxDP(1.0))  # of what is not the scaler's noise
+    other = PrivacyGuarantee(ApproxDPEvent(1.0))  # of what is not the scaler's noise
     assert fits.with_answers(other, data) == (fits, ())

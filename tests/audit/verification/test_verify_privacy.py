@@ -14,18 +14,18 @@ from sklearn.svm import SVR
 
 import skprivacy
 from skprivacy.accounting import (
-    ApproxDP,
-    Composed,
+    ApproxDPEvent,
+    ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    Mixture,
-    PoissonSampled,
+    MixtureEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    PrivateSelection,
-    Repeated,
+    PrivateSelectionEvent,
+    RepeatedEvent,
 )
-from skprivacy.audit import PrivacyVerification, verify_privacy, verify_release
+from skprivacy.audit import PrivacyVerificationReport, verify_privacy, verify_release
 from skprivacy.audit.verification import threshold_tests as _attack
 from skprivacy.audit.verification import threshold_tests as _tells
 from skprivacy.audit.verification.neighbors import PublicRanges, neighbours
@@ -127,7 +127,7 @@ TIGHT = {
     "randomised response": (
         response(np.exp(1.5) / (1 + np.exp(1.5))),
         (0, 1),
-        PrivacyGuarantee(ApproxDP(1.5)),
+        PrivacyGuarantee(ApproxDPEvent(1.5)),
     ),
 }
 ALPHA, TIMES = 0.05, 200
@@ -266,7 +266,7 @@ def test_it_runs_where_mistakes_show_and_says_so():
         PrivateStandardScaler(epsilon=0.1, bounds=UNIT), n_runs=30, epsilon=0.1, alpha=1e-8
     )
     assert own.claimed_epsilon == pytest.approx(0.1, rel=1e-3)
-    claim = PrivacyGuarantee(ApproxDP(0.1))
+    claim = PrivacyGuarantee(ApproxDPEvent(0.1))
     given = verify_privacy(PrivateStandardScaler(bounds=UNIT), n_runs=30, claim=claim)
     assert given.guarantee is claim
 
@@ -412,21 +412,21 @@ def test_errors_of_releases():
 
 def test_it_is_public():
     assert skprivacy.verify_privacy is verify_privacy
-    assert PrivacyVerification.__module__ == "skprivacy.audit.verification.verify_privacy"
+    assert PrivacyVerificationReport.__module__ == "skprivacy.audit.verification.verify_privacy"
 
 
-SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
+SEARCH = PrivateSelectionEvent(LaplaceEvent(1.0), 1.0, 0.5)
 
 
 @pytest.mark.parametrize(
     ("event", "all_told"),
     [
-        (Repeated(PoissonSampled(0.1, GaussianEvent(1.0)), 9), True),
-        (Composed((LaplaceEvent(1.0), GaussianEvent(2.0))), True),
+        (RepeatedEvent(PoissonSampledEvent(0.1, GaussianEvent(1.0)), 9), True),
+        (ComposedEvent((LaplaceEvent(1.0), GaussianEvent(2.0))), True),
         (SEARCH, False),
-        (Composed((LaplaceEvent(1.0), SEARCH)), False),
-        (Mixture((0.5, 0.5), (SEARCH, LaplaceEvent(1.0))), False),
-        (ApproxDP(1.0, 1e-6), False),  # whose noise is not released
+        (ComposedEvent((LaplaceEvent(1.0), SEARCH)), False),
+        (MixtureEvent((0.5, 0.5), (SEARCH, LaplaceEvent(1.0))), False),
+        (ApproxDPEvent(1.0, 1e-6), False),  # whose noise is not released
     ],
     ids=str,
 )
@@ -438,13 +438,13 @@ def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_tol
 def test_answers_count_where_the_claim_is_made_of_the_very_events_of_the_mechanisms():
     """The event of K-norm noise says of nothing that all of it is told; a claim beside it may."""
     k_norm, laplace = KNorm(0.5, 1.0), Laplace(1.0, 1.0)
-    claim = PrivacyGuarantee(Composed((k_norm.event, laplace.event)))
+    claim = PrivacyGuarantee(ComposedEvent((k_norm.event, laplace.event)))
     assert covers_all_answers(claim, [laplace, k_norm])
     assert not covers_all_answers(claim, [k_norm])
     assert not covers_all_answers(claim, [laplace, k_norm, k_norm])
-    assert not covers_all_answers(PrivacyGuarantee(ApproxDP(2.0 + 1e-9)), [k_norm])
+    assert not covers_all_answers(PrivacyGuarantee(ApproxDPEvent(2.0 + 1e-9)), [k_norm])
     inner = ObjectivePerturbation(1.0, 0.0, 2)  # its answer is not what the classifier releases
-    assert not covers_all_answers(PrivacyGuarantee(ApproxDP(1.01)), [inner])
+    assert not covers_all_answers(PrivacyGuarantee(ApproxDPEvent(1.01)), [inner])
 
 
 def test_under_label_privacy_each_label_is_changed_in_turn():

@@ -212,16 +212,22 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "replicated": weights(private(distributed="replicated").fit(X, y, groups=whose)),
         "sharded": weights(
-            private(distributed="sharded", max_group_rows=None).fit(X[own], y[own], whose[own])
+            private(distributed="sharded", max_group_size=None).fit(
+                X[own], y[own], groups=whose[own]
+            )
         ),
         "in two shards": said(
-            lambda: private(distributed="sharded").fit(X[own], y[own], across[own].astype(float))
+            lambda: private(distributed="sharded").fit(
+                X[own], y[own], groups=across[own].astype(float)
+            )
         ),
         "other groups": said(
-            lambda: private(distributed="replicated").fit(X, y, np.roll(whose, rank))
+            lambda: private(distributed="replicated").fit(X, y, groups=np.roll(whose, rank))
         ),
         "one without": said(
-            lambda: private(distributed="sharded").fit(X[own], y[own], [None, whose[own]][rank])
+            lambda: private(distributed="sharded").fit(
+                X[own], y[own], groups=[None, whose[own]][rank]
+            )
         ),
         "moved": [
             _moved_by(rank, mode, whose, household)
@@ -247,8 +253,8 @@ def _moved_by(rank: int, mode: str, whose: Any, household: int) -> float:
         with _released(inputs):
             private(
                 distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
-                max_grad_norm=0.7, group_contribution="sum", max_group_rows=None,
-            ).fit(rows[own], y[own], whose[own])  # fmt: skip
+                max_grad_norm=0.7, group_contribution="sum", max_group_size=None,
+            ).fit(rows[own], y[own], groups=whose[own])  # fmt: skip
         sums.append(inputs[0] if inputs else np.zeros(1))
     return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
 

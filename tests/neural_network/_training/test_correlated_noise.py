@@ -10,13 +10,13 @@ import torch
 
 from skprivacy import load_model, save_model
 from skprivacy.accounting import (
-    BandedFactorization,
-    Composed,
+    BandedFactorizationEvent,
+    ComposedEvent,
     GaussianEvent,
     LogisticEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    TreeAggregation,
+    TreeAggregationEvent,
     epsilon_of,
     rdp_epsilon,
 )
@@ -86,7 +86,9 @@ def test_logistic_noise_is_accounted_for_as_logistic_noise(blobs):
 def test_one_epoch_costs_one_gaussian_release(blobs, noise):
     model = private(noise=noise, epochs=1, batch_size=30).fit(*blobs)
     event = model.privacy_event_
-    assert isinstance(event, BandedFactorization if noise == "banded" else TreeAggregation)
+    assert isinstance(
+        event, BandedFactorizationEvent if noise == "banded" else TreeAggregationEvent
+    )
     assert (event.steps_per_epoch, event.epochs, model.n_steps_) == (34, 1, 34)
     exact = epsilon_of(GaussianEvent(model.noise_multiplier_ / event.sensitivity), 1e-4)
     assert model.epsilon_ == pytest.approx(exact, rel=1e-12)
@@ -130,7 +132,7 @@ def test_a_stream_in_several_parts_is_composed(blobs):
     model.fit(X[:500], y[:500])
     once = model.epsilon_
     model.partial_fit(X[500:], y[500:])
-    assert isinstance(model.privacy_event_, Composed)
+    assert isinstance(model.privacy_event_, ComposedEvent)
     assert model.epsilon_ > once
 
 

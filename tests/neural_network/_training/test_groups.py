@@ -28,19 +28,19 @@ def case_of(name, **fixed):
 
 NETWORKS = {
     "mean": case_of("DPSGDClassifier"),
-    "sum": case_of("DPSGDClassifier", group_contribution="sum", max_group_rows=5),
-    "all": case_of("DPSGDClassifier", group_contribution="sum", max_group_rows=None),
-    "full batch": case_of("DPSGDClassifier-full-batch", group_contribution="sum", max_group_rows=5),
-    "linear": case_of("DPSGDClassifier-linear", max_group_rows=None),
-    "automatic": case_of("DPSGDClassifier-adam-automatic", max_group_rows=5),
+    "sum": case_of("DPSGDClassifier", group_contribution="sum", max_group_size=5),
+    "all": case_of("DPSGDClassifier", group_contribution="sum", max_group_size=None),
+    "full batch": case_of("DPSGDClassifier-full-batch", group_contribution="sum", max_group_size=5),
+    "linear": case_of("DPSGDClassifier-linear", max_group_size=None),
+    "automatic": case_of("DPSGDClassifier-adam-automatic", max_group_size=5),
     "per layer": case_of("DPSGDClassifier-per-layer-weights", group_contribution="sum"),
-    "layers": case_of("DPSGDClassifier-layers", group_contribution="sum", max_group_rows=5),
-    "torch.func": case_of("DPSGDClassifier-torch.func", group_contribution="sum", max_group_rows=3),
-    "augmented": case_of("DPSGDClassifier-augmented", max_group_rows=5),
-    "labels": case_of("DPSGDClassifier-labels", max_group_rows=5),
+    "layers": case_of("DPSGDClassifier-layers", group_contribution="sum", max_group_size=5),
+    "torch.func": case_of("DPSGDClassifier-torch.func", group_contribution="sum", max_group_size=3),
+    "augmented": case_of("DPSGDClassifier-augmented", max_group_size=5),
+    "labels": case_of("DPSGDClassifier-labels", max_group_size=5),
     "net": case_of("DPNeuralNet", group_contribution="sum"),
-    "regressor": case_of("DPSGDRegressor", group_contribution="sum", max_group_rows=5),
-    "adaptive": case_of("DPSGDClassifier-adaptive", max_group_rows=5),
+    "regressor": case_of("DPSGDRegressor", group_contribution="sum", max_group_size=5),
+    "adaptive": case_of("DPSGDClassifier-adaptive", max_group_size=5),
     "fine-tuned": case_of("ALMFineTuner-dpsgd"),
 }
 
@@ -71,7 +71,7 @@ def test_contract(name, check):
 @pytest.mark.parametrize("name", ["DPSGDClassifier-banded", "DPSGDRegressor-tree-adaptive"])
 def test_people_take_turns_in_a_stream(name):
     """They come in the order in which they appear; that is what is public then."""
-    case = case_of(name, group_contribution="sum", max_group_rows=5)
+    case = case_of(name, group_contribution="sum", max_group_size=5)
     people.check_replay(case)
     claim = case.make().fit(*group_table(case)).privacy_
     assert any("which batch a group is in" in words for words in claim.assumptions)
@@ -181,7 +181,7 @@ MUTANTS = {
     ),
     "the sum is added, the mean clipped": (
         GroupedExamples, "factors", sum_at_the_norm_of_the_mean, people.check_replay,
-        case_of("DPSGDClassifier", max_group_rows=5),
+        case_of("DPSGDClassifier", max_group_size=5),
     ),
     "rows at right angles": (
         OuterProduct, "joint_norms", without_cross_terms, people.check_replay, SUM,

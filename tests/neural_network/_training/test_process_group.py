@@ -108,7 +108,7 @@ def test_two_processes_protect_people_as_one_does(results):
     whose = processes.households()
     expected = {
         "replicated": processes.private().fit(X, y, groups=whose),
-        "sharded": processes.private(max_group_rows=None).fit(X, y, groups=whose),
+        "sharded": processes.private(max_group_size=None).fit(X, y, groups=whose),
     }
     for name, model in expected.items():
         for rank in (0, 1):
