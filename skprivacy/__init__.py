@@ -108,7 +108,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "accounting": ("PrivacyBudget", "PrivacyGuarantee"),
     "attacks": ("LiRA", "LossThreshold", "RMIA", "ShadowPool"),
     "audit": ("audit_one_run", "check_disclosure", "verify_privacy"),
-    "certificates": ("certificate", "verify_certificate"),
+    "certificates": ("issue_certificate", "verify_certificate"),
     "datasets": (),
     "defences": (),
     "display": (),

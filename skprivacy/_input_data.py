@@ -8,10 +8,12 @@ the parameter. No other module of the package imports scikit-learn's versions. S
 
 from __future__ import annotations
 
+import math
+import mmap
 import sys
 from abc import abstractmethod
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -45,14 +47,22 @@ __all__ = [
     "distinct_labels",
     "holds_collections",
     "indexable",
+    "is_mapped",
     "label_columns",
+    "make_huge_infinite",
     "make_row_major",
+    "memory_map_of",
     "read_records",
+    "single_precision",
     "type_of_target",
     "validate_data",
 ]
 
 _LARGEST = sys.float_info.max
+# Beyond this, products in single precision overflow. Then the order of a sum, which depends on the
+# number of other records, would decide whether a record's gradient is finite.
+_LARGEST_IN_PRODUCTS = 1e15
+_ROWS_AT_A_TIME = 1 << 14  # rows compared at a time
 _NOT_GIVEN = "no_validation"  # scikit-learn's marker of an absent argument
 
 
@@ -568,3 +578,56 @@ def distinct_labels(labels: NDArray[Any]) -> NDArray[Any]:
             return np.unique(labels)
         labels = np.fromiter(found, dtype=object, count=len(found))
     return np.unique(labels)
+
+
+def is_mapped(X: Any) -> TypeGuard[NDArray[Any]]:
+    """Return True if an array of numbers, with a row for each record, is stored in a file.
+
+    Rows selected from a memory map by index are a copy in memory, although numpy still calls it a
+    ``memmap``; a slice is not. The underlying buffer decides.
+    """
+    return (
+        isinstance(X, np.ndarray)
+        and X.ndim > 1
+        and X.dtype.kind in "biuf"
+        and memory_map_of(X) is not None
+    )
+
+
+def memory_map_of(X: NDArray[Any]) -> mmap.mmap | None:
+    """Return the mapped file that holds the numbers of an array, if there is one."""
+    base: Any = X
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def single_precision(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Return rows in single precision; huge numbers become infinite, so their records add nothing.
+
+    **Guarantees.** The argument is not changed. If it has the right form already, it is returned.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.ascontiguousarray(rows, dtype=np.float32)
+        huge = any(map(_holds_huge, _row_chunks(values)))
+    return make_huge_infinite(values.copy()) if huge else values
+
+
+def make_huge_infinite(rows: NDArray[Any]) -> NDArray[Any]:
+    """Make numbers that are too large to compute with infinite, in place."""
+    if rows.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            for part in filter(_holds_huge, _row_chunks(rows)):
+                np.copyto(part, math.inf, where=np.abs(part) > _LARGEST_IN_PRODUCTS)
+    return rows
+
+
+def _row_chunks(rows: NDArray[Any]) -> list[NDArray[Any]]:
+    return [rows[i : i + _ROWS_AT_A_TIME] for i in range(0, len(rows), _ROWS_AT_A_TIME)]
+
+
+def _holds_huge(rows: NDArray[Any]) -> bool:
+    low, high = rows.min(initial=0), rows.max(initial=0)
+    if low >= -_LARGEST_IN_PRODUCTS and high <= _LARGEST_IN_PRODUCTS:
+        return False
+    return bool((np.abs(rows) > _LARGEST_IN_PRODUCTS).any())  # False where there is NaN

@@ -45,6 +45,7 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
+    "check_n_records",
     "private_release",
     "public_bounds",
     "public_classes",
@@ -535,6 +536,16 @@ class PrivateFit:
         model.delta_ = float(at_delta)
 
 
+def check_n_records(relation: str, n_records: int | None) -> None:
+    """Refuse "add_remove" without a public number of records, and such a number without it."""
+    if (relation == "add_remove") != (n_records is not None):
+        raise ValueError(
+            f"n_records={n_records!r} does not fit relation={relation!r}: 'add_remove' hides the "
+            "number of records and needs a public figure for it, other relations take none. Set "
+            "both, or neither."
+        )
+
+
 class PrivateEstimatorMixin:
     """Mixin for all private estimators and transformers.
 
@@ -568,6 +579,11 @@ class PrivateEstimatorMixin:
     def _private_fit(self) -> Iterator[PrivateFit]:
         with roll_back_on_error(self):
             yield PrivateFit(self)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()  # type: ignore[misc]
+        if hasattr(self, "relation") and hasattr(self, "n_records"):
+            check_n_records(self.relation, self.n_records)
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.

@@ -93,10 +93,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         Size of the local steps. The update is divided by it, so that it is on the scale of one
         gradient.
     %(classes)s
+    relation : {"zero_out", "add_remove"}, default="zero_out"
+        Neighbouring relation. Under "zero_out" the number of records is public; "add_remove" hides
+        it, and needs ``n_records``. Parties are protected under "zero_out" alone.
     n_records : int, default=None
-        Public figure for the number of records of all parties. With it the relation is add-remove:
-        the guarantee also hides the number of records. Without it the relation is zero-out, and the
-        number of records is public. Only for ``unit="record"``.
+        Public figure for the number of records of all parties. Only for
+        ``relation="add_remove"``.
     n_jobs : int, default=None
         Number of threads that compute for the parties. The result does not depend on it.
     %(budget)s
@@ -124,8 +126,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     -----
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
     ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
-    random, in a Poisson sample that its party keeps secret. The relation is zero-out, or add-remove
-    if ``n_records`` is given. Each party is trusted with its own records. With ``unit="party"``,
+    random, in a Poisson sample that its party keeps secret. Each party is trusted with its own
+    records. With ``unit="party"``,
     each party takes part in every round, because a server sees who answers. The relation is
     zero-out (a party that contributes nothing), and the number of parties is public. A party is
     protected against a coalition of the server and up to ``n_untrusted`` other parties. With 0, it
@@ -199,6 +201,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         "local_steps": [Interval(Integral, 1, None, closed="left")],
         "local_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "classes": ["array-like", None],
+        "relation": [StrOptions({"zero_out", "add_remove"})],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "budget": [PrivacyBudget, None],
@@ -222,6 +225,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         local_steps: int = 1,
         local_learning_rate: float = 1.0,
         classes: ArrayLike | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         n_jobs: int | None = None,
         budget: PrivacyBudget | None = None,
@@ -241,6 +245,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         self.local_steps = local_steps
         self.local_learning_rate = local_learning_rate
         self.classes = classes
+        self.relation = relation
         self.n_records = n_records
         self.n_jobs = n_jobs
         self.budget = budget
@@ -286,7 +291,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self.classes_, codes = public_classes(fit, labels, self.classes)
             plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
-            relation = "zero_out" if self.n_records is None else "add_remove"
+            relation = self.relation
             unit = who.unit if plan.of_parties else "record"
             with fit.charged(
                 plan.event,
@@ -341,7 +346,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             local_steps=self.local_steps,
             local_learning_rate=self.local_learning_rate,
         )
-        relation = "zero_out" if self.n_records is None else "add_remove"
+        relation = self.relation
         return plan.with_noise_for(float(self.epsilon), float(self.delta), relation), settings
 
     def _check_unit(self, of_parties: bool, alone: bool) -> None:

@@ -33,7 +33,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     Parameters
     ----------
     %(epsilon)s
-    delta : float, default=1e-6
+    delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
     %(bounds)s
     target_bounds : tuple (lower, upper), default=None
@@ -98,7 +98,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: float = 1e-5,
         bounds: ArrayLike | None = None,
         target_bounds: ArrayLike | None = None,
         radius: float | None = None,

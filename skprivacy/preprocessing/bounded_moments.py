@@ -120,7 +120,7 @@ class Statistic:
 
 def release_statistic(
     statistic: Statistic,
-    who: str,
+    source: str,
     *,
     epsilon: float,
     relation: str,
@@ -132,7 +132,7 @@ def release_statistic(
     """Charge the budget, compute the statistic and release it, once."""
     mechanism = statistic.mechanism(epsilon, delta)
     with private_release(
-        mechanism.event, relation=relation, at_delta=delta, who=who, budget=budget,
+        mechanism.event, relation=relation, at_delta=delta, source=source, budget=budget,
         noise_seed=noise_seed, assumptions=assumptions, unit=statistic.unit,
         arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip

@@ -1,7 +1,7 @@
 """Public facts about one column, and its encoding as bounded features.
 
-:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and :class:`HashedColumn`
-categories that cannot be listed. :class:`Column` holds the common parts.
+:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and
+:class:`HashedColumn` categories that cannot be listed. :class:`Column` holds the common parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -63,6 +63,8 @@ class Column:
 
     **Guarantees.** The features of a value depend on this value and the facts, never on other rows.
     """
+
+    kind: ClassVar[str]  # in JSON
 
     missing: bool = field(default=False, kw_only=True)
     description: str = field(default="", kw_only=True)
@@ -185,7 +187,7 @@ class Column:
         dict
             With the kind of column as ``type``.
         """
-        told: dict[str, Any] = {"type": type(self).__name__.lower()}
+        told: dict[str, Any] = {"type": self.kind}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
@@ -270,6 +272,8 @@ class BoundedColumn(Column):
            [0.5, 0. , 0. ],
            [0.5, 0.5, 0.5]])
     """
+
+    kind: ClassVar[str] = "bounded"
 
     lower: float
     upper: float
@@ -421,6 +425,8 @@ class CategoricalColumn(Column):
     CategoricalColumn(values=('Female', 'Male'))
     """
 
+    kind: ClassVar[str] = "categories"
+
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
@@ -515,6 +521,8 @@ class HashedColumn(Column):
            [1., 0., 0., 0.],
            [0., 0., 0., 0.]])
     """
+
+    kind: ClassVar[str] = "hashed"
 
     buckets: int = 64
 

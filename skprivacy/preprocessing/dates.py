@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -60,6 +60,8 @@ class DateColumn(Column):
            [ 1.,  0.,  0.,  0.,  1.],
            [ 0.,  0.,  0.,  0.,  0.]])
     """
+
+    kind: ClassVar[str] = "dates"
 
     first: str
     last: str

@@ -136,7 +136,7 @@ def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
     name = getattr(y, "name", None)
     return {
         "columns": columns,
-        "target": name if isinstance(name, str) and name not in columns else None,
+        "target_column": name if isinstance(name, str) and name not in columns else None,
         **({} if y is None else target_facts(as_array("y", y))),
     }
 

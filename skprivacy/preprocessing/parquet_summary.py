@@ -131,8 +131,10 @@ def private_summary(
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, private_summary
-    >>> schema = Schema({"age": BoundedColumn(0, 120, bins=12), "sex": CategoricalColumn(["f", "m"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
+    private_summary
+    >>> schema = Schema({"age": BoundedColumn(0, 120, bins=12), "sex": CategoricalColumn(["f",
+    "m"])})
     >>> summary, privacy = private_summary(  # doctest: +SKIP
     ...     "visits.parquet", schema, marginals=["sex", ("age", "sex")], means=["age"],
     ...     groups="patient", max_group_size=5, epsilon=1.0,
@@ -235,7 +237,8 @@ def _check_arguments(
         raise ValueError(f"max_group_size={max_group_size!r} must be an integer >= 1.")
     if groups is None and max_group_size != 1:
         raise ValueError(
-            f"max_group_size={max_group_size!r} limits a group, and groups=None: a row is protected. Name the "
+            f"max_group_size={max_group_size!r} limits a group, and groups=None: a row is "
+            "protected. Name the "
             "column that says whom a row belongs to."
         )
     if groups == "record" or not (groups is None or (isinstance(groups, str) and groups)):
@@ -280,7 +283,8 @@ def _open_connection(memory_limit: str, directory: Path | None) -> Iterator[tupl
         except duckdb.Error as error:
             raise ValueError(
                 f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
-                f"exist and are whole, or try more memory than {memory_limit!r} or a roomier directory."
+                f"exist and are whole, or try more memory than {memory_limit!r} or a roomier "
+                "directory."
             ) from None
         finally:
             connection.close()

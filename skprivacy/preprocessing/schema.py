@@ -26,8 +26,7 @@ from .schema_check import SchemaCheck, check_table
 __all__ = ["Schema"]
 
 KINDS: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind
-    for kind in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
+    column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
 _KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
 _FREE_TEXT_ERROR = (
@@ -47,7 +46,8 @@ def _check_columns(columns: Mapping[Any, Any]) -> None:
         storable("columns", name)
         if not isinstance(column, tuple(KINDS.values())):
             raise TypeError(
-                f"Schema: column {name!r} must be BoundedColumn(lower, upper), CategoricalColumn(values), "
+                f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
+                "CategoricalColumn(values), "
                 f"Dates(first, last) or HashedColumn(buckets); got {column!r}."
             )
 
@@ -180,7 +180,8 @@ class Schema(Mapping[str, Column]):
     Examples
     --------
     >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-    >>> schema = Schema({"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])})
+    >>> schema = Schema({"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female",
+    "Male"])})
     >>> schema["age"]
     BoundedColumn(lower=0.0, upper=120.0, scale='linear', knee=1.0, bins=1)
     >>> Schema.from_json(schema.to_json()) == schema
@@ -210,7 +211,8 @@ class Schema(Mapping[str, Column]):
         storable("target_column", target_column or "")
         if target_column is not None and target_column in columns:
             raise ValueError(
-                f"Schema: target_column={target_column!r} must not be among the feature columns. Remove it from "
+                f"Schema: target_column={target_column!r} must not be among the feature "
+                "columns. Remove it from "
                 "columns."
             )
         flag("inferred", inferred)
@@ -366,7 +368,8 @@ class Schema(Mapping[str, Column]):
         --------
         >>> import pandas as pd
         >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-        >>> schema = Schema({"age": BoundedColumn(0, 1), "smokes": CategoricalColumn(["no", "yes"])})
+        >>> schema = Schema({"age": BoundedColumn(0, 1), "smokes": CategoricalColumn(["no",
+        "yes"])})
         >>> table = pd.DataFrame({"age": [31, 64], "smokes": ["No", "yes"]})
         >>> schema.check(table)
         This is about private data: do not publish it, ...

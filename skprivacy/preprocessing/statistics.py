@@ -241,7 +241,8 @@ def private_group_size(
     **Guarantees.** Pure ``epsilon``-differential privacy of a group: the release is a quantile of
     one number per group, see :func:`private_quantile`.
 
-    **Edge cases.** Groups with more than ``max_group_size`` records count as groups of ``max_group_size``.
+    **Edge cases.** Groups with more than ``max_group_size`` records count as groups of
+    ``max_group_size``.
 
     References
     ----------
@@ -502,10 +503,10 @@ def private_quantile(
         return -np.abs(below - quantile * counted[-1])
 
     changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
-    quantile = Statistic(
+    statistic = Statistic(
         unit, changed, changed, scores, lambda chosen, _: float(candidates[chosen]), selects=True
     )
     return release_statistic(
-        quantile, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
+        statistic, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
         noise_seed=noise_seed,
     )  # fmt: skip

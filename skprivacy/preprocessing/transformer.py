@@ -81,8 +81,7 @@ def make_private_pipeline(
         ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
     n_records : int, default=None
         Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
-        of a private table. If the model has this parameter, its relation is then add-remove instead
-        of zero-out.
+        of a private table. For a model with ``relation="add_remove"``.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
     memory : str or Memory, default=None
@@ -125,10 +124,11 @@ def make_private_pipeline(
     Examples
     --------
     >>> from skprivacy.linear_model import ObjectivePerturbationClassifier
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, make_private_pipeline
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
+    make_private_pipeline
     >>> schema = Schema(
-    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])}, classes=["no", "yes"]
-    ... )
+    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])},
+    classes=["no", "yes"] ... )
     >>> model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=1.0))
     >>> model[-1].bounds, model[-1].classes, round(model[-1].radius, 3)
     ((-1.0, 1.0), ('no', 'yes'), 1.414)
@@ -221,8 +221,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
-    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
+    SchemaTransformer
+    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female",
+    "Male"])})
     >>> X = pd.DataFrame({"age": [25, 250], "sex": ["Male", "?"]})
     >>> SchemaTransformer(schema).fit_transform(X)
     array([[-0.5,  0. ,  1. ],

@@ -64,8 +64,8 @@ y : array-like of shape (n_samples,), default=None
     ``target_bounds``.""",
     "synthetic_training": """\
 synthesizer : estimator
-    A :class:`MarginalSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
-    guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
+    A :class:`MarginalSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set
+    the guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
 n_samples : int, default=None
     Number of synthetic records to draw. ``None`` means the synthesizer's estimate of the number of
     private records.

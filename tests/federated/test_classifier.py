@@ -48,7 +48,12 @@ def test_it_learns():
     ("params", "unit", "relation", "said"),
     [
         ({}, "record", "zero_out", ["sees only the sum", "trusted with its own", "of the 6"]),
-        ({"n_records": 90}, "record", "add_remove", ["the parties that take part are public"]),
+        (
+            {"relation": "add_remove", "n_records": 90},
+            "record",
+            "add_remove",
+            ["the parties that take part are public"],
+        ),
         ({"server": "trusted"}, "record", "zero_out", ["the server is trusted"]),
         ({"unit": "party"}, "party", "zero_out", ["the number of groups is public"]),
         ({"n_untrusted": 4}, "record", "zero_out", ["4 at most drop out or use what they know"]),
@@ -108,7 +113,10 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
     ("params", "said"),
     [
         ({"unit": "party", "batch_size": 10}, "batch_size=10 is for unit='record'"),
-        ({"unit": "party", "n_records": 90}, "n_records=90 is for unit='record'"),
+        (
+            {"unit": "party", "relation": "add_remove", "n_records": 90},
+            "n_records=90 is for unit='record'",
+        ),
         ({"local_steps": 2}, "local_steps=2 must be 1 if records are protected"),
         ({"n_untrusted": 6}, "n_untrusted=6 must be below n_parties=6"),
         ({"party_names": [("a", 1), ("b", 2)]}, "must be numbers or text"),
@@ -134,7 +142,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_spent(params, 
     assert not len(budget.entries())
 
 
-@pytest.mark.parametrize("params", [{"unit": "party"}, {"n_records": 90}])
+@pytest.mark.parametrize("params", [{"unit": "party"}, {"relation": "add_remove", "n_records": 90}])
 def test_records_without_a_party_are_refused_where_parties_matter(params):
     with pytest.raises(ValueError, match="parties=None makes each record a separate party"):
         federation(**params).fit(X, y)

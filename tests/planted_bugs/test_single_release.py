@@ -488,7 +488,8 @@ MUTANTS = {
         DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, "DPGANSynthesizer",
     ),
     "moments of a generator uncharged": (
-        gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
+        gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting,
+        "DPGANSynthesizer",
     ),
     "moments as long as their label": (
         Moments, "sensitivity", only_labels_pay, REPLAY, "DPGANSynthesizer",
