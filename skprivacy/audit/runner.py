@@ -215,6 +215,7 @@ def audit(
     else:
         if served:
             least = 0 if attacks is None else max(attack.pool for attack in served)
+            ordered = _unordered(X, y, sample_weight, people)
             pool = ShadowPool(
                 model,
                 n_shadows=max(n_shadows, least),
@@ -222,7 +223,7 @@ def audit(
                 n_jobs=n_jobs,
                 verbose=verbose,
                 keep_models=any(getattr(attack, "_needs_models", True) for attack in served),
-            ).fit(*_unordered(X, y, sample_weight, people))
+            ).fit(*ordered[:3], groups=ordered[3])
         unmeasured = [] if pool is None or pool.answers_vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")

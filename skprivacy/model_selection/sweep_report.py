@@ -30,8 +30,8 @@ __all__ = [
     "figure_of",
     "of_groups_drawn",
     "page",
+    "sweep_to_dict",
     "table",
-    "told",
 ]
 
 _MOST_DRAWN = 5
@@ -151,7 +151,7 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
     return [*sweep.charged_.assumptions, *ledger_caveats(models)]
 
 
-def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
+def sweep_to_dict(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
     """Return all results of a fitted sweep and their subject as JSON values."""
     groups = _group_rows(sweep)
     return {

@@ -93,7 +93,7 @@ def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | La
         )
     if attack._needs_members:
         raise ValueError(
-            f"attack={attack!r} learns from known members, and a sweep tells it none. Use an "
+            f"attack={attack!r} learns from known members, and a sweep gives it none. Use an "
             "attack that needs none, such as LossThreshold() or LiRA()."
         )
     if attack._needs_classes and any(map(is_regressor, swept)):
@@ -124,7 +124,7 @@ class SplitModel:
         """Whether the model is fitted behind the first step."""
         return self._first is not None
 
-    def seen(self, records: Records) -> tuple[Any, Any]:
+    def model_and_features(self, records: Records) -> tuple[Any, Any]:
         """Return the model without the shared step, and the features for it; else model and X."""
         if self._first is None or records.first is None:
             return self.model, records.X
@@ -133,7 +133,7 @@ class SplitModel:
     def fit(self) -> None:
         """Fit the model to the training records."""
         own = self.split.own
-        model, X = self.seen(own)
+        model, X = self.model_and_features(own)
         model.fit(X, own.y, **own.fit_params)
 
 
@@ -152,7 +152,7 @@ def _score(fitting: SplitModel, records: Records, name: str, scorer: Any) -> flo
     """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
     model, X = fitting.model, records.X
     if uses_predictions_only(scorer):  # other scorers may use the raw records
-        model, X = fitting.seen(records)
+        model, X = fitting.model_and_features(records)
     try:
         found = scorer(model, X, records.y, **records.score_params.get(name, {}))
         return float(found)
@@ -186,7 +186,7 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
         people = None if own.people is None else check_groups(own.people, own.X)
         return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
     if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
-        model, X = fitting.seen(known)
+        model, X = fitting.model_and_features(known)
         # no threshold is needed, which would cost another prediction
         attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
         attack.fit(X, known.y)
@@ -425,7 +425,7 @@ class SweepRunner:
         jobs = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
-        backend, _ = get_active_backend()  # that of Ray has results all at once
+        backend, _ = get_active_backend()  # Ray's backend returns all results at once
         how_returned = "generator" if backend.supports_return_generator else "list"
         n_jobs = limit_workers(self.n_jobs, known.count(None))
         made = iter(
@@ -453,7 +453,7 @@ class SweepRunner:
             )
         model = candidate.model
         if records.first is not None and records.first.begins(model):
-            # It is fitted, so that shadows share it, too.
+            # The shadow models share the fitted first step.
             model = records.first.before(model[1:], model.steps[0][0])
         pool = clone(asked).set_params(estimator=model)
         if pool.path is not None:
@@ -513,6 +513,6 @@ def _run_on_split(
     fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
 ) -> Any:
     """Run a fit on one split and store its result; the worker divides the records."""
-    row = fit(model, Split.of(records, *split), *how)
+    row = fit(model, Split.from_indices(records, *split), *how)
     store_result(row, file)
     return row

@@ -47,7 +47,7 @@ class ResultStore:
 
     @classmethod
     def at(cls, path: Any, plan: Mapping[str, Any]) -> ResultStore:
-        """Open a folder for the sweep that ``plan`` describes; refuse that of another sweep."""
+        """Open a folder for the sweep that ``plan`` describes; refuse another sweep's."""
         if path is None:
             return cls(None)
         folder = Path(path)
@@ -64,7 +64,7 @@ class ResultStore:
                 )
             with suppress(FileExistsError):  # of another process that began at the same moment
                 create_file(file, _add_digest(file, {"format": _FORMAT, "digests": digests}), 0o600)
-        known = _read(file)
+        known = _read_json(file)
         if known.get("format") != _FORMAT or not isinstance(known.get("digests"), dict):
             raise ValueError(f"{file} is not the plan of a sweep that this version knows. {_AGAIN}")
         if known["digests"] != digests:
@@ -84,7 +84,7 @@ class ResultStore:
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
-        """Return the claims of all models in the folder, with refits, except those of ``files``."""
+        """Return the claims of all models in the folder, with refits, beside those in ``files``."""
         if self.folder is None:
             return []
         beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
@@ -191,7 +191,7 @@ def _compute_digest(file: Path, content: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
         found = parse_json(read_file(file), allow_constants=True)
         if not isinstance(found, dict) or set(found) != {"digest", "content"}:
@@ -202,13 +202,13 @@ def _read(file: Path) -> dict[str, Any]:
         return content
     except ValueError as error:
         raise ValueError(
-            f"{file} is damaged ({error}). Restore it or delete it: what it tells of is then done, "
-            "and charged, again."
+            f"{file} is damaged ({error}). Restore it or delete it: its fit is then repeated, "
+            "and charged again."
         ) from error
 
 
 def _load_row(file: Path) -> dict[str, Any]:
-    row = _read(file)
+    row = _read_json(file)
     if "claim" in row:
         try:
             row["claim"] = _claim_from_dict(row["claim"])

@@ -124,7 +124,7 @@ def test_unknown_noise_is_estimated():
     X_in, X_out, _, p = people(2000)
     released = X_in.mean(axis=0) + 0.1 * np.random.default_rng(1).normal(size=2000)
     attack = AggregateAttack(N, noise_std=None).fit(released, means=p)
-    assert attack.noise_ == pytest.approx(np.full(2000, 0.1), rel=0.1)
+    assert attack.noise_std_ == pytest.approx(np.full(2000, 0.1), rel=0.1)
     known = AggregateAttack(N, noise_std=0.1).fit(released, means=p).evaluate(X_in, X_out)
     assert attack.evaluate(X_in, X_out).auc == pytest.approx(known.auc, abs=0.01)
 

@@ -88,7 +88,7 @@ def test_mlps_with_preprocessing_of_their_own(device):
 class Ahead(EstimatorsDraws):
     """Of the device: the same noise, some steps of it at a time."""
 
-    def ahead(self, steps, like):
+    def draw_noise(self, steps, like):
         return torch.from_numpy(np.stack([next(self.noise) for _ in range(steps)]))
 
 
@@ -99,7 +99,7 @@ class Ahead(EstimatorsDraws):
         *NETWORKS,
         {"schedule": "cosine", "averaging": 0.0},
         {"class_weight": {1: 3.0}},
-        {"batch_size": 1, "n_records": 40, "epochs": 1},  # many batches are empty
+        {"batch_size": 1, "relation": "add_remove", "n_records": 40, "epochs": 1},  # empty batches
     ],
     ids=str,
 )

@@ -275,7 +275,7 @@ def test_the_mean_of_parties_is_one_large_party():
     assert (together.n_records, together.n_rounds) == (90, 1)
     assert attacked(parties[0], X, y, 30).auc > attacked(together, X, y, 90).auc + 0.05
     noisy = [Updates(model, u.before, u.after, 0.5, 30, noise_std=0.3) for u in parties]
-    assert Updates.averaged(noisy).noise == pytest.approx(0.3 / np.sqrt(2))
+    assert Updates.averaged(noisy).noise_std == pytest.approx(0.3 / np.sqrt(2))
 
 
 def test_averaging_refuses_other_rounds():

@@ -39,7 +39,7 @@ LAYERS = [
     {"fine_tuning", "label_privacy"},
     {"datasets", "ensemble", "federated", "synthesis"},
     {"_stacked", "defences", "linear_model", "neural_network", "preprocessing"},
-    {"base", "metrics"},
+    {"_wrapped_classifier", "base", "metrics"},
     {"_clones"},
     {"_groups", "_input_data"},
     {"_html", "mechanisms"},

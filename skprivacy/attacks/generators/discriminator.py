@@ -80,7 +80,8 @@ class GenerativeAttack(GeneratorAttack):
         if self.prefit:
             if self.discriminator is None:
                 raise ValueError(
-                    "discriminator=None must be the generator's fitted discriminator if prefit=True. "
+                    "discriminator=None must be the generator's fitted discriminator if "
+                    "prefit=True. "
                     "Pass it, or use prefit=False."
                 )
             if not hasattr(self.discriminator, "predict_proba"):

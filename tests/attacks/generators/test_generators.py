@@ -311,7 +311,7 @@ def test_no_budget_within_a_generator_is_charged():
 
 def test_non_members_who_are_members_are_told():
     people, generated = copies(0, 0.05)
-    with pytest.raises(ValueError, match="X_in and X_out share 100 of 100 rows"):
+    with pytest.raises(ValueError, match="X_train and X_test share 100 of 100 rows"):
         audit_synthetic(generated, people[:200], people[:100])
     report = audit_synthetic(generated, people[:100], people[50:200])
     assert report.n_shared == 50
@@ -347,7 +347,7 @@ def test_people_are_members_in_an_audit():
 
 def test_a_reference_that_holds_members_is_told():
     people, generated = copies(0, 0.05)
-    with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_in"):
+    with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_train"):
         audit_synthetic(generated, people[:100], people[100:300], reference=people[50:100])
     # Equal records of different people are no reason: so are those of who was not used.
     coarse = np.random.default_rng(0).integers(0, 3, (600, 2)).astype(float)
