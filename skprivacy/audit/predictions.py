@@ -90,8 +90,8 @@ def audit_predictions(
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None
-        Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people, have
-        several records. Membership is then decided for whole groups, as in
+        Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people,
+        have several records. Membership is then decided for whole groups, as in
         :func:`~skprivacy.audit.audit`; the claim counts as one for groups, and each shadow model
         was trained on all records of a group or on none.
 

@@ -67,8 +67,8 @@ def audit_synthetic(
     X_test : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Other records of this population that the attacker has, none of them in ``X_train``. None runs
-        only the attack that needs none.
+        Other records of this population that the attacker has, none of them in ``X_train``. None
+        runs only the attack that needs none.
     generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
         The generator with its settings; clones are fitted, without a budget. An attacker who knows
         it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
@@ -88,7 +88,8 @@ def audit_synthetic(
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
-        Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have several
+        Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have
+        several
         records. Membership is then decided for whole groups: each attack joins the scores of a
         group's records, by their sum and by their maximum, and the claim must be for groups. No
         group may be in both.

@@ -20,7 +20,7 @@ from .._output import as_path, json_safe, write_file
 from .._untrusted_files import MAX_MODEL_BYTES, open_file
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
-from ..accounting.events import flatten
+from ..accounting.event import flatten
 from ..audit import AuditReport, Claim, claim_of
 from ..persistence.file_format import header_of
 from ..preprocessing import Schema

@@ -17,7 +17,7 @@ from ..accounting import (
     SampledGroupEvent,
     epsilon_of,
 )
-from ..accounting.events import flatten
+from ..accounting.event import flatten
 
 __all__ = ["Bracket", "differing_epsilon", "epsilon_bracket", "has_second_accountant"]
 

@@ -61,7 +61,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the smoothed classifier
+    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the
+    smoothed classifier
     has the certified class everywhere within the certified L2 radius. All rows of a call share
     their noise, so the result for one row does not depend on the others; wrong certificates may
     therefore occur together.

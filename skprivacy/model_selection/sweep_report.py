@@ -43,8 +43,8 @@ __all__ = [
     "of_groups_drawn",
     "page",
     "sweep_facts",
+    "sweep_to_dict",
     "table",
-    "told",
 ]
 
 _MOST_DRAWN = 5
@@ -247,7 +247,7 @@ def _level_cell(row: dict[Any, Any]) -> Cell:
     return f"{name}{row['epsilon']:g}"
 
 
-def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
+def sweep_to_dict(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
     """Return all results of a fitted sweep and their subject as JSON values."""
     return {"about": about.to_dict(), **sweep_facts(sweep, caveats).to_dict()}
 

@@ -291,7 +291,8 @@ def synthetic_quality(
     Raises
     ------
     ValueError
-        If columns do not fit the schema, or some of ``model``, ``target_column`` and ``test`` are missing.
+        If columns do not fit the schema, or some of ``model``, ``target_column`` and ``test`` are
+        missing.
 
     Notes
     -----
@@ -415,7 +416,8 @@ def _score_model(
         return None
     if target_column is None or test is None:
         raise ValueError(
-            "model needs target_column, the name of a column, and test, unused real records. Pass both, "
+            "model needs target_column, the name of a column, and test, unused real records. "
+            "Pass both, "
             "or model=None."
         )
     scorers = scoring if isinstance(scoring, Mapping) else {"score": scoring}

@@ -629,7 +629,7 @@ def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     found = verified(issued, tmp_path, signed_anew(issued, forged))
     assert time.process_time() - start < 1
     assert found.state == "refused"
-    assert "Accounting for this SampledGroup would compute about 1e+18 numbers" in repr(found)
+    assert "Accounting for this SampledGroupEvent would compute about 1e+18 numbers" in repr(found)
 
 
 def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):

@@ -20,7 +20,7 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
 from skprivacy.model_selection.sweep_report import page as page_of
-from skprivacy.model_selection.sweep_report import sweep_facts, told
+from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
 
 from .test_sweep import Noisy, sweep_of
 
@@ -138,13 +138,13 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     free = level["subgroup west without privacy"]
     assert free == pytest.approx(west["test_score"] + west["loss"])
     assert below.get_ylabel() == "Attack AUC"
-    as_json = json.loads(json.dumps(told(sweep, About(), [])))
+    as_json = json.loads(json.dumps(sweep_to_dict(sweep, About(), [])))
     assert len(as_json["by_group"]) == 6
     assert as_json["by_group"][0]["group"] == "west"
     without = sweep_of(Noisy(), epsilons=[1.0], cv=2).fit(X, y)
     assert "Who pays" not in without.to_html()
-    assert "by_group" not in told(without, About(), [])
-    with pytest.raises(ValueError, match="There are no subgroups"):
+    assert "by_group" not in sweep_to_dict(without, About(), [])
+    with pytest.raises(ValueError, match="fit was given no subgroups"):
         without.by_group()
 
 

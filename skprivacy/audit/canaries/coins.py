@@ -79,9 +79,6 @@ def coin_for(estimator: Any) -> str:
     """
     params = estimator.get_params()
     announced = {value for name, value in params.items() if name.split("__")[-1] == "relation"}
-    for name, value in params.items():  # networks have no parameter for the relation
-        if name.split("__")[-1] == "n_records" and f"{name[:-9]}relation" not in params:
-            announced.add("zero_out" if value is None else "add_remove")
     known = announced == {"add_remove"} or (not announced and not holds_private(estimator))
     return "add_remove" if known else "replace_one"
 

@@ -207,7 +207,8 @@ def audit_one_run(
 class OneRunAuditReport(FactReport):
     """Claimed privacy of a model compared with guesses of the canaries' coins.
 
-    Returned by :func:`audit_one_run`. A :class:`SynthesizerAuditReport` holds one for all of its fits.
+    Returned by :func:`audit_one_run`. A :class:`SynthesizerAuditReport` holds one for all of its
+    fits.
 
     Attributes
     ----------
