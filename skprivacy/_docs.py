@@ -33,10 +33,13 @@ budget : PrivacyBudget, default=None
 noise_seed : int, default=None
     Makes noise and sampling reproducible **and the guarantee void**. For tests only.""",
     "n_records": """\
+relation : {"zero_out", "add_remove"}, default="zero_out"
+    Neighbouring relation. "zero_out" replaces one record by one that contributes nothing, and the
+    number of records is public. "add_remove" adds or removes one record, which hides their number;
+    it needs ``n_records``.
 n_records : int, default=None
-    Public figure for the number of records, such as a rounded census total. With it the relation
-    is add-remove: the guarantee also hides the number of records. Without it the relation is
-    zero-out, and the number of records is public.""",
+    Public figure for the number of records, such as a rounded census total. Only for
+    ``relation="add_remove"``.""",
     "bounds": """\
 bounds : tuple (lower, upper), default=None
     Public bounds of the features: two numbers, or two sequences of length n_features. With two

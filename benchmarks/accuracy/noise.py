@@ -128,7 +128,7 @@ def averaging(data: tuple) -> None:
                 average = WeightAverage(replace(plan, averaging=kind, averaging_decay=decay))
                 for weights in path:
                     average.add(weights)
-                vector_to_parameters(average.of(path[-1]), model.module_.parameters())
+                vector_to_parameters(average.result(path[-1]), model.module_.parameters())
                 scores[name].append(model.score(X_test, y_test))
         default = np.array(scores["last half"])
         for name, values in scores.items():

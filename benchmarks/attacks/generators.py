@@ -3,8 +3,8 @@
 attacks      the area under the ROC curve of each attack on each generator, mean of ``--seeds``
              runs. "copies d noise": 200 rows of d normal columns, repeated with noise. "columns":
              the columns of 100 rows of 20, each shuffled. "adult": copies of 1,000 rows of Adult
-             (noise 0), and ``MarginalSynthesizer`` fitted to them, at epsilon 1, 10 and 1,000. There
-             are 1,000 non-members and 4,000 reference records
+             (noise 0), and ``MarginalSynthesizer`` fitted to them, at epsilon 1, 10 and 1,000.
+             There are 1,000 non-members and 4,000 reference records
 canaries     lower bounds of ``audit_synthesizer`` beside the claimed mu at epsilon 1 and 10, delta
              1e-6, on 8,000 rows of Adult: one canary in each of ``--fits`` fits of "tree", and 100
              in each of 20

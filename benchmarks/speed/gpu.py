@@ -95,7 +95,7 @@ def training_on(shape: str, X: Tensor, batch: int) -> Training:
         optimizer_params={"momentum": 0.9}, learning_rate=0.01, averaging=0.0,
         device=str(X.device),
     )  # fmt: skip
-    return Training(config, network(shape), LOSS, Probe.like((d,), k, str(X.device)))
+    return Training(config, network(shape), LOSS, Probe.for_shape((d,), k, str(X.device)))
 
 
 def fixed(launched: bool) -> Callable[..., Step]:

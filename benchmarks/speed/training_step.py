@@ -226,7 +226,7 @@ def compare_convolution(rounds: int, batches: Sequence[int], clock: Callable[[],
         steps = {
             "plain": plain_step(SmallConvNet(), X, y, batch),
             "gathers": plain_step(SmallConvNet(), X, y, batch, torch.randperm(n)),
-            "ours": private_step(SmallConvNet(), X, y, batch, Probe.like((784,), 10)),
+            "ours": private_step(SmallConvNet(), X, y, batch, Probe.for_shape((784,), 10)),
         }
         found = measure_medians(steps, rounds, _SECONDS, clock=clock)
         plain = found["plain"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,15 +11,19 @@ import torch
 from torch import Tensor
 
 from ..mechanisms.chacha import copy_to_device
-from . import stacked_dpsgd as dpsgd
 from .perceptrons import Layers
-from .stacked_dpsgd import PrivateTask, _append_step_columns, _noise_std, _step_sizes
+from .stacked_dpsgd import (
+    Draws,
+    PrivateTask,
+    append_step_columns,
+    make_optimizer,
+    step_sizes,
+)
 from .tensors import TensorStack, gather_records, softmax_error
 
 if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip
     from ..neural_network._training.stacked_fit import StackedFit
-    from ..neural_network._training.training_config import TrainingConfig
 
 __all__ = ["DeviceDraws", "train_private"]
 
@@ -34,18 +37,18 @@ def train_private(tasks: list[PrivateTask], device: str) -> list[Layers]:
     configs = [fit.config for fit in fits]
     first = configs[0]
     stack = TensorStack([fit.layers for fit in fits], fits[0].activation, device)
-    table, begin = gather_records([_append_step_columns(fit) for fit in fits], device)
+    table, begin = gather_records([append_step_columns(fit) for fit in fits], device)
     size = stack.weights.shape[1]
     draws = [DeviceDraws(task.fit, size, task.seed) for task in tasks]
-    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
+    optimizer = make_optimizer(stack, configs)
     divisor = torch.tensor([[float(config.batch_size)] for config in configs], device=device)
-    rates = torch.tensor([_step_sizes(config, size) for config in configs], device=device)
+    rates = torch.tensor([step_sizes(config, size) for config in configs], device=device)
     average = torch.zeros_like(stack.weights)
     noise = _noise(draws, first.n_steps, stack.gradient)
     for step, rows in enumerate(_rows(draws, begin, first.n_steps, device)):
         _average_clipped(stack, table[rows], rows > 0, first.clip(), first.max_grad_norm, divisor)
         stack.gradient += next(noise)
-        update(rates[:, step, None])
+        optimizer.step(rates[:, step, None])
         if step >= first.first_averaged:
             average += stack.weights
     averaged = first.n_steps - first.first_averaged
@@ -73,18 +76,18 @@ def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Ten
     drawn = like.new_empty((ahead, *like.shape))
     while True:
         for i, network in enumerate(draws):
-            drawn[:, i] = network.ahead(ahead, like)
+            drawn[:, i] = network.draw_noise(ahead, like)
         yield from drawn
 
 
-class DeviceDraws(dpsgd.Draws):
+class DeviceDraws(Draws):
     """Batches and noise of one network; its mechanism draws the noise on the device."""
 
     def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
         self._config = fit.config
         super().__init__(fit, n_parameters, seed)
 
-    def ahead(self, steps: int, like: Tensor) -> Tensor:
+    def draw_noise(self, steps: int, like: Tensor) -> Tensor:
         """Return the noise of several steps, shape (steps, n_parameters)."""
         config = self._config
         noise = like.new_zeros(steps * like.shape[1])
@@ -116,41 +119,3 @@ def _average_clipped(
         for values in (value, error):
             values.masked_fill_(lost[..., None], 0.0)
     stack.sum_gradients(seen, errors)
-
-
-class _Momentum:
-    """Stochastic gradient descent with momentum."""
-
-    def __init__(self, stack: TensorStack, configs: list[TrainingConfig]) -> None:
-        self.stack = stack
-        self.momentum = configs[0].optimizer_params["momentum"]
-        self.velocity = torch.zeros_like(stack.weights)
-
-    def __call__(self, rate: Tensor) -> None:
-        self.velocity.mul_(self.momentum).add_(self.stack.gradient)
-        self.stack.weights.addcmul_(self.velocity, rate, value=-1.0)
-
-
-class _Adam:
-    """Adam minus the noise variance in its second moment (DP-AdamBC, Tang et al. 2024)."""
-
-    def __init__(self, stack: TensorStack, configs: list[TrainingConfig]) -> None:
-        self.stack = stack
-        self.first, self.second = configs[0].optimizer_params["betas"]
-        variance = [[_noise_std(config) ** 2] for config in configs]
-        self.noise = torch.tensor(variance, device=stack.weights.device)
-        self.mean, self.square = (torch.zeros_like(stack.weights) for _ in "mv")
-        self.steps = 0
-
-    def __call__(self, rate: Tensor) -> None:
-        self.steps += 1
-        gradient, second = self.stack.gradient, self.second
-        self.mean.lerp_(gradient, 1 - self.first)
-        self.square.lerp_(gradient.square(), 1 - second)
-        independent = min(self.steps, (1 + second) / (1 - second))
-        square = self.square / (1 - second**self.steps) - self.noise
-        square = torch.maximum(square, self.noise * math.sqrt(2 / independent))
-        spread = square.sqrt_().add_(dpsgd._Adam.EPSILON)
-        self.stack.weights.addcmul_(
-            self.mean / spread, rate, value=-1 / (1 - self.first**self.steps)
-        )

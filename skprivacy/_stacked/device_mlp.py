@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,17 @@ from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
 from ..mechanisms.chacha import copy_to_device
+from . import stacked_mlp
 from .perceptrons import Float32Array, Layers, count_numbers
-from .stacked_mlp import MLPTask, _batches, _hidden, _initial, _Patience
+from .stacked_mlp import (
+    MLPTask,
+    Patience,
+    batches_of_epoch,
+    cuts_of_epoch,
+    hidden_sizes,
+    initial_layers,
+    make_adam,
+)
 from .tensors import TensorStack, gather_records, logistic_error, softmax_error
 
 __all__ = [
@@ -48,7 +58,7 @@ def train_isolated(
     number of networks. A network without further steps stays as it is, whatever is computed in its
     slot. It equals the network of ``train_alone`` up to rounding.
     """
-    sizes = [n_features, *_hidden(net), 1 if len(classes) == 2 else len(classes)]
+    sizes = [n_features, *hidden_sizes(net), 1 if len(classes) == 2 else len(classes)]
     length = 200 if net.batch_size == "auto" else int(net.batch_size)
     together = max(1, _MAX_NUMBERS // count_numbers(sizes, length))
     trained: list[Layers | None] = []
@@ -61,32 +71,66 @@ def train_isolated(
 
 def train_mlps(tasks: list[MLPTask], device: str) -> list[Layers]:
     """Train several networks of one kind."""
-    net, sizes = tasks[0].net, tasks[0].sizes
-    counts = np.array([len(task.rows) for task in tasks])
-    rngs = [np.random.default_rng(task.seed) for task in tasks]
-    start = [_initial(net, sizes, rng) for rng in rngs]
-    stack = TensorStack(start, net.activation, device)
-    table, first = gather_records([task.records for task in tasks], device)
-    rows = [task.rows + begin for task, begin in zip(tasks, first, strict=True)]
-    batches = _Batches(counts, min(task.batch for task in tasks), device)
-    adam = _Adam(stack, net)
-    patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
-    done: dict[int, Layers] = {}
-    may_stop = net.n_iter_no_change < net.max_iter
-    for _ in range(net.max_iter):
-        orders = rows
-        if net.shuffle:
-            orders = [rng.permutation(own) for own, rng in zip(rows, rngs, strict=True)]
-        total = _epoch(stack, adam, table, batches, orders, may_stop)
-        if not may_stop:
-            continue
-        if stopped := [i for i in patience.run_out(total.cpu().numpy() / counts) if i not in done]:
-            finished = stack.networks()
-            done |= {i: finished[i] for i in stopped}
-        if len(done) == len(tasks):
-            break
-    last = stack.networks()
-    return [done.get(i) or last[i] for i in range(len(tasks))]
+    return stacked_mlp.train_mlps(tasks, partial(_DeviceEpochs, device=device))
+
+
+class _DeviceEpochs:
+    """Epochs of several networks, all of equally many steps, as in ``stacked_mlp``."""
+
+    def __init__(self, tasks: list[MLPTask], start: list[Layers], device: str) -> None:
+        self.net, self.device = tasks[0].net, device
+        self.stack = TensorStack(start, self.net.activation, device)
+        self.adam = make_adam(self.stack, self.net)
+        self.table, self.first = gather_records([task.records for task in tasks], device)
+        counts = np.array([len(task.rows) for task in tasks])
+        cuts = cuts_of_epoch(counts, min(task.batch for task in tasks))
+        sizes = np.diff(cuts, axis=0)
+        self._longest = int(counts.max())
+        self._starts = torch.from_numpy(cuts[:-1]).to(device)
+        self._sizes = torch.from_numpy(sizes).to(device)
+        self._places = torch.arange(int(sizes.max()), device=device)
+
+    def train(self, orders: list[NDArray[np.intp]], needs_loss: bool) -> NDArray[Any]:
+        filled = np.zeros((len(orders), self._longest), np.int64)  # padded with the blank row
+        for row, order, first in zip(filled, orders, self.first, strict=True):
+            row[: len(order)] = order + first
+        there = copy_to_device(filled, self.device)
+        total = torch.zeros(len(orders), dtype=torch.float64, device=self.device)
+        for starts, sizes in zip(self._starts, self._sizes, strict=True):
+            places = starts[:, None] + self._places
+            rows = there.gather(1, places.clamp(max=self._longest - 1))
+            rows.masked_fill_(self._places >= sizes[:, None], 0)
+            total += _mean_gradient(self.stack, self.net, self.table[rows], sizes, needs_loss)
+            self.adam.step(float(self.net.learning_rate_init))
+        return total.cpu().numpy() if needs_loss else np.zeros(len(orders))
+
+    def networks(self, which: list[int]) -> list[Layers]:
+        every = self.stack.networks()
+        return [every[i] for i in which]
+
+
+def _mean_gradient(
+    stack: TensorStack, net: MLPClassifier, records: Tensor, sizes: Tensor, needs_loss: bool
+) -> Tensor:
+    """Fill in the gradient of each network's mean loss; return sums of losses, zeros if not needed.
+
+    ``sizes`` are the numbers of real records; blank ones have a zero instead of the one.
+    """
+    n_in, in_batch = stack.sizes[0], sizes.clamp(min=1).float()
+    share, penalty = records[..., n_in] / in_batch[:, None], net.alpha / in_batch
+    seen, logits = stack.forward(records[..., :n_in])
+    error_of = logistic_error if stack.sizes[-1] == 1 else softmax_error
+    error, losses = error_of(logits, records[..., n_in + 1])
+    total = torch.zeros_like(in_batch)
+    if needs_loss:
+        squares = sum(layer[:, :-1].square().sum((1, 2)) for layer in stack.layers)  # no biases
+        total = in_batch * ((losses * share).sum(1) + penalty / 2 * squares)
+    error *= share[..., None]
+    stack.sum_gradients(seen, stack.backward(seen, error))
+    if net.alpha:
+        for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
+            gradient[:, :-1].addcmul_(penalty[:, None, None], layer[:, :-1])
+    return total
 
 
 @dataclass
@@ -100,7 +144,7 @@ class _NetworkSlot:
     def start(self, sizes: list[int]) -> Layers:
         """Return the network's initial layers, drawn first from its generator."""
         self.rng = np.random.default_rng(0 if self.task is None else self.task.seed)
-        return _initial(self.net, sizes, self.rng)
+        return initial_layers(self.net, sizes, self.rng)
 
     def steps(self) -> Iterator[tuple[NDArray[np.intp], bool]]:
         """Yield the rows of each step, and whether the step ends an epoch."""
@@ -109,8 +153,8 @@ class _NetworkSlot:
         rows, batch = self.task.rows + self.first, self.task.batch
         last = -(-len(rows) // batch) - 1
         for _ in range(self.net.max_iter):
-            epoch = _batches([rows], batch, [self.rng] if self.net.shuffle else None)
-            for step, (chosen,) in enumerate(epoch):
+            order = self.rng.permutation(rows) if self.net.shuffle else rows
+            for step, (chosen,) in enumerate(batches_of_epoch([order], batch)):
                 yield chosen, step == last
 
 
@@ -129,8 +173,8 @@ def _train(
     table, first = gather_records([nothing if t is None else t.records for t in tasks], device)
     places = [_NetworkSlot(net, task, at) for task, at in zip(tasks, first, strict=True)]
     stack = TensorStack([place.start(sizes) for place in places], net.activation, device)
-    adam = _IsolatedAdam(stack, net)
-    patience = [_Patience(1, net.tol, net.n_iter_no_change) for _ in places]
+    adam = make_adam(stack, net)
+    patience = [Patience(1, net.tol, net.n_iter_no_change) for _ in places]
     may_stop = net.n_iter_no_change < net.max_iter
     losses = torch.zeros(len(places), dtype=torch.float64, device=device)
     steps = [place.steps() for place in places]
@@ -138,15 +182,18 @@ def _train(
     active = {i for i, task in enumerate(tasks) if task is not None}
     while active:
         rows, sizes_of, ended = _next(steps, active, length)
-        on = copy_to_device(sizes_of > 0, device)
-        losses += adam.step(
-            table[copy_to_device(rows, device)], copy_to_device(sizes_of, device), on, may_stop
-        )
+        records, sizes_there = table[copy_to_device(rows, device)], copy_to_device(sizes_of, device)
+        found = _mean_gradient(stack, net, records, sizes_there, may_stop)
+        ended_before = sizes_there == 0
+        losses += found.masked_fill_(ended_before, 0.0)
+        for values in (stack.gradient, adam.mean):  # without these, Adam adds zero to the weights
+            values.masked_fill_(ended_before[:, None], 0.0)
+        adam.step(float(net.learning_rate_init))
         if may_stop and ended:
-            found = np.array(losses.tolist())
+            sums = np.array(losses.tolist())
             losses.masked_fill_(copy_to_device(np.isin(np.arange(len(places)), ended), device), 0.0)
             for i in ended:
-                if patience[i].run_out(found[i : i + 1] / lengths[i]):
+                if patience[i].run_out(sums[i : i + 1] / lengths[i]):
                     active.discard(i)
     trained = stack.networks()
     return [None if t is None else layers for t, layers in zip(tasks, trained, strict=True)]
@@ -167,131 +214,3 @@ def _next(
         if ends:
             ended.append(i)
     return rows, sizes, ended
-
-
-class _IsolatedAdam:
-    """Adam for the networks that take a step; the others stay unchanged."""
-
-    def __init__(self, stack: TensorStack, net: MLPClassifier) -> None:
-        self.stack, self.net = stack, net
-        self.mean, self.square = (torch.zeros_like(stack.weights) for _ in "mv")
-        self.steps = 0  # all networks that still train have taken this many
-
-    def step(self, records: Tensor, sizes: Tensor, on: Tensor, needs_loss: bool) -> Tensor:
-        """Update by the mean gradient; return sums of losses, zeros if not needed."""
-        stack, net, n_in = self.stack, self.net, self.stack.sizes[0]
-        in_batch = sizes.clamp(min=1).float()
-        share = records[..., n_in] / in_batch[:, None]  # blank rows have a zero instead of the one
-        penalty = net.alpha / in_batch
-        seen, logits = stack.forward(records[..., :n_in])
-        error_of = logistic_error if stack.sizes[-1] == 1 else softmax_error
-        error, losses = error_of(logits, records[..., n_in + 1])
-        total = torch.zeros_like(in_batch)
-        if needs_loss:
-            squares = sum(layer[:, :-1].square().sum((1, 2)) for layer in stack.layers)  # no biases
-            total = in_batch * ((losses * share).sum(1) + penalty / 2 * squares)
-        error *= share[..., None]
-        stack.sum_gradients(seen, stack.backward(seen, error))
-        if net.alpha:
-            for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
-                gradient[:, :-1].addcmul_(penalty[:, None, None], layer[:, :-1])
-        self._move(on[:, None])
-        return torch.where(on, total, 0.0)
-
-    def _move(self, on: Tensor) -> None:
-        net, stack = self.net, self.stack
-        self.steps += 1
-        last = np.sqrt(1 - net.beta_2)
-        rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
-        rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
-        gradient = stack.gradient
-        mean = self.mean * net.beta_1 + gradient
-        square = self.square * net.beta_2 + gradient.square()
-        weights = stack.weights - float(rate) * mean / (square.sqrt() + net.epsilon / last)
-        for old, new in ((self.mean, mean), (self.square, square), (stack.weights, weights)):
-            old.copy_(torch.where(on, new, old))
-
-
-class _Batches:
-    """Indices, into its order, of each network's rows in each step of an epoch, on the device.
-
-    As in ``mlp``, all networks take equally many steps, with their records spread evenly over them.
-    """
-
-    def __init__(self, counts: NDArray[np.int64], batch: int, device: str) -> None:
-        self.device = device
-        self.steps = -(-int(counts.max()) // batch)
-        cuts = np.arange(self.steps + 1)[:, None] * counts // self.steps
-        sizes = np.diff(cuts, axis=0)
-        self._longest = int(counts.max())
-        self._starts = torch.from_numpy(cuts[:-1]).to(device)
-        self._sizes = torch.from_numpy(sizes).to(device)
-        self._places = torch.arange(int(sizes.max()), device=device)
-        self.in_batch = self._sizes.clamp(min=1).float()
-
-    def epoch(self, orders: list[NDArray[np.int64]]) -> Tensor:
-        """Send the order of each network's rows to the device, padded with the blank row."""
-        filled = np.zeros((len(orders), self._longest), np.int64)
-        for row, order in zip(filled, orders, strict=True):
-            row[: len(order)] = order
-        return copy_to_device(filled, self.device)
-
-    def rows(self, orders: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Return each network's rows, shape (n_networks, size), and a mask of real records."""
-        places = self._starts[step][:, None] + self._places
-        real = self._places < self._sizes[step][:, None]
-        rows = orders.gather(1, places.clamp(max=self._longest - 1))
-        return rows.masked_fill_(~real, 0), real
-
-
-def _epoch(
-    stack: TensorStack,
-    adam: _Adam,
-    table: Tensor,
-    batches: _Batches,
-    orders: list[NDArray[np.int64]],
-    needs_loss: bool,
-) -> Tensor:
-    """Train for an epoch; return each network's summed loss over its records, if needed."""
-    n_in, n_out = stack.sizes[0], stack.sizes[-1]
-    error_of = logistic_error if n_out == 1 else softmax_error
-    total = torch.zeros(len(orders), dtype=torch.float64, device=table.device)
-    there = batches.epoch(orders)
-    for step in range(batches.steps):
-        rows, real = batches.rows(there, step)
-        records, in_batch = table[rows], batches.in_batch[step]
-        seen, logits = stack.forward(records[..., :n_in])
-        error, losses = error_of(logits, records[..., n_in + 1])
-        share = real / in_batch[:, None]
-        penalty = adam.net.alpha / in_batch
-        if needs_loss:
-            squares = sum(layer[:, :-1].square().sum((1, 2)) for layer in stack.layers)  # no biases
-            total += in_batch * ((losses * share).sum(1) + penalty / 2 * squares)
-        error *= share[..., None]
-        stack.sum_gradients(seen, stack.backward(seen, error))
-        adam.step(penalty)
-    return total
-
-
-class _Adam:
-    """Adam on all weights of a stack; its moments are stored without their constant factors."""
-
-    def __init__(self, stack: TensorStack, net: MLPClassifier) -> None:
-        self.stack, self.net = stack, net
-        self.mean, self.square = (torch.zeros_like(stack.weights) for _ in "mv")
-        self.steps = 0
-
-    def step(self, penalty: Tensor) -> None:
-        """Update by the stack's gradient plus each network's ``penalty`` times its weights."""
-        net, stack, pull = self.net, self.stack, penalty[:, None]
-        self.steps += 1
-        last = np.sqrt(1 - net.beta_2)
-        rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
-        rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
-        if net.alpha:
-            for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
-                gradient[:, :-1].addcmul_(pull[..., None], layer[:, :-1])
-        self.mean.mul_(net.beta_1).add_(stack.gradient)
-        self.square.mul_(net.beta_2).addcmul_(stack.gradient, stack.gradient)
-        spread = self.square.sqrt().add_(net.epsilon / last)
-        stack.weights.addcdiv_(self.mean, spread, value=-float(rate))

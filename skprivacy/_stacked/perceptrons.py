@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 __all__ = [
+    "ACTIVATIONS",
     "Float32Array",
     "Layers",
     "PerceptronStack",
     "append_columns",
     "count_multiplications",
     "count_numbers",
+    "flatten_layers",
+    "layer_views",
     "logistic_error",
     "softmax_error",
 ]
@@ -56,12 +61,18 @@ def _with_relu(z: Float32Array, slope: Float32Array) -> None:
     np.multiply(z, slope, out=z)
 
 
-# Each turns a layer's output into its activation in place, and fills in the derivative.
-_ACTIVATIONS: dict[str, Callable[[Float32Array, Float32Array], None]] = {
-    "identity": lambda z, slope: slope.fill(1.0),
-    "logistic": _with_logistic,
-    "tanh": _with_tanh,
-    "relu": _with_relu,
+class Activation(NamedTuple):
+    """An activation as a function, and in place with its derivative filled in."""
+
+    of: Callable[[Any], Any]
+    with_slope: Callable[[Float32Array, Float32Array], None]
+
+
+ACTIVATIONS = {
+    "identity": Activation(lambda z: z, lambda z, slope: slope.fill(1.0)),
+    "logistic": Activation(expit, _with_logistic),
+    "tanh": Activation(np.tanh, _with_tanh),
+    "relu": Activation(lambda z: np.maximum(z, 0), _with_relu),
 }
 
 
@@ -69,39 +80,19 @@ class PerceptronStack:
     """Networks of one shape, with all their weights in one matrix.
 
     The input of every layer ends with a column of ones, so the biases are the last row of the
-    weights.
-
-    Attributes
-    ----------
-    weights, gradient : float32 ndarray of shape (n_networks, n_parameters)
-        Layer by layer, weights and then biases. :meth:`sum_gradients` fills ``gradient``.
-    layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
-        Views of ``weights`` and ``gradient``, for each layer.
-    facts : float32 ndarray of shape (n_networks, size, n_facts)
-        Columns that :func:`append_columns` has added, for the batch; zeros for padding.
-    real : float32 ndarray of shape (n_networks, size)
-        One for records and zero for padding.
+    weights. Of a loaded batch, ``real`` is one for records and zero for padding, and ``facts`` are
+    the columns that :func:`append_columns` has added.
     """
 
     def __init__(self, start: Sequence[Layers], activation: str, n_facts: int) -> None:
         self.activation = activation
-        self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
-        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
-        self.weights = np.array(flat, dtype=np.float32)
+        self.sizes, self.weights = flatten_layers(start)
         self.gradient = np.zeros_like(self.weights)
-        self.layers = self._views(self.weights)
-        self.gradients = self._views(self.gradient)
+        self.layers = layer_views(self.weights, self.sizes)
+        self.gradients = layer_views(self.gradient, self.sizes)
         self._n_facts = n_facts
         self._reserved = -1
         self._resize(0)
-
-    def _views(self, flat: Float32Array) -> list[Float32Array]:
-        views, first = [], 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            last = first + (fan_in + 1) * fan_out
-            views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
-            first = last
-        return views
 
     def load(self, records: Sequence[Float32Array], chosen: Sequence[NDArray[np.intp]]) -> None:
         """Load a batch of the chosen rows of each network's records, padded with zeros."""
@@ -129,7 +120,7 @@ class PerceptronStack:
 
     def forward(self) -> Float32Array:
         """Return the logits of the batch, of shape (n_networks, size, n_outputs)."""
-        activate = _ACTIVATIONS[self.activation]
+        activate = ACTIVATIONS[self.activation].with_slope
         for i, (above, slope) in enumerate(zip(self._hidden, self._slopes, strict=True)):
             np.matmul(self._inputs[i], self.layers[i], out=above[..., :-1])
             activate(above, slope)
@@ -156,15 +147,29 @@ class PerceptronStack:
 
     def network(self, index: int, flat: Float32Array | None = None) -> Layers:
         """Return a copy of one network's layers, with weights from ``flat`` if given."""
-        views = self.layers if flat is None else self._views(flat)
+        views = self.layers if flat is None else layer_views(flat, self.sizes)
         return [(both[index, :-1].copy(), both[index, -1].copy()) for both in views]
 
 
-def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
-    """Return records followed by a one and by columns of further facts, to fetch in one gather.
+def flatten_layers(start: Sequence[Layers]) -> tuple[list[int], Float32Array]:
+    """Return the sizes of the layers, and all weights as a matrix with a row for each network."""
+    sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
+    flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
+    return sizes, np.array(flat, dtype=np.float32)
 
-    The one distinguishes a record from padding.
-    """
+
+def layer_views(flat: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return views of a matrix of weights, numpy's or torch's, for each layer."""
+    views, first = [], 0
+    for fan_in, fan_out in pairwise(sizes):
+        last = first + (fan_in + 1) * fan_out
+        views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
+        first = last
+    return views
+
+
+def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
+    """Return records followed by a one, which padding lacks, and by columns of further facts."""
     rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
     rows[:, : X.shape[1]] = X
     rows[:, X.shape[1]] = 1.0
@@ -186,10 +191,7 @@ def count_multiplications(sizes: Sequence[int], batch: int) -> float:
 def logistic_error(
     logits: Float32Array, label: NDArray[np.intp], loss: bool
 ) -> Float32Array | None:
-    """Turn logits of shape (..., 1) into the gradient of the cross-entropy, in place.
-
-    Returns the loss of each record if ``loss`` is set.
-    """
+    """Turn logits (..., 1) into gradients of the cross-entropy; return the losses if asked for."""
     z, losses = logits[..., 0], None
     if loss:
         losses = np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0.0) - z * label
@@ -199,10 +201,7 @@ def logistic_error(
 
 
 def softmax_error(logits: Float32Array, label: NDArray[np.intp], loss: bool) -> Float32Array | None:
-    """Turn logits (n_networks, batch, n_classes) into the gradient of the cross-entropy, in place.
-
-    Returns the loss of each record if ``loss`` is set.
-    """
+    """Turn logits (..., n_classes) into gradients, as :func:`logistic_error` does."""
     top = logits.max(initial=-np.inf)
     if not top - logits.min(initial=np.inf) < _RANGE:
         top = logits.max(axis=-1, keepdims=True)

@@ -30,7 +30,7 @@ from .._clones import shadow_clone
 from .._environment import PREDICT_WORK, blas_threads, one_blas_thread, one_thread
 from .._input_data import check_X_y, distinct_labels, label_columns
 from .._sklearn import safe_indexing
-from .perceptrons import Float32Array, Layers, append_columns
+from .perceptrons import ACTIVATIONS, Float32Array, Layers, append_columns
 from .stacked_dpsgd import PrivateTask, train_private
 from .stacked_mlp import MLPTask, is_plain_mlp, train_mlps
 
@@ -57,12 +57,6 @@ _MODELS_PER_PROCESS = 8
 _MIN_PROCESS_WORK = 4e11
 # Numbers that networks trained side by side may hold to fit the cache.
 _CACHED = 3 << 19
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "identity": lambda z: z,
-    "logistic": expit,
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0),
-}
 _Task = MLPTask | PrivateTask
 
 
@@ -145,7 +139,7 @@ class StackedMember:
         work = len(hidden) * sum(weight.size for weight, _ in self.layers)
         with one_thread(work, PREDICT_WORK):
             for weight, bias in self.layers[:-1]:
-                hidden = _ACTIVATIONS[self.activation](hidden @ weight + bias)
+                hidden = ACTIVATIONS[self.activation].of(hidden @ weight + bias)
             weight, bias = self.layers[-1]
             logits = (hidden @ weight + bias).astype(float)
         if logits.shape[1] == 1:

@@ -7,7 +7,6 @@ charged. Estimators provide the configuration of the training.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, repeat
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import PoissonSampler, SecureRandom
+from .optimizers import Adam, Momentum
 from .perceptrons import (
     Float32Array,
     Layers,
@@ -33,9 +33,17 @@ if TYPE_CHECKING:
     from ..neural_network._training.stacked_fit import StackedFit
     from ..neural_network._training.training_config import TrainingConfig
 
-__all__ = ["Draws", "PrivateTask", "train_private"]
+__all__ = [
+    "Draws",
+    "PrivateTask",
+    "append_step_columns",
+    "make_optimizer",
+    "step_sizes",
+    "train_private",
+]
 
 _N_FACTS = 3
+_ADAM_EPSILON = 1e-8  # as in PrivateAdam
 # Approximate number of records, and of normal numbers, drawn at a time.
 _DRAWN = 1 << 12
 _NORMALS = 1 << 15
@@ -97,14 +105,12 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     configs = [fit.config for fit in fits]
     first = configs[0]
     stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
-    records = [_append_step_columns(fit) for fit in fits]
+    records = [append_step_columns(fit) for fit in fits]
     size = stack.weights.shape[1]
     draws = [Draws(task.fit, size, task.seed) for task in tasks]
-    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
+    optimizer = make_optimizer(stack, configs)
     divisor = np.array([[config.batch_size] for config in configs], np.float32)
-    rates = np.array(
-        [_step_sizes(config, stack.weights.shape[1]) for config in configs], np.float32
-    )
+    rates = np.array([step_sizes(config, size) for config in configs], np.float32)
     clip = first.clip()
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
@@ -114,7 +120,7 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
         _average_clipped(stack, clip, first.max_grad_norm, divisor)
         for gradient, network in zip(stack.gradient, draws, strict=True):
             gradient += next(network.noise)
-        update(rates[:, step, None])
+        optimizer.step(rates[:, step, None])
         if step >= first.first_averaged:
             average += stack.weights
     averaged = first.n_steps - first.first_averaged
@@ -150,9 +156,19 @@ class Draws:
             yield from noise.reshape(steps, size)
 
 
-def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
+def step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
+    """Return the step size of each step."""
     size = config.step_size(n_parameters)
     return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
+
+
+def make_optimizer(stack: Any, configs: list[TrainingConfig]) -> Momentum | Adam:
+    """Return the optimizer of the configurations, on a stack in numpy or on a device."""
+    params = configs[0].optimizer_params
+    if configs[0].optimizer == "sgd":
+        return Momentum(stack, params["momentum"])
+    variances = [_noise_std(config) ** 2 for config in configs]
+    return Adam(stack, params["betas"], _ADAM_EPSILON, variances)
 
 
 def _noise_std(config: TrainingConfig) -> float:
@@ -160,7 +176,7 @@ def _noise_std(config: TrainingConfig) -> float:
     return config.noise_std * config.max_grad_norm / config.batch_size
 
 
-def _append_step_columns(fit: StackedFit) -> Float32Array:
+def append_step_columns(fit: StackedFit) -> Float32Array:
     """Return the records with their label, its weight, and their squared norm plus one."""
     square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
     return append_columns(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
@@ -191,43 +207,3 @@ def _average_clipped(
         if lost.any():  # records without a finite gradient are ignored
             value[lost] = error[lost] = 0.0
     stack.sum_gradients(seen[::-1])
-
-
-class _Momentum:
-    """Stochastic gradient descent with momentum."""
-
-    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
-        self.stack = stack
-        self.momentum = configs[0].optimizer_params["momentum"]
-        self.velocity = np.zeros_like(stack.weights)
-
-    def __call__(self, rate: Float32Array) -> None:
-        self.velocity *= self.momentum
-        self.velocity += self.stack.gradient
-        self.stack.weights -= np.multiply(self.velocity, rate, out=self.stack.gradient)
-
-
-class _Adam:
-    """Adam minus the noise variance in its second moment (DP-AdamBC, Tang et al. 2024)."""
-
-    EPSILON = 1e-8
-
-    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
-        self.stack = stack
-        self.first, self.second = configs[0].optimizer_params["betas"]
-        self.noise = np.array([[_noise_std(config) ** 2] for config in configs], np.float32)
-        self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
-        self.steps = 0
-
-    def __call__(self, rate: Float32Array) -> None:
-        self.steps += 1
-        gradient, second = self.stack.gradient, self.second
-        self.mean += (1 - self.first) * (gradient - self.mean)
-        self.square += (1 - second) * (gradient * gradient - self.square)
-        # Tang et al. 2024: subtract the variance of the DP noise; floor as in PrivateAdam
-        independent = min(self.steps, (1 + second) / (1 - second))
-        square = self.square / (1 - second**self.steps) - self.noise
-        np.maximum(square, self.noise * math.sqrt(2 / independent), out=square)
-        np.sqrt(square, out=square)
-        square += self.EPSILON
-        self.stack.weights -= rate / (1 - self.first**self.steps) * self.mean / square

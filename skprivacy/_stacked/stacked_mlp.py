@@ -1,20 +1,21 @@
 """Training of :class:`sklearn.neural_network.MLPClassifier` for several networks side by side.
 
-Initialisation, batches, penalty, learning rate and stopping rule are those of ``solver="adam"``, in
+Initialisation, batches, penalty, learning rate and stopping rule follow ``solver="adam"``, in
 single precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 
+from .optimizers import Adam
 from .perceptrons import (
     Float32Array,
     Layers,
@@ -25,10 +26,18 @@ from .perceptrons import (
     softmax_error,
 )
 
-__all__ = ["MLPTask", "is_plain_mlp", "train_mlps"]
-
-# Weights that the optimiser updates at a time, so that its dozen passes stay in the cache.
-_CHUNK = 1 << 18
+__all__ = [
+    "Epochs",
+    "MLPTask",
+    "Patience",
+    "batches_of_epoch",
+    "cuts_of_epoch",
+    "hidden_sizes",
+    "initial_layers",
+    "is_plain_mlp",
+    "make_adam",
+    "train_mlps",
+]
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class MLPTask:
     def sizes(self) -> list[int]:
         """Numbers of features, hidden units and outputs."""
         outputs = 1 if len(self.classes) == 2 else len(self.classes)
-        return [self.records.shape[1] - 2, *_hidden(self.net), outputs]
+        return [self.records.shape[1] - 2, *hidden_sizes(self.net), outputs]
 
     @property
     def kind(self) -> Hashable:
@@ -87,51 +96,90 @@ def is_plain_mlp(net: Any) -> bool:
         type(net) is MLPClassifier
         and net.solver == "adam"
         and not net.early_stopping
-        and all(isinstance(size, int) and size > 0 for size in _hidden(net))
+        and all(isinstance(size, int) and size > 0 for size in hidden_sizes(net))
     )
 
 
-def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
-    """Train several networks of one kind."""
+def train_mlps(
+    tasks: list[MLPTask], make_epochs: Callable[[list[MLPTask], list[Layers]], Epochs] | None = None
+) -> list[Layers]:
+    """Train several networks of one kind; ``make_epochs`` starts the arithmetic of their epochs."""
     net, sizes = tasks[0].net, tasks[0].sizes
     counts = np.array([len(task.rows) for task in tasks])
     rngs = [np.random.default_rng(task.seed) for task in tasks]
-    stack = PerceptronStack([_initial(net, sizes, rng) for rng in rngs], net.activation, 1)
-    batch = min(task.batch for task in tasks)
-    adam = _Adam(stack, net)
-    error = logistic_error if sizes[-1] == 1 else softmax_error
+    start = [initial_layers(net, sizes, rng) for rng in rngs]
+    epochs = (make_epochs or _NumpyEpochs)(tasks, start)
     needs_loss = net.n_iter_no_change < net.max_iter  # else training cannot stop early
-    patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
+    patience = Patience(len(tasks), net.tol, net.n_iter_no_change)
     done: dict[int, Layers] = {}
-    records, rows = [task.records for task in tasks], [task.rows for task in tasks]
     for _ in range(net.max_iter):
-        total = np.zeros(len(tasks))
-        for chosen in _batches(rows, batch, rngs if net.shuffle else None):
-            stack.load(records, chosen)
+        orders = [task.rows for task in tasks]
+        if net.shuffle:
+            orders = [rng.permutation(own) for own, rng in zip(orders, rngs, strict=True)]
+        total = epochs.train(orders, needs_loss)
+        stopped = patience.run_out(total / counts) if needs_loss else []
+        if new := [i for i in stopped if i not in done]:
+            done |= zip(new, epochs.networks(new), strict=True)
+        if len(done) == len(tasks):
+            break
+    left = [i for i in range(len(tasks)) if i not in done]
+    done |= zip(left, epochs.networks(left), strict=True)
+    return [done[i] for i in range(len(tasks))]
+
+
+class Epochs(Protocol):
+    """Networks of one kind in training."""
+
+    def train(self, orders: list[NDArray[np.intp]], needs_loss: bool) -> NDArray[Any]:
+        """Train for an epoch on rows in this order; return summed losses, if needed."""
+
+    def networks(self, which: list[int]) -> list[Layers]:
+        """Return the layers of some networks as they are now."""
+
+
+class _NumpyEpochs:
+    def __init__(self, tasks: list[MLPTask], start: list[Layers]) -> None:
+        self.net = tasks[0].net
+        self.stack = PerceptronStack(start, self.net.activation, 1)
+        self.adam = make_adam(self.stack, self.net)
+        self.records = [task.records for task in tasks]
+        self.batch = min(task.batch for task in tasks)
+
+    def train(self, orders: list[NDArray[np.intp]], needs_loss: bool) -> NDArray[Any]:
+        net, stack, total = self.net, self.stack, np.zeros(len(orders))
+        error = logistic_error if stack.sizes[-1] == 1 else softmax_error
+        for chosen in batches_of_epoch(orders, self.batch):
+            stack.load(self.records, chosen)
             logits = stack.forward()
             losses = error(logits, stack.facts[..., 0].astype(np.intp), needs_loss)
-            in_batch = np.maximum([len(batch_rows) for batch_rows in chosen], 1)
+            in_batch = np.maximum([len(rows) for rows in chosen], 1)
             share = stack.real / in_batch[:, None].astype(np.float32)
             penalty = net.alpha / in_batch
             if losses is not None:
-                total += in_batch * (
-                    (losses * share).sum(1) + penalty / 2 * _sum_squared_weights(stack)
-                )
+                squares = _sum_squared_weights(stack)
+                total += in_batch * ((losses * share).sum(1) + penalty / 2 * squares)
             logits *= share[:, :, None]
             stack.sum_gradients(stack.backward())
-            adam.step(penalty)
-        for i in patience.run_out(total / counts) if needs_loss else []:
-            done.setdefault(i, stack.network(i))
-        if len(done) == len(tasks):
-            break
-    return [done.get(i) or stack.network(i) for i in range(len(tasks))]
+            pull = penalty[:, None].astype(np.float32)
+            for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
+                gradient[:, -1] -= pull * layer[:, -1]  # biases have no penalty: cancels Adam's
+            self.adam.step(float(net.learning_rate_init), pull if net.alpha else None)
+        return total
+
+    def networks(self, which: list[int]) -> list[Layers]:
+        return [self.stack.network(i) for i in which]
 
 
-def _hidden(net: MLPClassifier) -> list[Any]:
+def make_adam(stack: Any, net: MLPClassifier) -> Adam:
+    """Return the optimizer of ``net`` on a stack in numpy or on a device."""
+    return Adam(stack, (net.beta_1, net.beta_2), net.epsilon)
+
+
+def hidden_sizes(net: MLPClassifier) -> list[Any]:
     return np.atleast_1d(net.hidden_layer_sizes).tolist()
 
 
-def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> Layers:
+def initial_layers(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> Layers:
     """Draw initial weights as MLPClassifier does."""
     factor = 2.0 if net.activation == "logistic" else 6.0  # Glorot and Bengio 2010, as in sklearn
     layers = []
@@ -142,22 +190,23 @@ def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> 
     return layers
 
 
-def _batches(
-    rows: list[NDArray[np.intp]], batch: int, rngs: list[Any] | None
+def batches_of_epoch(
+    orders: list[NDArray[np.intp]], batch: int
 ) -> Iterator[list[NDArray[np.intp]]]:
     """Yield the rows of each network for each batch of an epoch.
 
     All networks take equally many steps, with their records spread evenly over them. A step without
     records would still move a network's weights, through Adam's moments.
     """
-    orders = rows
-    if rngs is not None:
-        orders = [rng.permutation(indices) for indices, rng in zip(rows, rngs, strict=True)]
-    counts = np.array([len(indices) for indices in rows])
-    steps = -(-int(counts.max()) // batch)
-    cuts = (np.arange(steps + 1)[:, None] * counts // steps).tolist()
-    for starts, stops in pairwise(cuts):
+    counts = np.array([len(order) for order in orders])
+    for starts, stops in pairwise(cuts_of_epoch(counts, batch).tolist()):
         yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]
+
+
+def cuts_of_epoch(counts: NDArray[np.int64], batch: int) -> NDArray[np.int64]:
+    """Return where each network's records are cut into batches, shape (steps + 1, n_networks)."""
+    steps = -(-int(counts.max()) // batch)
+    return np.arange(steps + 1)[:, None] * counts // steps
 
 
 def _sum_squared_weights(stack: PerceptronStack) -> NDArray[np.float64]:
@@ -167,51 +216,7 @@ def _sum_squared_weights(stack: PerceptronStack) -> NDArray[np.float64]:
     return squares
 
 
-class _Adam:
-    """Adam on all weights of a stack; its moments are stored without their constant factors."""
-
-    def __init__(self, stack: PerceptronStack, net: MLPClassifier) -> None:
-        self.stack, self.net = stack, net
-        self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
-        self.scratch = np.zeros(max(_CHUNK, stack.weights.shape[1]), np.float32)
-        self.steps = 0
-
-    def step(self, penalty: Float32Array) -> None:
-        """Update by the stack's gradient plus each network's ``penalty`` times its weights."""
-        net, stack = self.net, self.stack
-        self.steps += 1
-        last = np.sqrt(1 - net.beta_2)
-        rate = net.learning_rate_init * np.sqrt(1 - net.beta_2**self.steps)
-        rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
-        pull = penalty[:, None].astype(np.float32)
-        for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
-            gradient[:, -1] -= pull * layer[:, -1]  # biases have no penalty: cancels the one below
-        for part in self._parts():
-            w, g, m, v = (x[part] for x in (stack.weights, stack.gradient, self.mean, self.square))
-            t = self.scratch[: w.size].reshape(w.shape)
-            if net.alpha:
-                g += np.multiply(w, pull[part[0]], out=t)
-            m *= net.beta_1
-            m += g
-            g *= g
-            v *= net.beta_2
-            v += g
-            np.sqrt(v, out=t)
-            t += net.epsilon / last
-            np.divide(m, t, out=t)
-            t *= float(rate)
-            w -= t
-
-    def _parts(self) -> Iterator[tuple[slice, slice]]:
-        """Yield slices of a few whole networks, or of a part of one; contiguous either way."""
-        n_networks, n_parameters = self.stack.weights.shape
-        whole = max(1, _CHUNK // n_parameters)
-        for top in range(0, n_networks, whole):
-            for left in range(0, n_parameters, _CHUNK):
-                yield slice(top, top + whole), slice(left, left + _CHUNK)
-
-
-class _Patience:
+class Patience:
     """MLPClassifier's stopping rule, applied to each network separately."""
 
     def __init__(self, n_networks: int, tol: float, n_iter_no_change: int) -> None:

@@ -6,30 +6,22 @@ The same networks as in ``perceptrons``, as tensors. No step synchronises with t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .perceptrons import Float32Array, Layers
+from .perceptrons import Float32Array, Layers, flatten_layers, layer_views
 
 __all__ = ["TensorStack", "gather_records", "logistic_error", "softmax_error"]
 
 _ATEN = torch.ops.aten
-# Each turns a layer's output into its activation, in place.
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "identity": lambda z: z,
-    "logistic": torch.sigmoid_,
-    "tanh": torch.tanh_,
-    "relu": torch.relu_,
-}
-# Each multiplies a gradient by the slope, given the activation.
-_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "identity": lambda g, value: g,
-    "logistic": _ATEN.sigmoid_backward,
-    "tanh": _ATEN.tanh_backward,
-    "relu": lambda g, value: _ATEN.threshold_backward(g, value, 0),
+# Each activation in place, and the product of a gradient with its slope, given the activation.
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "identity": (lambda z: z, lambda g, value: g),
+    "logistic": (torch.sigmoid_, _ATEN.sigmoid_backward),
+    "tanh": (torch.tanh_, _ATEN.tanh_backward),
+    "relu": (torch.relu_, lambda g, value: _ATEN.threshold_backward(g, value, 0)),
 }
 
 
@@ -38,36 +30,25 @@ class TensorStack:
 
     def __init__(self, start: Sequence[Layers], activation: str, device: str) -> None:
         self.activation = activation
-        self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
-        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
-        self.weights = torch.from_numpy(np.array(flat, dtype=np.float32)).to(device)
+        self.sizes, flat = flatten_layers(start)
+        self.weights = torch.from_numpy(flat).to(device)
         self.gradient = torch.zeros_like(self.weights)
-        self.layers = self._views(self.weights)
-        self.gradients = self._views(self.gradient)
-
-    def _views(self, flat: Tensor) -> list[Tensor]:
-        views, first = [], 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            last = first + (fan_in + 1) * fan_out
-            views.append(flat[:, first:last].unflatten(1, (fan_in + 1, fan_out)))
-            first = last
-        return views
+        self.layers = layer_views(self.weights, self.sizes)
+        self.gradients = layer_views(self.gradient, self.sizes)
 
     def forward(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return each layer's input, shape (n_networks, batch, n_in), and the logits."""
-        seen = [inputs]
+        seen, (activate, _) = [inputs], _ACTIVATIONS[self.activation]
         for both in self.layers[:-1]:
-            outputs = torch.baddbmm(both[:, -1:], seen[-1], both[:, :-1])
-            seen.append(_ACTIVATIONS[self.activation](outputs))
+            seen.append(activate(torch.baddbmm(both[:, -1:], seen[-1], both[:, :-1])))
         last = self.layers[-1]
         return seen, torch.baddbmm(last[:, -1:], seen[-1], last[:, :-1])
 
     def backward(self, seen: list[Tensor], error: Tensor) -> list[Tensor]:
-        """Return the loss gradient at the output of each layer, given that of the last."""
-        errors = [error]
+        """Return the loss gradient at the output of each layer, given the last one."""
+        errors, (_, times_slope) = [error], _ACTIVATIONS[self.activation]
         for both, value in zip(self.layers[:0:-1], seen[:0:-1], strict=True):
-            below = torch.bmm(errors[0], both[:, :-1].mT)
-            errors.insert(0, _SLOPES[self.activation](below, value))
+            errors.insert(0, times_slope(torch.bmm(errors[0], both[:, :-1].mT), value))
         return errors
 
     def sum_gradients(self, seen: list[Tensor], errors: list[Tensor]) -> None:
@@ -79,16 +60,16 @@ class TensorStack:
     def networks(self, flat: Tensor | None = None) -> list[Layers]:
         """Return a copy of each network's layers, with weights from ``flat`` if given."""
         here = (self.weights if flat is None else flat).cpu()
-        views = [view.numpy() for view in self._views(here)]
+        views = [view.numpy() for view in layer_views(here, self.sizes)]
         return [
             [(both[i, :-1].copy(), both[i, -1].copy()) for both in views] for i in range(len(here))
         ]
 
 
 def gather_records(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
-    """Return records on a device after a blank row, and the first row of each network's records.
+    """Return records on a device after a blank row 0, and the first row of each network's records.
 
-    The blank row, number 0, is zeros. Records that several networks share are in the table once.
+    Records that several networks share are in the table once.
     """
     first: dict[int, int] = {}
     parts, size = [np.zeros((1, records[0].shape[1]), np.float32)], 1

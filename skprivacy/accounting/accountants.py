@@ -68,7 +68,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In [0, 1); 0 asks for a pure guarantee.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -95,7 +95,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivateEvent) for part in flatten(event)):
+    if _is_unprotected(event):
         return math.inf
     try:
         loss = pld(event, relation)
@@ -120,7 +120,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -136,7 +136,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivateEvent) for part in flatten(event)):
+    if _is_unprotected(event):
         return 1.0
     try:
         loss = pld(event, relation)
@@ -177,7 +177,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In (0, 1).
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -200,9 +200,10 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent, rdp_epsilon
-    >>> round(rdp_epsilon(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
-    1.0354
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent,
+    rdp_epsilon
+    >>> round(rdp_epsilon(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000),
+    1e-5), 4) 1.0354
     """
     check_event("event", event)
     check_relation(relation)
@@ -249,7 +250,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -282,7 +283,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
@@ -317,7 +318,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
 
     Returns
     -------
@@ -340,10 +341,9 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the epsilon that one accountant proves; infinity if it has no bound."""
     check_work(event)
-    parts = flatten(event)
-    if not parts:
+    if not flatten(event):
         return 0.0
-    if any(isinstance(part, NonPrivateEvent) for part in parts):
+    if _is_unprotected(event):
         return math.inf
     return float(ACCOUNTANTS[accountant](ComposedEvent((event,)), delta, relation))
 
@@ -356,7 +356,7 @@ def compare_accountants(
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In (0, 1).
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -401,6 +401,11 @@ def compare_accountants(
             "kind": "estimate" if estimate else "proved",
         }
     return table
+
+
+def _is_unprotected(event: Event) -> bool:
+    """Return True if some part of the event is released without protection."""
+    return any(isinstance(part, NonPrivateEvent) for part in flatten(event))
 
 
 def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:

@@ -1,6 +1,7 @@
 """Base class of privacy events: frozen descriptions of releases with known bounds on their cost.
 
-The meaning of an event never changes: a new meaning is a new class. Only :class:`RepeatedEvent` has a
+The meaning of an event never changes: a new meaning is a new class. Only :class:`RepeatedEvent`
+has a
 count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
 divide by the norm of one record's contribution instead: :class:`PoissonSampledEvent` and
 :class:`MatrixFactorizationEvent`. Start reading at :class:`Event`.
@@ -18,16 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import (
-    PlainNumbers,
-    is_number,
-    not_negative,
-    number,
-    positive,
-    probability,
-    sequence,
-    whole,
-)
+from .._validation import PlainNumbers, is_number, probability, sequence, whole
 from .work_limit import COMPOSITIONS_PER_CURVE, CURVE_WORK
 
 if TYPE_CHECKING:
@@ -48,13 +40,7 @@ __all__ = [
     "check_known",
     "check_relation",
     "flatten",
-    "not_negative",
-    "number",
     "numbers",
-    "positive",
-    "probability",
-    "sequence",
-    "whole",
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
@@ -574,8 +560,7 @@ def flatten(event: Event) -> Counter[Event]:
     stack = [(event, 1)]
     while stack:
         current, times = stack.pop()
-        if not isinstance(current, Event):
-            raise TypeError(f"event={current!r} must be an Event, such as GaussianEvent(1.0).")
+        check_event("event", current)
         parts = current.parts()
         if parts is None:
             counts[current] += times

@@ -20,7 +20,15 @@ from .._config import leak
 from .._output import displayable
 from .._validation import not_negative, positive, sequence, whole
 from .accountants import delta_of, epsilon_of, privacy_curve
-from .event import Event, check_arithmetic, check_delta, check_known, check_relation, flatten
+from .event import (
+    Event,
+    check_arithmetic,
+    check_delta,
+    check_event,
+    check_known,
+    check_relation,
+    flatten,
+)
 from .events import ApproxDPEvent, NonPrivateEvent
 from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
@@ -48,7 +56,7 @@ class PrivacyGuarantee:
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     at_delta : float, default=None
         Default delta of :meth:`epsilon`. ``None`` stands for 0: pure differential privacy.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -58,7 +66,7 @@ class PrivacyGuarantee:
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         How the guarantee was obtained. Only proved guarantees may be added up.
     assumptions : tuple of str, default=()
-        What must be true, or public, for the guarantee to hold.
+        Conditions under which the guarantee holds.
     unit : str, default="record"
         The unit whose presence is hidden: one record, or all records that share a value of the
         column named here, such as a patient's number.
@@ -94,8 +102,7 @@ class PrivacyGuarantee:
     arithmetic: str = UNSPECIFIED
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, Event):
-            raise TypeError(f"event={self.event!r} must be an Event, such as GaussianEvent(1.0).")
+        check_event("event", self.event)
         if self.at_delta is not None:
             check_delta(self.at_delta)
         check_relation(self.relation)
@@ -234,7 +241,8 @@ class PrivacyGuarantee:
         -----
         **Guarantees.** For noise that is added once, the sensitivity is multiplied by k (triangle
         inequality). For Poisson-sampled Gaussian steps, the bound is a mixture of Gaussians over
-        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds are
+        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds
+        are
         exact, and both are events that compose tightly. A composition is grouped part by part: each
         part's bound holds between any two data sets, given all earlier answers. If some part has no
         such event, the privacy curve of the whole is chained over k neighbouring steps (Dong, Roth
@@ -245,7 +253,8 @@ class PrivacyGuarantee:
         --------
         >>> from skprivacy.accounting import (
         ...     GaussianEvent, PoissonSampledEvent, PrivacyGuarantee, RepeatedEvent)
-        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 1000), 1e-5)
+        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)),
+        1000), 1e-5)
         >>> visit, visit.group(3, unit="patient")
         ((0.63, 1e-05)-DP, add-remove, unspecified noise, proved, \
 (2.10, 1e-05)-DP per patient, add-remove, unspecified noise, proved \

@@ -47,7 +47,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     orders : array-like of float
         Orders above 1.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"

@@ -449,7 +449,8 @@ def _check_noise(noise_std: ArrayLike, length: int) -> Float64Array:
     s = as_numbers("noise_std", noise_std, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
-            f"noise_std={noise_std!r} must be a standard deviation (0 or more) or one for each of the "
+            f"noise_std={noise_std!r} must be a standard deviation (0 or more) or one for each "
+            "of the "
             f"{length} columns."
         )
     return np.broadcast_to(s, (length,))

@@ -35,8 +35,8 @@ def _split_categories(names: str) -> CategoricalColumn:
     return CategoricalColumn(tuple(names.split("|")))
 
 
-# CategoricalColumn follow adult.names. Bounds follow the census codebook and the file's documentation:
-# age is top-coded at 90, hours at 99 and capital gains at 99,999.
+# CategoricalColumn follow adult.names. Bounds follow the census codebook and the file's
+# documentation: age is top-coded at 90, hours at 99 and capital gains at 99,999.
 ADULT_SCHEMA = Schema(
     {
         "age": BoundedColumn(17, 90),

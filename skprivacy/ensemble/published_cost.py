@@ -42,8 +42,8 @@ class SanitizedCost:
         The published cost, without the cost of publishing it.
     release : Event
         The cost of publishing it.
-    confidence : float
-        Probability, before the noise is drawn, that ``renyi`` is not below the true cost.
+    alpha : float
+        Probability, before the noise is drawn, that ``renyi`` is below the true cost.
     proved : bool
         False if the noise was seeded.
     """
@@ -51,7 +51,7 @@ class SanitizedCost:
     order: float
     renyi: float
     release: Event
-    confidence: float
+    alpha: float
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
@@ -81,7 +81,7 @@ class SanitizedCost:
         kind = "sanitised" if self.proved else "estimate"
         return (
             f"Renyi cost {self.renyi:.4g} at order {self.order:g} for this data set, "
-            f"confidence {self.confidence:g}, {kind}"
+            f"confidence {1 - self.alpha:g}, {kind}"
         )
 
 
@@ -91,7 +91,7 @@ def sanitized_cost(
     *,
     noise_multiplier: float = 5.0,
     smoothness: float | None = None,
-    confidence: float = 0.99,
+    alpha: float = 0.01,
     budget: PrivacyBudget | None = None,
     relation: str = "add_remove",
     noise_seed: int | None = None,
@@ -110,8 +110,8 @@ def sanitized_cost(
         cheaper and the published number larger.
     smoothness : float, default=None
         ``None`` means 0.25 / order. It must be below -ln(1 - 1/order)/2.
-    confidence : float, default=0.99
-        Probability, in (0.5, 1), that the published number is not below the true cost.
+    alpha : float, default=0.01
+        Probability, in (0, 0.5), that the published number is below the true cost.
     budget : PrivacyBudget, default=None
         Charged for the release before the votes are read. Charge the votes themselves by their
         data-independent events: a budget accepts no data-dependent cost.
@@ -128,9 +128,9 @@ def sanitized_cost(
     Notes
     -----
     **Guarantees.** The published number is private at the cost ``release``. With probability
-    ``confidence`` it bounds the Renyi divergence, at this order, between the releases for this data
-    set and for any neighbour of it. That is a statement about *this* data set. It is not
-    differential privacy, which is about all data sets, and it is never added to a budget.
+    1 - ``alpha`` it bounds the Renyi divergence, at this order, between the releases for this data
+    set and for any neighbour of it. The bound is about *this* data set. It is not differential
+    privacy, which is about all data sets, and it is never added to a budget.
 
     **Edge cases.** The published number never exceeds the data-independent cost. Nothing is gained
     if the votes were close, the order is far above the noise of the votes, or there are few
@@ -151,11 +151,11 @@ def sanitized_cost(
     """
     order = check_order(order)
     smoothness = 0.25 / order if smoothness is None else smoothness
-    number("confidence", confidence, "a number in (0.5, 1), for example 0.99")
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must lie in (0.5, 1), for example 0.99.")
+    number("alpha", alpha, "a number in (0, 0.5), for example 0.01")
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha={alpha!r} must lie in (0, 0.5), for example 0.01.")
     positive("noise_multiplier", noise_multiplier)
-    lift = noise_multiplier * float(ndtri(confidence))
+    lift = noise_multiplier * -float(ndtri(alpha))
     random = SecureRandom(noise_seed)
     upper = float(rdp(_data_independent(event), [order])[0])
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
@@ -171,7 +171,7 @@ def sanitized_cost(
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, random)
     proved = privacy.kind == "proved"
-    return SanitizedCost(float(order), published, mechanism.event, confidence, proved)
+    return SanitizedCost(float(order), published, mechanism.event, alpha, proved)
 
 
 def _data_independent(event: Event) -> Event:

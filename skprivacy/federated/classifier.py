@@ -22,7 +22,7 @@ from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
+from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom, analytic_noise_multiplier
 from .parties import check_parties, train_over_parties
@@ -93,10 +93,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         Size of the local steps. The update is divided by it, so that it is on the scale of one
         gradient.
     %(classes)s
+    relation : {"zero_out", "add_remove"}, default="zero_out"
+        Neighbouring relation. Under "zero_out" the number of records is public; "add_remove" hides
+        it, and needs ``n_records``. Parties are protected under "zero_out" alone.
     n_records : int, default=None
-        Public figure for the number of records of all parties. With it the relation is add-remove:
-        the guarantee also hides the number of records. Without it the relation is zero-out, and the
-        number of records is public. Only for ``unit="record"``.
+        Public figure for the number of records of all parties. Only for
+        ``relation="add_remove"``.
     n_jobs : int, default=None
         Number of threads that compute for the parties. The result does not depend on it.
     %(budget)s
@@ -124,8 +126,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     -----
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
     ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
-    random, in a Poisson sample that its party keeps secret. The relation is zero-out, or add-remove
-    if ``n_records`` is given. Each party is trusted with its own records. With ``unit="party"``,
+    random, in a Poisson sample that its party keeps secret. Each party is trusted with its own
+    records. With ``unit="party"``,
     each party takes part in every round, because a server sees who answers. The relation is
     zero-out (a party that contributes nothing), and the number of parties is public. A party is
     protected against a coalition of the server and up to ``n_untrusted`` other parties. With 0, it
@@ -199,6 +201,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         "local_steps": [Interval(Integral, 1, None, closed="left")],
         "local_learning_rate": [Interval(Real, 0, None, closed="neither")],
         "classes": ["array-like", None],
+        "relation": [StrOptions({"zero_out", "add_remove"})],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "budget": [PrivacyBudget, None],
@@ -222,6 +225,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         local_steps: int = 1,
         local_learning_rate: float = 1.0,
         classes: ArrayLike | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         n_jobs: int | None = None,
         budget: PrivacyBudget | None = None,
@@ -241,6 +245,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         self.local_steps = local_steps
         self.local_learning_rate = local_learning_rate
         self.classes = classes
+        self.relation = relation
         self.n_records = n_records
         self.n_jobs = n_jobs
         self.budget = budget
@@ -282,10 +287,11 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self._validate_params()
             effective_n_jobs(self.n_jobs)  # raises for 0
             who = check_parties(parties, X, self.party_names)
-            rows, codes = self._check_data(fit, X, y)
+            rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+            self.classes_, codes = public_classes(fit, labels, self.classes)
             plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
-            relation = "zero_out" if self.n_records is None else "add_remove"
+            relation = self.relation
             unit = who.unit if plan.of_parties else "record"
             with fit.charged(
                 plan.event,
@@ -300,13 +306,6 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self.n_parties_, self.n_rounds_ = plan.n_parties, plan.n_rounds
             self.noise_multiplier_, self.settings_ = plan.noise_multiplier, settings
         return self
-
-    def _check_data(
-        self, fit: PrivateFit, X: ArrayLike, y: ArrayLike
-    ) -> tuple[NDArray, NDArray[np.int64]]:
-        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
-        self.classes_, codes = public_classes(fit, labels, self.classes)
-        return rows, codes
 
     def _make_plan(
         self, n_features: int, who: Groups, alone: bool
@@ -347,7 +346,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             local_steps=self.local_steps,
             local_learning_rate=self.local_learning_rate,
         )
-        relation = "zero_out" if self.n_records is None else "add_remove"
+        relation = self.relation
         return plan.with_noise_for(float(self.epsilon), float(self.delta), relation), settings
 
     def _check_unit(self, of_parties: bool, alone: bool) -> None:
@@ -391,40 +390,25 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
 def resolve_auto_settings(
     given: dict[str, Any], *, n: int, n_features: int, epsilon: float, delta: float, parties: bool
 ) -> dict[str, Any]:
-    """Return the settings, with a value in place of each "auto"; ``n`` is public.
-
-    As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
-    Gaussian-DP parameter alone, which therefore determines the length of training.
-    """
+    """Return the settings, with a value in place of each "auto"; ``n`` is public."""
+    # As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
+    # Gaussian-DP parameter alone, which therefore determines the length of training.
     signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
     time = signal / math.sqrt(n_features)
-    automatic = _party_settings(n) if parties else _record_settings(n, time)
-    settings = {name: automatic[name] if _is_auto(v) else v for name, v in given.items()}
-    settings["batch_size"] = min(settings["batch_size"], n)
-    if _is_auto(settings["learning_rate"]):
-        rate = min(time / settings["n_rounds"], _LARGEST_RATE)
-        settings["learning_rate"] = rate / settings["max_grad_norm"]
-    return settings
-
-
-def _record_settings(n: int, time: float) -> dict[str, Any]:
     rounds = _MOST_ROUNDS if math.isinf(time) else 32 * math.sqrt(time)
-    return {
+    automatic: dict[str, Any] = {
         "n_rounds": round(min(max(rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)),
         "batch_size": max(min(n // 4, _BATCH), n // _MOST_ROUNDS, 1),
         "max_grad_norm": 1.0,
         "learning_rate": "auto",
     }
-
-
-def _party_settings(n: int) -> dict[str, Any]:
-    return {
-        "n_rounds": _ROUNDS_OF_PARTIES,
-        "batch_size": n,
-        "max_grad_norm": _NORM_OF_PARTIES,
-        "learning_rate": "auto",
-    }
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
+    if parties:
+        automatic |= {
+            "n_rounds": _ROUNDS_OF_PARTIES, "batch_size": n, "max_grad_norm": _NORM_OF_PARTIES
+        }  # fmt: skip
+    settings = {name: automatic[name] if v == "auto" else v for name, v in given.items()}
+    settings["batch_size"] = min(settings["batch_size"], n)
+    if settings["learning_rate"] == "auto":
+        rate = min(time / settings["n_rounds"], _LARGEST_RATE)
+        settings["learning_rate"] = rate / settings["max_grad_norm"]
+    return settings

@@ -68,11 +68,12 @@ class GradientHead(Head):
 
     Notes
     -----
-    **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``max_grad_norm`` (twice that if a
-    record is replaced), with sqrt(n_steps) times the noise of a single release. The steps are
+    **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``max_grad_norm`` (twice that
+    if a record is replaced), with sqrt(n_steps) times the noise of a single release. The steps are
     adaptive, and their composition is exactly that single release. A record's gradient is its row
     times its residual, so clipping the residual clips the gradient. The gradient of a group is the
-    mean of its records' clipped gradients, whose norm is at most ``max_grad_norm``. Scores are exact
+    mean of its records' clipped gradients, whose norm is at most ``max_grad_norm``. Scores are
+    exact
     products with rounded weights, and residuals lie on a grid. A record's gradient is therefore a
     function of that record and of the weights, to the last bit, and sums are exact. It is clipped
     to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
@@ -90,7 +91,8 @@ class GradientHead(Head):
             raise ValueError(f"n_steps={self.n_steps!r} must be a whole number from 1 to 10000.")
         if not (is_number(self.max_grad_norm) and 1e-3 <= self.max_grad_norm <= 2):
             raise ValueError(
-                f"max_grad_norm={self.max_grad_norm!r} must be a number from 0.001 to 2; gradients of rows of norm 1 "
+                f"max_grad_norm={self.max_grad_norm!r} must be a number from 0.001 to 2; gradients "
+                "of rows of norm 1 "
                 "are at most sqrt(2)."
             )
 
@@ -383,12 +385,10 @@ def _contrasts(n_classes: int) -> NDArray[np.float64]:
 
 
 def _most_accurate_head(task: Task) -> str:
-    """Return the name of the head that was the most accurate in benchmarks, or within .01 of it.
-
-    This was gradient descent for all numbers of records from 1,500 to 40,000 and all epsilons from
-    .1 to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise on
-    each number of a release, and class sums tolerate it best.
-    """
+    """Return the name of the head that was the most accurate in benchmarks, or within .01 of it."""
+    # This was gradient descent for all numbers of records from 1,500 to 40,000 and all epsilons
+    # from .1 to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise
+    # on each number of a release, and class sums tolerate it best.
     if task.sensitivity is not None:
         return "softmax"
     gaussian = task.delta > 0 and task.mechanism in ("auto", "gaussian")

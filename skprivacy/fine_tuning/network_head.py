@@ -119,6 +119,7 @@ class NetworkHead(Head):
             batch_size=self.batch_size,
             epochs=self.epochs,
             classes=range(task.n_classes),
+            relation=task.relation,
             n_records=self.n_records,
             max_group_size=self.max_group_size,
             group_contribution=self.group_contribution,

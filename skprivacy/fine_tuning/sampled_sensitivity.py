@@ -50,8 +50,8 @@ class SampledSensitivity:
         ``sampler(n_records, generator)`` returns X and y of fresh public records, a new data set
         each time. A public table (X, y) with at least ``n_pairs * (n + 1)`` rows is split into
         disjoint data sets.
-    confidence : float, default=0.95
-        Confidence of :attr:`unseen`.
+    alpha : float, default=0.05
+        :attr:`unseen` has confidence 1 - ``alpha``.
 
     Notes
     -----
@@ -78,12 +78,12 @@ class SampledSensitivity:
 
     n_pairs: int = 100
     sampler: Sampler | tuple[Any, Any] | None = field(default=None, repr=False)
-    confidence: float = 0.95
+    alpha: float = 0.05
 
     def __post_init__(self) -> None:
         whole("n_pairs", self.n_pairs)
-        if not is_number(self.confidence) or not 0 < self.confidence < 1:
-            raise ValueError(f"confidence={self.confidence!r} must be between 0 and 1.")
+        if not is_number(self.alpha) or not 0 < self.alpha < 1:
+            raise ValueError(f"alpha={self.alpha!r} must be between 0 and 1.")
         pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
         if not (self.sampler is None or callable(self.sampler) or pair):
             raise ValueError(
@@ -103,10 +103,10 @@ class SampledSensitivity:
 
     @property
     def unseen(self) -> float:
-        """Bound, with :attr:`confidence`, on the share of pairs beyond the sampled largest."""
+        """Bound on the share of pairs beyond the sampled largest, with confidence 1 - ``alpha``."""
         if self.sampler is None:
             return 1.0
-        return float(-math.expm1(math.log1p(-self.confidence) / self.n_pairs))
+        return float(-math.expm1(math.log(self.alpha) / self.n_pairs))
 
     @property
     def assumption(self) -> str:
@@ -120,7 +120,7 @@ class SampledSensitivity:
         return (
             f"the records are drawn independently and like the sampler's; gamma={self.gamma:.3g} "
             f"of such data sets and neighbours are left out (m={self.n_pairs} independent data "
-            f"sets; with confidence {self.confidence:g}, at most {self.unseen:.3g} of pairs move "
+            f"sets; with confidence {1 - self.alpha:g}, at most {self.unseen:.3g} of pairs move "
             "the head's weights further)"
         )
 
@@ -212,14 +212,7 @@ def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivi
 
 
 def random_gamma(n_pairs: int) -> float:
-    """Return the smallest gamma of random differential privacy for the largest of m movements.
-
-    Examples
-    --------
-    >>> from skprivacy.fine_tuning.sampled_sensitivity import random_gamma
-    >>> round(random_gamma(1000), 4)
-    0.0565
-    """
+    """Return the smallest gamma of random differential privacy for the largest of m movements."""
     # Rubinstein and Alda 2017: the rho that minimises gamma for m samples, by Lambert's W
     rho = math.exp(float(lambertw(-1.0 / (4.0 * n_pairs), -1).real) / 2.0)
     return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
@@ -228,10 +221,7 @@ def random_gamma(n_pairs: int) -> float:
 def sample_on_private(
     head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
-    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
-
-    An estimate, computed from the records and private as they are.
-    """
+    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), a private estimate."""
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
     # Yang et al. 2022, Algorithm 2, lines 2 and 3: m pairs of records
@@ -243,10 +233,7 @@ def sample_on_private(
 
 
 def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
-    """Return the largest movements when the last record is replaced, over public tables.
-
-    The tables are independent of each other and hold n + 1 records each.
-    """
+    """Return the largest movements when the last of n + 1 records is replaced, over the tables."""
     moved = []
     for records in tables:
         last = len(records.rows) - 1

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import number, positive, whole
+from .._validation import is_number, number, positive, whole
 from ..accounting import Event, Smoothed, events
 from ..accounting.calibration import CALIBRATIONS
 from . import integer_samplers as discrete
-from .base import Mechanism, as_nonexpanding_float64
+from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom
 
 __all__ = [
@@ -32,16 +32,11 @@ _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
 _INT64_SAFE = 2.0**61
 _HUGE = 1e150  # finite in grid steps, whatever the grid
-
-
-def pure_noise_multiplier(epsilon: float) -> float:
-    """Return 1 / epsilon, the noise multiplier of a pure guarantee."""
-    positive("epsilon", epsilon)
-    return 1.0 / epsilon
+_Pure = TypeVar("_Pure", bound="_PureGridNoise")
 
 
 @dataclass(frozen=True)
-class _GridNoise(Mechanism):
+class _GridNoise(NoiseMechanism):
     """Additive noise on a grid: round the value, then add exact integer noise."""
 
     noise_multiplier: float
@@ -50,20 +45,19 @@ class _GridNoise(Mechanism):
     upper: float = math.inf
 
     def __post_init__(self) -> None:
-        number("noise_multiplier", self.noise_multiplier, "a number between 1e-50 and 1e50, or 0")
-        number("sensitivity", self.sensitivity, "a number between 1e-50 and 1e50")
-        number("lower", self.lower, "a number below upper")
-        number("upper", self.upper, "a number above lower")
-        if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
+        z = self.noise_multiplier
+        if not (is_number(z) and (z == 0 or 1e-50 < z < 1e50)):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
                 "a number between 1e-50 and 1e50. Compute it from epsilon by calibrated()."
             )
-        if not 1e-50 < self.sensitivity < 1e50:
+        if not (is_number(self.sensitivity) and 1e-50 < self.sensitivity < 1e50):
             raise ValueError(
                 f"sensitivity={self.sensitivity!r} must be a number between 1e-50 and 1e50. "
                 "Rescale the value."
             )
+        number("lower", self.lower, "a number below upper")
+        number("upper", self.upper, "a number above lower")
         if not self.lower < self.upper:
             raise ValueError(
                 f"lower={self.lower!r} must be below upper={self.upper!r}. Pass the public range "
@@ -81,14 +75,6 @@ class _GridNoise(Mechanism):
     def scale(self) -> float:
         """Scale of the noise of a single number (for a vector, larger by its rounding)."""
         return self.grid * self._scale_steps(1)
-
-    @property
-    def event(self) -> events.Event:
-        """The accounting event; ``NonPrivateEvent()`` without noise."""
-        return self._event() if self.noise_multiplier else events.NonPrivateEvent()
-
-    @abstractmethod
-    def _event(self) -> events.Event: ...
 
     def _scale_steps(self, size: int) -> int:
         """Return the noise scale in grid steps; the sensitivity includes the rounding."""
@@ -125,8 +111,28 @@ class _GridNoise(Mechanism):
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
+class _PureGridNoise(_GridNoise):
+    """Noise of scale ``sensitivity`` / epsilon, which is pure differential privacy."""
+
+    @classmethod
+    def calibrated(cls: type[_Pure], epsilon: float, sensitivity: float, **bounds: Any) -> _Pure:
+        """Return the mechanism of pure ``epsilon`` differential privacy.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, above 0.
+        sensitivity : float
+            Sensitivity of the value: L1, or L2 for :class:`KNorm`.
+        **bounds : dict
+            ``lower`` and ``upper``.
+        """
+        positive("epsilon", epsilon)
+        return cls(1.0 / epsilon, sensitivity, **bounds)
+
+
 @dataclass(frozen=True)
-class Laplace(_GridNoise):
+class Laplace(_PureGridNoise):
     """Add Laplace noise, exact on a grid: pure differential privacy.
 
     Parameters
@@ -168,22 +174,7 @@ class Laplace(_GridNoise):
 
     arithmetic = "exact"
 
-    @classmethod
-    def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Laplace:
-        """Return the mechanism of pure ``epsilon`` differential privacy.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, above 0.
-        sensitivity : float
-            L1 sensitivity of the value.
-        **bounds : dict
-            ``lower`` and ``upper``.
-        """
-        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
-
-    def _event(self) -> events.Event:
+    def _event(self) -> Event:
         return events.LaplaceEvent(self.noise_multiplier)
 
     @property
@@ -213,9 +204,9 @@ class Gaussian(_GridNoise):
 
     Notes
     -----
-    **Guarantees.** Those of ``GaussianEvent(noise_multiplier)``, for values whose neighbours lie
+    **Guarantees.** ``GaussianEvent(noise_multiplier)`` holds for values whose neighbours lie
     within ``sensitivity`` in L2, on a grid as for :class:`Laplace`. The noise is an exact discrete
-    Gaussian. Its Renyi divergences never exceed those of the continuous one (Canonne et al.,
+    Gaussian. Each Renyi divergence is at most the continuous Gaussian's (Canonne et al.,
     Theorem 4). The exact trade-off holds too: rounding the continuous Gaussian to the grid is
     post-processing, and at k steps its probabilities differ from the discrete Gaussian's by a
     factor within exp(+-k**2 / (24 sigma**4) +- 1 / (8 sigma**2)). As sigma is at least 2**35 steps,
@@ -276,7 +267,7 @@ class Gaussian(_GridNoise):
             raise ValueError(f"gaussian={gaussian!r} must be one of {sorted(CALIBRATIONS)}.")
         return cls(CALIBRATIONS[gaussian](epsilon, delta), sensitivity, **bounds)
 
-    def _event(self) -> events.Event:
+    def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
 
     @property
@@ -293,7 +284,7 @@ class Gaussian(_GridNoise):
 
 
 @dataclass(frozen=True)
-class Logistic(_GridNoise):
+class Logistic(_PureGridNoise):
     """Add logistic noise, exact on a grid: the additive logistic mechanism.
 
     Parameters
@@ -309,10 +300,10 @@ class Logistic(_GridNoise):
 
     Notes
     -----
-    **Guarantees.** Those of ``LogisticEvent``. Under L1, pure ``1 / noise_multiplier`` differential
-    privacy. Under L2, ``1 / (6 noise_multiplier**2)``-zCDP in any dimension. The noise is on a grid
-    as for :class:`Laplace`, with probabilities proportional to the logistic density at the points
-    of the grid.
+    **Guarantees.** ``LogisticEvent`` holds. Under L1 it is pure ``1 / noise_multiplier``
+    differential privacy. Under L2 it is ``1 / (6 noise_multiplier**2)``-zCDP in any dimension. The
+    noise is on a grid as for :class:`Laplace`, with probabilities proportional to the logistic
+    density at the points of the grid.
 
     Both bounds carry over to the grid. At scale s, the slope of the log density is tanh(k / (2 s))
     / s, below 1 / s, so the pure bound is exact. The second derivative of the log density is at
@@ -346,22 +337,7 @@ class Logistic(_GridNoise):
                 f"norm={self.norm!r} must be 'l1' or 'l2', the norm of the sensitivity."
             )
 
-    @classmethod
-    def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Logistic:
-        """Return the mechanism of pure ``epsilon`` differential privacy, for L1 sensitivity.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, above 0.
-        sensitivity : float
-            L1 sensitivity of the value.
-        **bounds : dict
-            ``lower`` and ``upper``.
-        """
-        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
-
-    def _event(self) -> events.Event:
+    def _event(self) -> Event:
         return events.LogisticEvent(self.noise_multiplier, int(self.norm[1]))
 
     @property
@@ -377,7 +353,7 @@ class Logistic(_GridNoise):
 
 
 @dataclass(frozen=True)
-class KNorm(_GridNoise):
+class KNorm(_PureGridNoise):
     """Add noise of density proportional to exp(-norm / scale): the K-norm mechanism in L2.
 
     The noise has a uniform direction and a Gamma-distributed norm. For a long vector of known L2
@@ -428,22 +404,7 @@ class KNorm(_GridNoise):
 
     arithmetic = "floating_point"
 
-    @classmethod
-    def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> KNorm:
-        """Return the mechanism of pure ``epsilon`` differential privacy.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, above 0.
-        sensitivity : float
-            L2 sensitivity of the value.
-        **bounds : dict
-            ``lower`` and ``upper``.
-        """
-        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
-
-    def _event(self) -> events.Event:
+    def _event(self) -> Event:
         positive("noise_multiplier", self.noise_multiplier)
         return events.ApproxDPEvent(1.0 / self.noise_multiplier)
 
@@ -497,12 +458,12 @@ class SmoothGaussian(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Those of ``SmoothGaussianEvent``. The noise is exact on a grid. Its unit is
-    private, and the product is rounded to ``grid``. That hides all but one part in 10**7 of what
-    floating-point multiplication could reveal; it is not hardened further.
+    **Guarantees.** ``SmoothGaussianEvent`` holds. The noise is exact on a grid. Its unit is
+    private, and the product is rounded to ``grid``. This rounding hides all but one part in 10**7
+    of the bits that floating-point multiplication could reveal. It is not hardened further.
 
-    **Edge cases.** A smooth sensitivity of 0 adds no noise; neighbouring data sets then have a
-    smooth sensitivity of 0 too.
+    **Edge cases.** A smooth sensitivity of 0 adds no noise. Neighbouring data sets then also have a
+    smooth sensitivity of 0.
     """
 
     arithmetic = "floating_point"

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import PlainNumbers, as_array, check_unmasked, is_tensor
+from ..accounting import Event, NonPrivateEvent
 from ..accounting.noise_arithmetic import StatesArithmetic
 from .bounds import _WHOLE
-from .secure_random import SecureRandom
+from .secure_random import SecureRandom, check_random
 
 __all__ = [
     "Mechanism",
+    "NoiseMechanism",
     "as_nonexpanding_float64",
-    "check_random",
     "record_releases",
 ]
 
@@ -30,23 +31,13 @@ _RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
 
 @contextmanager
 def record_releases() -> Iterator[list[tuple[Mechanism, Any]]]:
-    """Collect mechanisms with copies of their releases in this thread, never with their inputs.
-
-    For verification: a guarantee that adds up events of mechanisms is checked against the collected
-    mechanisms.
-    """
+    """Collect mechanisms with copies of their releases in this thread, never with their inputs."""
     collected: list[tuple[Mechanism, Any]] = []
     token = _RECORDED_RELEASES.set(collected)
     try:
         yield collected
     finally:
         _RECORDED_RELEASES.reset(token)
-
-
-def check_random(random: Any) -> None:
-    """Refuse sources of randomness other than SecureRandom."""
-    if not isinstance(random, SecureRandom):
-        raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
 
 
 class Mechanism(PlainNumbers, StatesArithmetic, ABC):
@@ -92,6 +83,20 @@ class Mechanism(PlainNumbers, StatesArithmetic, ABC):
 
     @abstractmethod
     def _release(self, value: Any, random: SecureRandom) -> Any: ...
+
+
+class NoiseMechanism(Mechanism):
+    """Mechanism that adds noise of ``noise_multiplier`` times its sensitivity."""
+
+    noise_multiplier: float
+
+    @property
+    def event(self) -> Event:
+        """Accounting event of one release; ``NonPrivateEvent()`` without noise."""
+        return self._event() if self.noise_multiplier else NonPrivateEvent()
+
+    @abstractmethod
+    def _event(self) -> Event: ...
 
 
 def as_nonexpanding_float64(value: Any, name: str = "value") -> NDArray[np.float64]:

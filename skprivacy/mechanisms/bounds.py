@@ -178,7 +178,7 @@ class UnitBall:
     unbiased, whereas shrinking the features alone would bias it. ``intercept`` is the value of a
     constant column, or 0 for none.
 
-    **Guarantees.** Each row is a function of its own record, has norm at most 1 exactly (not up to
+    **Guarantees.** Each row is a function of one record, has norm at most 1 exactly (not up to
     rounding) and lies on a grid of 2**-16.
 
     **Edge cases.** A record with NaN gets weight 0 and contributes nothing. Infinity is clipped. A

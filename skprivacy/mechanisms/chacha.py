@@ -36,10 +36,6 @@ def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 
 
     ``key`` holds 256 bits as int32 of shape (8,), and must be used for one stream only; such a key
     needs no nonce.
-
-    References
-    ----------
-    Y. Nir and A. Langley, "ChaCha20 and Poly1305 for IETF protocols", RFC 8439, section 2.3.
     """
     # RFC 8439, section 2.3: the state is constants, key, block counter and nonce
     start = torch.empty((16, n), dtype=torch.int32, device=key.device)
@@ -72,7 +68,7 @@ def add_normal(values: Tensor, std: float, key: Tensor) -> None:
     """Add independent normal numbers to a flat tensor, in place.
 
     Box-Muller transform in double precision, with 64 bits for a radius and 32 for an angle. The
-    tail reaches 9.4 standard deviations, as that of :meth:`SecureRandom.normal` does.
+    tail reaches 9.4 standard deviations, as in :meth:`SecureRandom.normal`.
     """
     for part, words in _with_words(values, 10, key):
         high, low, turn = words[:15].view(3, -1)
@@ -106,10 +102,10 @@ class DeviceRandom:
 
     **Guarantees.** Every call uses a new key of 256 bits, so no noise is repeated, not even after a
     fork. A CUDA graph would repeat its noise at every launch, so drawing during a capture raises an
-    error. The numbers are rounded to single precision and not hardened against floating-point
-    attacks (Mironov 2012), like those of :meth:`SecureRandom.normal`.
+    error. The numbers are rounded to single precision and, as in :meth:`SecureRandom.normal`, not
+    hardened against floating-point attacks (Mironov 2012).
 
-    **Edge cases.** A key stays in the device's memory until the memory is reused. Whoever reads the
+    **Edge cases.** A key stays in the device's memory until the memory is reused. A reader of the
     memory of the process can remove its noise, as on a CPU.
     """
 

@@ -2,7 +2,7 @@
 
 The torch operations in ``chacha`` make about four hundred passes over the words of the cipher; here
 the words stay in registers. The numbers are the same up to the rounding of the device's logarithm,
-sine and cosine. Those of a vector of millions are in another order.
+sine and cosine. In a vector of millions they are in another order.
 """
 
 from __future__ import annotations

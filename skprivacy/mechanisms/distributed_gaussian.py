@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import as_array, number, whole
-from ..accounting import events
-from .base import Mechanism, check_random
+from .._validation import as_array, is_number, whole
+from ..accounting import Event, events
+from .base import NoiseMechanism
 from .integer_samplers import discrete_gaussian
-from .secure_random import SecureRandom, check_count
+from .secure_random import SecureRandom, check_count, check_random
 
 __all__ = ["DistributedGaussian"]
 
@@ -27,7 +27,7 @@ _FARTHEST = 64  # standard deviations, which noise exceeds with probability exp(
 
 
 @dataclass(frozen=True)
-class DistributedGaussian(Mechanism):
+class DistributedGaussian(NoiseMechanism):
     """Sum of integer vectors of several parties, each of which adds a share of the noise.
 
     Parameters
@@ -39,7 +39,7 @@ class DistributedGaussian(Mechanism):
         Number of parties that add noise.
     n_untrusted : int, default=0
         Number of parties whose noise does not count, because they drop out or reveal it. The noise
-        of each party is then larger: its variance is that of ``noise_multiplier`` divided by
+        of each party is then larger: its variance is the guaranteed variance divided by
         ``n_parties - n_untrusted``.
     n_contributions : int, default=None
         Public bound on the number of contributions in the sum, each of norm up to ``sensitivity``.
@@ -53,8 +53,8 @@ class DistributedGaussian(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Those of ``GaussianEvent(noise_multiplier)`` for an observer of the sum alone.
-    They also hold if the observer knows what up to ``n_untrusted`` parties have sent and drawn. A
+    **Guarantees.** ``GaussianEvent(noise_multiplier)`` holds for an observer who sees only the sum.
+    It also holds if the observer knows what up to ``n_untrusted`` parties have sent and drawn. A
     party adds a discrete Gaussian of tau steps to each number, by exact integer arithmetic, then a
     mask modulo 2**64. The masks of all parties cancel (:meth:`masks`).
 
@@ -104,7 +104,6 @@ class DistributedGaussian(Mechanism):
     n_contributions: int | None = None
 
     def __post_init__(self) -> None:
-        number("noise_multiplier", self.noise_multiplier, "a finite number >= 0")
         whole("n_parties", self.n_parties, least=1)
         whole("n_untrusted", self.n_untrusted, least=0)
         if self.n_contributions is not None:
@@ -116,7 +115,7 @@ class DistributedGaussian(Mechanism):
                 f"n_untrusted={self.n_untrusted!r} must be below n_parties={self.n_parties!r}. "
                 "At least one party must add noise that counts."
             )
-        if not 0 <= self.noise_multiplier <= _MOST_NOISE:
+        if not (is_number(self.noise_multiplier) and 0 <= self.noise_multiplier <= _MOST_NOISE):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be a number from 0 to "
                 f"{_MOST_NOISE:g}. Use 0 for no noise."
@@ -134,11 +133,7 @@ class DistributedGaussian(Mechanism):
                 "fewer records."
             )
 
-    @property
-    def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
-        if self.noise_multiplier == 0:
-            return events.NonPrivateEvent()
+    def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
 
     @property

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_flat, is_tensor, number
-from ..accounting import events
-from .base import Mechanism
+from .._validation import check_flat, is_number, is_tensor
+from ..accounting import Event, events
+from .base import NoiseMechanism
 from .secure_random import SecureRandom
 
 __all__ = [
     "FloatGaussian",
     "FloatLogistic",
+    "VectorNoise",
+    "check_finite",
+    "check_noise",
     "standard_logistic",
 ]
 
@@ -36,7 +40,25 @@ _MIDDLE = np.uint32((1 << 31) - (1 << 24))  # words above need the exact distanc
 
 
 @dataclass(frozen=True)
-class FloatGaussian(Mechanism):
+class VectorNoise(NoiseMechanism):
+    """Noise that is added to a long vector, in place."""
+
+    noise_multiplier: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        check_noise(self.noise_multiplier, self.sensitivity)
+
+    def _release(self, value: Any, random: SecureRandom) -> Any:
+        check_flat(value)
+        return self._add_noise(value, random) if self.noise_multiplier else value
+
+    @abstractmethod
+    def _add_noise(self, value: Any, random: SecureRandom) -> Any: ...
+
+
+@dataclass(frozen=True)
+class FloatGaussian(VectorNoise):
     """Add floating-point Gaussian noise to a long vector, in place.
 
     Parameters
@@ -56,7 +78,7 @@ class FloatGaussian(Mechanism):
     release, use :class:`Gaussian`, which is exact on a grid.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
-    to remove them. An empty vector is returned unchanged. A torch tensor gets its noise on its own
+    to remove them. An empty vector is returned unchanged. A torch tensor gets its noise on its
     device, by ChaCha20 with a key from ``random``. On a GPU, a tensor with NaN or infinity becomes
     NaN everywhere, because checking it there would synchronise.
 
@@ -79,23 +101,10 @@ class FloatGaussian(Mechanism):
 
     arithmetic = "floating_point"
 
-    noise_multiplier: float
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        check_noise(self.noise_multiplier, self.sensitivity)
-
-    @property
-    def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
-        if self.noise_multiplier == 0:
-            return events.NonPrivateEvent()
+    def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
 
-    def _release(self, value: Any, random: SecureRandom) -> Any:
-        check_flat(value)
-        if self.noise_multiplier == 0:
-            return value
+    def _add_noise(self, value: Any, random: SecureRandom) -> Any:
         check_finite(value)
         std = self.noise_multiplier * self.sensitivity
         if is_tensor(value):
@@ -121,14 +130,12 @@ def check_finite(value: Any) -> None:
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:
     """Refuse invalid noise multipliers and sensitivities, and noise outside single precision."""
-    number("noise_multiplier", noise_multiplier, "a finite number >= 0")
-    number("sensitivity", sensitivity, f"a number from {_LEAST_NORM:g} to {_MOST_NORM:g}")
-    if not 0 <= noise_multiplier < math.inf:
+    if not (is_number(noise_multiplier) and 0 <= noise_multiplier < math.inf):
         raise ValueError(
             f"noise_multiplier={noise_multiplier!r} must be a finite number >= 0. Use 0 for no "
             "noise."
         )
-    if not _LEAST_NORM <= sensitivity <= _MOST_NORM:
+    if not (is_number(sensitivity) and _LEAST_NORM <= sensitivity <= _MOST_NORM):
         raise ValueError(
             f"sensitivity={sensitivity!r} must be a number from {_LEAST_NORM:g} to "
             f"{_MOST_NORM:g}, the range of single precision. Scale the vector."
@@ -142,14 +149,15 @@ def check_noise(noise_multiplier: float, sensitivity: float) -> None:
 
 
 @dataclass(frozen=True)
-class FloatLogistic(Mechanism):
+class FloatLogistic(VectorNoise):
     """Add floating-point logistic noise to a long vector, in place.
 
     Parameters
     ----------
     noise_multiplier : float
         Scale of the noise divided by ``sensitivity``; the standard deviation is
-        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivateEvent``.
+        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then
+        ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 
@@ -157,7 +165,7 @@ class FloatLogistic(Mechanism):
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
     accounted as ``LogisticEvent(noise_multiplier, norm=2)``, for any length: it composes like
-    Gaussian noise of sqrt(3) times the scale. That is the guarantee for real numbers. The noise is
+    Gaussian noise of sqrt(3) times the scale. This guarantee is for real numbers. The noise is
     rounded to floating point and **not hardened**, as for :class:`FloatGaussian`. For a single
     release, use :class:`Logistic`, which is exact on a grid.
 
@@ -180,24 +188,12 @@ class FloatLogistic(Mechanism):
 
     arithmetic = "floating_point"
 
-    noise_multiplier: float
-    sensitivity: float
     norm: ClassVar[str] = "l2"
 
-    def __post_init__(self) -> None:
-        check_noise(self.noise_multiplier, self.sensitivity)
-
-    @property
-    def event(self) -> events.Event:
-        """``LogisticEvent(noise_multiplier, norm=2)``, or ``NonPrivateEvent()`` without noise."""
-        if self.noise_multiplier == 0:
-            return events.NonPrivateEvent()
+    def _event(self) -> Event:
         return events.LogisticEvent(self.noise_multiplier, norm=2)
 
-    def _release(self, value: Any, random: SecureRandom) -> Any:
-        check_flat(value)
-        if self.noise_multiplier == 0:
-            return value
+    def _add_noise(self, value: Any, random: SecureRandom) -> Any:
         check_finite(value)
         scale = np.float32(self.noise_multiplier * self.sensitivity)
         if is_tensor(value):

@@ -1,6 +1,6 @@
 """Exact samplers of discrete Laplace, Gaussian and logistic numbers, in integer arithmetic.
 
-The algorithms are those of Canonne, Kamath and Steinke (2020), applied to whole arrays. No
+The algorithms by Canonne, Kamath and Steinke (2020) are applied to whole arrays. No
 logarithm, exponential or other rounded operation is involved, so the distributions are exact,
 given uniformly random bits. Scales may reach 2**60.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,13 +49,12 @@ class MatrixGaussian(Mechanism):
     running sums. Here z are independent normal numbers of standard deviation ``run.noise_multiplier
     * sensitivity``. All releases together are accounted as ``run``. Its condition is up to the
     caller: each record is in the same batch of every epoch. More releases than its steps are
-    refused. The numbers are floating point and **not hardened**, like those of
-    :class:`FloatGaussian`.
+    refused. The numbers are floating point and **not hardened**, as for :class:`FloatGaussian`.
 
     **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
     coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more
     than a thousandfold: rounding would swallow the fresh noise of each step, and C times the stream
-    would reveal the data. The object stores noise: it cannot be copied, and whoever reads its
+    would reveal the data. The object stores noise: it cannot be copied, and a reader of its
     memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
     precision. A tree needs one vector for each binary digit of the number of steps.
 
@@ -201,18 +199,11 @@ def _zeros(shape: tuple[int, ...], random: Random) -> Any:
     return random.zeros(shape)
 
 
-@singledispatch
-def _noise_of(event: MatrixFactorizationEvent) -> _CorrelatedNoise:
+def _noise_of(run: MatrixFactorizationEvent) -> _CorrelatedNoise:
+    if isinstance(run, BandedFactorizationEvent):
+        return _BandedNoise(run.coefficients, run.n_steps)
+    if isinstance(run, TreeAggregationEvent):
+        return _TreeNoise()
     raise TypeError(
-        f"run={event!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
+        f"run={run!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
     )
-
-
-@_noise_of.register
-def _(event: BandedFactorizationEvent) -> _CorrelatedNoise:
-    return _BandedNoise(event.coefficients, event.n_steps)
-
-
-@_noise_of.register
-def _(event: TreeAggregationEvent) -> _CorrelatedNoise:
-    return _TreeNoise()

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from .._validation import check_flat, is_tensor
-from ..accounting import events
-from .base import Mechanism
-from .float_noise import check_finite, check_noise
+from .._validation import is_tensor
+from ..accounting import Event, events
+from .float_noise import VectorNoise, check_finite
 from .secure_random import SecureRandom
 
 __all__ = [
@@ -42,7 +41,7 @@ _MARGIN = 2.0**-44  # twice the error bound of a quantile, see ``rounded_normal`
 
 
 @dataclass(frozen=True)
-class RoundedGaussian(Mechanism):
+class RoundedGaussian(VectorNoise):
     """Add Gaussian noise, exact on a grid, to a long vector, in place.
 
     Parameters
@@ -70,7 +69,7 @@ class RoundedGaussian(Mechanism):
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
     to remove them. An empty vector is returned unchanged. For a vector in single precision the
     result is rounded to it, which is post-processing. A torch tensor gets its noise on the CPU, on
-    whatever device it is. The time per number depends on the noise alone.
+    whatever device it is. The time per number depends only on the noise.
 
     References
     ----------
@@ -96,23 +95,13 @@ class RoundedGaussian(Mechanism):
 
     arithmetic = "exact"
 
-    noise_multiplier: float
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        check_noise(self.noise_multiplier, self.sensitivity)
-
     @property
     def grid(self) -> float:
         """Power of two of which every released number is a multiple."""
         coarser = max(1.0, self.noise_multiplier / _LARGE)
         return math.ldexp(1.0, math.frexp(coarser * self.sensitivity)[1] - 1 - _STEP_BITS)
 
-    @property
-    def event(self) -> events.Event:
-        """``GaussianEvent(noise_multiplier)``, or ``NonPrivateEvent()`` without noise."""
-        if self.noise_multiplier == 0:
-            return events.NonPrivateEvent()
+    def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
 
     def _scale_steps(self, size: int) -> float:
@@ -127,26 +116,18 @@ class RoundedGaussian(Mechanism):
             )
         return steps
 
-    def _release(self, value: Any, random: SecureRandom) -> Any:
-        check_flat(value)
-        if self.noise_multiplier == 0:
-            return value
+    def _add_noise(self, value: Any, random: SecureRandom) -> Any:
         if is_tensor(value):
-            here = value.cpu().numpy()
-            check_finite(here)
-            self._add(here, random)
+            here = self._add_noise(value.cpu().numpy(), random)
             return value.copy_(value.new_tensor(here))
         check_finite(value)
-        self._add(value, random)
-        return value
-
-    def _add(self, value: NDArray[Any], random: SecureRandom) -> None:
         scale, grid = self._scale_steps(value.size), self.grid
         for start in range(0, value.size, _CHUNK):
             part = value[start : start + _CHUNK]
             steps = np.rint(np.clip(part, -_HUGE, _HUGE, dtype=np.float64) / grid)
             steps += rounded_normal(scale, part.size, random)
             np.multiply(steps, grid, out=part, casting="same_kind")
+        return value
 
 
 def decide_rounded_cell(m: int, bits: int, sigma: float) -> int | None:
@@ -201,7 +182,7 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
     would change nothing. Otherwise more bits are drawn until it has (interval refining, Haney et
     al. 2022).
 
-    A quantile in double precision mostly tells which case it is. It differs from Z by less than
+    A quantile in double precision usually decides the case. It differs from Z by less than
     2**-45, if m is 2**46 or more, so that U >= 2**-18 and Z < 4.48:
 
     - the middle of the interval is 2**-65 away from its ends, which moves Z by 2**-65 / phi(4.48) <
@@ -211,8 +192,8 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
       parts in 2**53 for its rational functions; a test compares it with a hundred digits);
     - the product with sigma is rounded by a part in 2**53, as if Z were off by 2**-50.
 
-    If the quantile is within twice that of the border between two cells, or m is smaller, integer
-    arithmetic decides.
+    If the quantile is within twice this error of the border between two cells, or m is smaller,
+    integer arithmetic decides.
     """
     words = np.frombuffer(random.random_bytes(8 * size), np.int64)
     magnitudes = words & _MAGNITUDE

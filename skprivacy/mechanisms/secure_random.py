@@ -21,12 +21,13 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from .._validation import check_flat, is_number, number, whole
+from .._validation import check_flat, is_number, whole
 
 __all__ = [
     "PoissonSampler",
     "PrefetchedNoise",
     "SecureRandom",
+    "check_random",
     "process_identity",
 ]
 
@@ -270,8 +271,7 @@ class PoissonSampler:
     rate: float
 
     def __post_init__(self) -> None:
-        number("rate", self.rate, "in (0, 1]")
-        if not 0.0 < self.rate <= 1.0:
+        if not (is_number(self.rate) and 0.0 < self.rate <= 1.0):
             raise ValueError(f"rate={self.rate!r} must be in (0, 1], such as 0.01.")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
@@ -290,8 +290,7 @@ class PoissonSampler:
             Each record is included by itself, so ``n_drawn`` varies.
         """
         check_count("n", n)
-        if not isinstance(random, SecureRandom):
-            raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
+        check_random(random)
         if self.rate == 1.0:
             return np.arange(n)
         log_miss = math.log1p(-self.rate)
@@ -327,15 +326,6 @@ class PrefetchedNoise(SecureRandom):
     **Edge cases.** Without a free thread or memory, numbers are drawn when they are added. If
     ``random`` is seeded, so is this stream. All other draws from the stream come after the early
     ones, so the order of threads decides nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import FloatGaussian, SecureRandom
-    >>> from skprivacy.mechanisms.secure_random import PrefetchedNoise
-    >>> noise = PrefetchedNoise(SecureRandom(), 1000, elsewhere=True)
-    >>> total = np.ones(1000)  # takes long, while the noise is drawn
-    >>> noisy = FloatGaussian(1.0, 1.0).release(total, noise)
     """
 
     def __init__(self, random: SecureRandom, size: int, elsewhere: bool) -> None:
@@ -415,6 +405,12 @@ def check_addition(values: NDArray, std: float) -> None:
     check_flat(values, "values")
     if not is_number(std) or not 0 <= std < math.inf:
         raise ValueError(f"std={std!r} must be a finite number >= 0.")
+
+
+def check_random(random: object) -> None:
+    """Refuse sources of randomness other than SecureRandom."""
+    if not isinstance(random, SecureRandom):
+        raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
 
 
 def check_count(name: str, n: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import accounting
-from .._validation import number, whole
+from .._validation import is_number, whole
 from ..accounting import Event
 from .base import Mechanism, as_nonexpanding_float64
 from .integer_samplers import bernoulli_exp
@@ -76,8 +76,7 @@ class RandomizedResponse(Mechanism):
     sensitivity: float = 1.0
 
     def __post_init__(self) -> None:
-        number("epsilon", self.epsilon, "a number from 1e-6 to 700, for example 1.0")
-        if not 1e-6 <= self.epsilon < 700:
+        if not (is_number(self.epsilon) and 1e-6 <= self.epsilon < 700):
             raise ValueError(
                 f"epsilon={self.epsilon!r} must be a number from 1e-6 to 700, for example 1.0."
             )
@@ -99,8 +98,8 @@ class RandomizedResponse(Mechanism):
         # Kairouz et al. 2016: e^epsilon / (e^epsilon + k - 1)
         others = (self.n_categories - 1) * math.exp(-self.epsilon)
         p_true = 1.0 / (1.0 + others)
-        # The margin keeps the probability of the true category at most e^epsilon times that of any
-        # other one; false reports must stay possible.
+        # The margin keeps the true category at most e^epsilon times as likely as any other one.
+        # False reports must stay possible.
         false = math.ceil((1.0 - p_true) * (1.0 + 2.0**-40) * _ONE + 2.0 * self.n_categories)
         return (_ONE - min(false, _ONE)) / _ONE
 
@@ -160,9 +159,9 @@ class RandomizedResponseWithPrior(RandomizedResponse):
 
     Notes
     -----
-    **Guarantees.** Those of :class:`RandomizedResponse`. Without a candidate, the response is for a
-    random candidate, and a mixture of responses is no further from any of them than they are from
-    each other.
+    **Guarantees.** As for :class:`RandomizedResponse`. Without a candidate, the response is for a
+    random candidate. A mixture of responses differs from each of them by at most as much as they
+    differ from each other.
 
     **Edge cases.** -1 stands for a category that is not a candidate; any other value outside
     0 .. k-1 raises.
@@ -200,8 +199,7 @@ class _Selection(Mechanism):
     def __post_init__(self) -> None:
         for name in ("epsilon", "sensitivity"):
             value = getattr(self, name)
-            number(name, value, "a number from 1e-6 to 1e50")
-            if not 1e-6 <= value < 1e50:
+            if not (is_number(value) and 1e-6 <= value < 1e50):
                 raise ValueError(
                     f"{name}={value!r} must be a number from 1e-6 to 1e50. Rescale the scores."
                 )
@@ -273,7 +271,7 @@ class Exponential(_Selection):
 
     @property
     def event(self) -> Event:
-        """``ExponentialEvent(epsilon)``, which composes better than pure privacy alone."""
+        """``ExponentialEvent(epsilon)``, which composes better than pure privacy."""
         return accounting.ExponentialEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
@@ -291,8 +289,8 @@ class ReportNoisyMax(_Selection):
 
     It is computed as "permute and flip", which has the same distribution (Ding et al. 2021). The
     candidates are visited in random order, and each is accepted with probability
-    exp(-epsilon (best - u_r) / (2 sensitivity)). The expected score is never below that of
-    :class:`Exponential`.
+    exp(-epsilon (best - u_r) / (2 sensitivity)). The expected score is at least the expected score
+    of :class:`Exponential`.
 
     Parameters
     ----------

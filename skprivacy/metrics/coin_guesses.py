@@ -1,12 +1,13 @@
 """Lower bounds on epsilon from guesses of fair coins in one training run, with their assumptions.
 
-:func:`refutes_curve` tests a whole trade-off curve by such guesses. Start reading at
+:func:`refutes_curve` tests a whole trade-off curve by these guesses. Start reading at
 :func:`bound_from_guesses`.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from scipy.special import betainc, log_ndtr, ndtr, ndtri
 from scipy.stats import beta, binom
 
 from .._validation import open_unit
-from .epsilon import epsilon_from_guesses
+from .epsilon import epsilon_from_guesses, largest_refuted
 from .rates import Float64Array, check_delta, check_guesses
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "independent_p_value",
     "inverse_gaussian_curve",
     "inverse_line_curve",
-    "largest_refuted",
     "refutes_curve",
     "refutes_with_separate_runs",
 ]
@@ -108,8 +108,7 @@ def bound_from_guesses(
         Number of coins, at least ``guesses``.
     bound : {"approximate", "gaussian", "product"}, default="approximate"
         Assumption of the bound. ``approximate``: none, valid for every (epsilon, delta)-private
-        mechanism. ``inverse_gaussian_curve``: the trade-off curve is Gaussian, as for one noisy
-        sum; canaries may
+        mechanism. ``gaussian``: the trade-off curve is Gaussian, as for one noisy sum; canaries may
         interfere. ``product``: in addition, canaries do not interfere, so guesses are independent.
         The last bound is much tighter, but WRONG if canaries interfere: if they share one noise, it
         refutes true claims in most runs.
@@ -286,21 +285,6 @@ def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> fl
     return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
 
 
-def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
-    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
-    if not is_refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while is_refuted(high):
-        low, high = high, 2 * high
-        if high > 1e3:
-            break
-    while high - low > tolerance * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
-    return low
-
-
 def _approximate_epsilon(
     right: int, guesses: int, n_coins: int, delta: float, alpha: float
 ) -> float:
@@ -354,13 +338,9 @@ def _refutation_margin(n_coins: int, guesses: int, inverse: Inverse, alpha: floa
     """Return by how many deviations the expected right guesses exceed the refuting number."""
     if not refutes_curve(guesses, guesses, n_coins, inverse, alpha):
         return -np.inf
-    low, least = 0, guesses
-    while least - low > 1:
-        middle = (low + least) // 2
-        if refutes_curve(middle, guesses, n_coins, inverse, alpha):
-            least = middle
-        else:
-            low = middle
+    least = bisect_left(
+        range(guesses), True, lo=1, key=lambda r: refutes_curve(r, guesses, n_coins, inverse, alpha)
+    )
     right = n_coins * _tpr_at_share(guesses / n_coins, lambda rate: inverse(inverse(rate)))
     return float((right - least) / np.sqrt(max(right * (1 - right / guesses), 0.25)))
 

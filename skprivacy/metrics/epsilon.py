@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,15 @@ from .rates import (
     check_hits,
     check_scores,
     clopper_pearson,
+    count_above,
 )
 
-__all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
+__all__ = [
+    "epsilon_from_counts",
+    "epsilon_from_guesses",
+    "epsilon_lower_bound",
+    "largest_refuted",
+]
 
 
 @fill_docs(RATE_DOCS)
@@ -124,19 +131,23 @@ def epsilon_from_guesses(
     check_guesses(right, guesses, n_coins)
     delta = check_delta(delta)
     alpha = open_unit("alpha", alpha)
+    return largest_refuted(
+        lambda e: right > 0 and _guess_p_value(right, guesses, n_coins, e, delta) < alpha, 1e-10
+    )
 
-    def excess(epsilon: float) -> float:
-        return _guess_p_value(right, guesses, n_coins, epsilon, delta) - alpha
 
-    if right == 0 or excess(0.0) >= 0:
+def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
+    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
+    if not is_refuted(0.0):
         return 0.0
-    top = 1.0
-    while excess(top) < 0:
-        top *= 2.0
-    low, high = 0.0, top
-    while high - low > 1e-10 * high:  # below ``low`` all epsilons are refuted
+    low, high = 0.0, 1.0
+    while is_refuted(high):
+        low, high = high, 2 * high
+        if high > 1e3:
+            break
+    while high - low > tolerance * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low
 
 
@@ -231,7 +242,5 @@ def epsilon_lower_bound(
             f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "
             "None to choose one from the scores."
         )
-    hits = len(members) - np.searchsorted(np.sort(members), cuts)
-    false = len(others) - np.searchsorted(np.sort(others), cuts)
-    counts = hits, len(members), false, len(others)
+    counts = count_above(members, cuts), len(members), count_above(others, cuts), len(others)
     return float(epsilon_from_counts(*counts, delta=delta, alpha=alpha / len(cuts)).max())

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc
 
 from .._validation import generator
-from .rates import Float64Array, high_rates, low_rates
+from .rates import Float64Array, count_above, high_rates, low_rates
 from .roc_area import auc
 
 __all__ = [
@@ -58,8 +58,7 @@ class Evidence:
     """Bounds on the rates of membership tests and on the AUC.
 
     **Guarantees.** All bounds hold simultaneously with the probability chosen in
-    :func:`gather_evidence`. So
-    do all conclusions from them, at any delta and for any trade-off curve.
+    :func:`gather_evidence`, and so do all conclusions from them: at any delta and for any curve.
     """
 
     points: tuple[Rates, ...]
@@ -105,7 +104,7 @@ def gather_evidence(
     probability. Ties are not broken: records with equal scores pass a threshold together, and count
     one half in the AUC.
 
-    **Edge cases.** With fewer than two records of a kind there is no evidence: an area of 0.
+    **Edge cases.** With fewer than two records of a kind the evidence is empty, with an area of 0.
     """
     if min(len(members), len(others)) < 2:
         return Evidence((), 0.0)
@@ -202,8 +201,8 @@ def _bound_rates(
     hit: Float64Array, missed: Float64Array, cuts: Float64Array, alpha: float
 ) -> tuple[Float64Array, Float64Array]:
     """Return lower bounds on the rate of ``hit`` above each cut, and upper bounds of ``missed``."""
-    of_hit, of_missed = (len(s) - np.searchsorted(np.sort(s), cuts) for s in (hit, missed))
-    return low_rates(of_hit, len(hit), alpha), high_rates(of_missed, len(missed), alpha)
+    low = low_rates(count_above(hit, cuts), len(hit), alpha)
+    return low, high_rates(count_above(missed, cuts), len(missed), alpha)
 
 
 def _bound_tail(total: float, n: int, mean: float) -> float:

@@ -38,6 +38,7 @@ __all__ = [
     "check_guesses",
     "check_scores",
     "clopper_pearson",
+    "count_above",
     "high_rates",
     "low_rates",
     "roc",
@@ -47,7 +48,6 @@ __all__ = [
 # Attacks, kinds of evidence, thresholds and groups each get a share, and intervals need shares of
 # at least 1e-100.
 _LEAST = 1e-80
-_MIN_ALPHA = 1e-100
 Float64Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -96,10 +96,10 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     >>> low, round(high, 4)
     (0.0, 0.0362)
     """
-    alpha = _check_alpha(alpha)
+    alpha = open_unit("alpha", alpha)
     if not (is_whole(n) and n >= 1):
         raise ValueError(
-            f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
+            f"n={n!r} must be at least 1: an interval needs trials. Pass more records."
         )
     hits = check_hits("k", k, n)
     low, high = _low_ends(hits, n, alpha), _high_ends(hits, n, alpha)
@@ -327,13 +327,6 @@ def check_guesses(right: int, guesses: int, n_coins: int) -> None:
         )
 
 
-def _check_alpha(alpha: float) -> float:
-    alpha = open_unit("alpha", alpha)
-    if alpha < _MIN_ALPHA:
-        raise ValueError(f"alpha={alpha!r} must be at least {_MIN_ALPHA:g}: quantiles underflow.")
-    return alpha
-
-
 def _compute_per_count(
     end: Callable[..., Float64Array],
     k: NDArray[np.intp],
@@ -342,7 +335,7 @@ def _compute_per_count(
     right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
 ) -> Float64Array:
     hits, places = np.unique(k, return_inverse=True)
-    ends = end(hits, n, _check_alpha(alpha))
+    ends = end(hits, n, open_unit("alpha", alpha))
     if not right(ends, hits / n).all():  # False for NaN
         raise _bug_error(f"ends of {ends}", k, n, alpha)
     return ends[places]
@@ -364,6 +357,11 @@ def _bug_error(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
         f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
         "is a bug of skprivacy or of betaincinv in the installed scipy: update scipy, or report it."
     )
+
+
+def count_above(scores: Float64Array, cuts: Float64Array) -> NDArray[np.intp]:
+    """Count the scores at or above each cut."""
+    return np.asarray(len(scores) - np.searchsorted(np.sort(scores), cuts))
 
 
 def _count_hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import bdtr, bdtrc, betaincinv, ndtr, ndtri
 
-from .coin_guesses import largest_refuted
+from .epsilon import largest_refuted
 from .rates import Float64Array
 
 __all__ = ["Counts", "Curve", "gaussian_curve", "line_curve", "refuted_epsilon", "refuted_mu"]
@@ -35,10 +35,10 @@ class Counts:
         """Return a p-value for the hypothesis that both rates obey an increasing, concave curve.
 
         **Guarantees.** Valid for all rates: at most ``alpha`` with probability at most ``alpha``.
-        At the true rates, the probabilities of so few false and so many true events are independent
-        and not smaller than uniform, so Fisher's rule combines them. The true rates are unknown, so
-        the maximum over all rates that the curve allows is taken. Between two grid points, each
-        probability is taken at the end where it is larger.
+        At the true rates, the probabilities of at most this many false events and at least this
+        many true events are independent and not smaller than uniform. Fisher's rule combines them.
+        The true rates are unknown, so the maximum over all rates that the curve allows is taken.
+        Between two grid points, each probability is taken at the end where it is larger.
         """
         rates, few = self._rates
         allowed = np.clip(curve(rates[1:]), 0.0, 1.0)

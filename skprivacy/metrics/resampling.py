@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .._docs import fill_docs
 from .._validation import generator, open_unit, whole
 from .evidence import Evidence, bound_area, bound_split_rates, epsilon_of_rates
-from .rates import RATE_DOCS, Float64Array, check_delta, check_scores
+from .rates import RATE_DOCS, Float64Array, check_delta, check_scores, count_above
 
 __all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
 
@@ -198,6 +198,5 @@ def _smooth_rates(
     members: Float64Array, others: Float64Array, cuts: Float64Array, sign: int
 ) -> tuple[Float64Array, Float64Array]:
     """Return smoothed rates above each cut, with half a record more; swapped if ``sign`` < 0."""
-    above = [len(s) - np.searchsorted(np.sort(s), cuts) for s in (members, others)]
-    tpr, fpr = ((a + 0.5) / (len(s) + 1) for a, s in zip(above, (members, others), strict=True))
+    tpr, fpr = ((count_above(s, cuts) + 0.5) / (len(s) + 1) for s in (members, others))
     return (tpr, fpr) if sign > 0 else (fpr, tpr)

@@ -184,8 +184,8 @@ class LeakageScorer:
             shown = [[_digest(records[fold]) for fold in split] for split in splits]
             if {own for own, _ in shown} & {held_out for _, held_out in shown}:
                 raise ValueError(
-                    f"cv={cv!r} trains on a fold that it holds out elsewhere, so that a fold does "
-                    "not tell which model it is shown to. Pass at least three folds."
+                    f"cv={cv!r} trains on a fold that it holds out elsewhere, so a fold "
+                    "does not identify the model it is scored on. Pass at least three folds."
                 )
             for digests, split in zip(shown, splits, strict=True):
                 self._splits |= dict.fromkeys(digests, split)  # a search may score both folds
@@ -196,11 +196,11 @@ class LeakageScorer:
             raise ValueError(f"y is None; leakage is measured from records and labels. {_REMEDY}.")
         found = self._splits.get(_digest(_fingerprints(X, y)))
         if found is None:
-            raise ValueError(f"X is no fold of the splits that this scorer knows. {_REMEDY}.")
-        parts = list(self._parts(*found))
+            raise ValueError(f"X is not a fold of the splits that this scorer knows. {_REMEDY}.")
+        parts = list(self._iter_parts(*found))
         return -float(self.measure(estimator, *parts))
 
-    def _parts(self, own: Any, held_out: Any) -> Iterator[Any]:
+    def _iter_parts(self, own: Any, held_out: Any) -> Iterator[Any]:
         for fold in (own, held_out):
             yield safe_indexing(self.X, fold)
             yield safe_indexing(self.y, fold)

@@ -54,7 +54,7 @@ class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin,
         about privacy, such as ``epsilon``, are refused.
     epsilon : float, default=1.0
         Privacy loss of the **whole search**, in nats.
-    delta : float, default=1e-6
+    delta : float, default=1e-5
         The delta of the whole search, below 1 / number of records. With 0 everything is pure,
         which costs a search much more.
     n_trials : float, default=10
@@ -156,7 +156,7 @@ default=None
     ...     model, {"outputperturbationclassifier__alpha": [0.001, 0.1, 10.0]}, epsilon=8.0
     ... )
     >>> search.fit(digits.data, digits.target).privacy_
-    (7.9..., 1e-06)-DP, zero-out, exact noise, proved assuming ...
+    (7.9..., 1e-05)-DP, zero-out, exact noise, proved assuming ...
     >>> sorted(search.best_params_)
     ['outputperturbationclassifier__alpha']
     """
@@ -191,7 +191,7 @@ default=None
         param_distributions: Any,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: float = 1e-5,
         n_trials: float = 10,
         eta: float = 1.0,
         n_candidates: int = 32,
@@ -291,7 +291,7 @@ default=None
         self.candidates_ = list(self.candidates_)
         of_names = all(isinstance(setting, dict) for setting in self.candidates_)
         if not of_names or self.best_params_ not in self.candidates_:
-            raise ValueError("its best parameters are no candidates")
+            raise ValueError("its best parameters are not among the candidates")
         part = claim_of(self.best_estimator_).guarantee
         if part is None or part.event != self.privacy_.event:
             raise ValueError("its best model states another guarantee than the search")
@@ -361,7 +361,7 @@ default=None
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
         people = None if groups is None else check_groups(groups, X)
-        data = HeldOut.drawn(X, y, self.test_size, self.n_records, random, people)
+        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, people)
         check_delta(self.delta, self.n_records or (people.n if people else num_samples(X)))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params

@@ -39,7 +39,7 @@ def list_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dic
         if name.rpartition("__")[2] in _PRIVACY_PARAMETERS:
             raise ValueError(
                 f"param_distributions varies {name!r}, but all trials must have one guarantee. "
-                "Remove it: epsilon and delta of the trials follow from those of the search."
+                "Remove it: the search sets epsilon and delta of its trials."
             )
     if not found or not any(found):
         raise ValueError(
@@ -88,8 +88,8 @@ class Candidates:
                 )
             if model.get_params().get(self.prefix + "distributed") is not None:
                 raise ValueError(
-                    "The estimator trains in several processes, each of which would draw trials "
-                    "of its own and keep another best one. Leave distributed=None."
+                    "The estimator trains in several processes, which would draw different trials "
+                    "and keep different best models. Leave distributed=None."
                 )
             if self.prefix + "server" in model.get_params():
                 raise ValueError(
@@ -128,8 +128,8 @@ class Candidates:
         if claim.guarantee.event != stated.event:
             raise ValueError(
                 f"estimator={self.estimator!r} holds a step that was fitted privately beforehand. "
-                "Its cost does not depend on who is held out, so that the search cannot cover it: "
-                "transform the records before the search, and add its cost to that of the search."
+                "Its cost does not depend on who is held out, so the search cannot cover it: "
+                "transform the records before the search, and add both costs."
             )
         unit = claim.guarantee.unit
         if data.unit == "record" and unit != "record":

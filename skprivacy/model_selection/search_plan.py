@@ -81,10 +81,10 @@ class SearchPlan:
     ... )
     >>> search = PrivateSearchCV(model, {"alpha": [0.01, 0.1, 1.0]}, epsilon=2.0, n_trials=4)
     >>> search.plan(digits.data, digits.target)
-    The best of 4 trials in the mean costs (2.00, 1e-06)-DP, zero-out, exact noise.
-    Each is fitted with epsilon=1.6... and delta=2.5e-07 on 80 % of the records;
-    a single fit could spend epsilon=1.99 and delta=1e-06 on all of them.
-    Scores carry noise of standard deviation 0.008...
+    The best of 4 trials in the mean costs (2.00, 1e-05)-DP, zero-out, exact noise.
+    Each is fitted with epsilon=1.5... and delta=2.5e-06 on 80 % of the records;
+    a single fit could spend epsilon=1.99 and delta=1e-05 on all of them.
+    Scores carry noise of standard deviation 0.007...
     """
 
     guarantee: PrivacyGuarantee
@@ -116,7 +116,8 @@ def search_event(
     **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is either
     fitted on or scored on. In the first case a trial costs as much as its fit: the held-out records
     are equal, and the score depends on them and on the fitted model. The settings are drawn
-    uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the second case
+    uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the second
+    case
     the fits are equal, and a trial costs as much as its noisy score. In both cases one mechanism
     runs several times and its best outcome is released:
     :class:`~skprivacy.accounting.PrivateSelectionEvent`. A record is held out with probability
@@ -141,7 +142,8 @@ def find_trial_epsilon(
 ) -> float:
     """Return the epsilon of a trial at which the search costs ``epsilon``, or slightly less.
 
-    ``cost`` maps the epsilon of a trial to that of the search; it is nearly proportional.
+    ``cost`` maps the epsilon of a trial to the epsilon of the search, which is nearly proportional
+    to it.
     """
     trial, best = guess or epsilon / 1.5, 0.0
     for _ in range(_MAX_ITERATIONS):
@@ -277,7 +279,7 @@ class PreparedSearch:
 
 
 def _search_assumptions(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
-    """Yield the assumptions of a search beyond those of its trials."""
+    """Yield the assumptions that a search adds to its trials' own."""
     if any("read off" in assumption for assumption in assumed):
         yield _FACTS_ASSUMPTION
     if score.assumption:
@@ -306,7 +308,7 @@ _MIN_PROBABILITY_OF_ONE = (
 class NumberOfTrials:
     """Truncated negative binomial distribution of the number of trials K.
 
-    ``eta`` and ``gamma`` are those of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
+    ``eta`` and ``gamma`` have the meaning of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
 
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
     off by about 1e-16, and less probable numbers are never drawn. The distribution of the best

@@ -45,12 +45,12 @@ class RecordScore:
 
     def sum(self, model: Any, X: Any, y: NDArray[Any], people: Groups | None = None) -> float:
         """Return the sum of the scores of records, weighted within groups if there are any."""
-        each = self._each(model, X, y)
+        each = self._score_each(model, X, y)
         if people is None:
             return float(each.sum())
         return float((each * people.exact_shares()).sum())
 
-    def _each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score_each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the score of each record, from 0 to 1.
 
         A record on which the model fails scores 0: an error would reveal that it is there.
@@ -65,7 +65,7 @@ class RecordScore:
             half = len(y) // 2
             parts = np.arange(half), np.arange(half, len(y))
             return np.concatenate(
-                [self._each(model, safe_indexing(X, part), y[part]) for part in parts]
+                [self._score_each(model, safe_indexing(X, part), y[part]) for part in parts]
             )
         found = np.asarray(self.of_records(y, predicted), dtype=float)
         _check_shape(self.of_records, found, y)
@@ -181,7 +181,7 @@ class HeldOut:
         return model.fit(self.X_fit, self.y_fit, **grouped, **fit_params)
 
     @classmethod
-    def drawn(
+    def draw(
         cls,
         X: Any,
         y: NDArray[Any],

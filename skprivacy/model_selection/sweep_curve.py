@@ -75,40 +75,23 @@ def smallest_epsilon(
     reference: Floats,
     loss: float,
     splits: Splits,
-    confidence: float,
+    alpha: float,
     name: str,
 ) -> EpsilonInterval:
     """Return the smallest epsilon from which on at most ``loss`` of the score is lost.
 
-    Parameters
-    ----------
-    epsilons : ndarray of shape (n_levels,)
-        Increasing.
-    scores : ndarray of shape (n_levels, n_splits)
-    reference : ndarray of shape (n_splits,)
-        What is lost from.
-    loss : float
-    splits : Splits
-    confidence : float
-    name : str
-        Of the reference.
-
-    Returns
-    -------
-    EpsilonInterval
-
-    Notes
-    -----
-    Losses are paired by split. Levels are tested one after another, from the largest down until it
-    is no longer shown that no more than ``loss`` is lost, which gives ``high``; and from the
-    smallest up as long as it is shown that more is lost, which gives ``low``. The first error in
-    such a sequence is the only one that counts, so both ends together err with a probability of
-    1 - ``confidence``, if a larger epsilon never loses more, and as far as the correction of the
+    ``epsilons`` increases, ``scores`` has a row for each epsilon and a column for each split, and
+    ``reference`` a score for each split. Losses are paired by split. Levels are tested one after
+    another, from the largest down until it is no longer shown that no more than ``loss`` is lost,
+    which gives ``high``; and from the smallest up as long as it is shown that more is lost, which
+    gives ``low``. The first error in such a sequence is the only one that counts, so both ends
+    together err with a probability of ``alpha``, if a larger epsilon never loses more, and as far
+    as the correction of the
     variance in :class:`Splits`, which is a heuristic, holds.
     """
     lost = reference - scores
     mean, variance = lost.mean(axis=1), lost.var(axis=1, ddof=1)
-    width = splits.quantile((1 + confidence) / 2) * splits.error(variance)
+    width = splits.quantile(1 - alpha / 2) * splits.error(variance)
     too_much = mean - width > loss
     return EpsilonInterval(
         _from_there_on(epsilons, mean <= loss),

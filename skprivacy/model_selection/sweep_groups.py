@@ -62,9 +62,9 @@ def measure_groups(
         if inside.sum() < MIN_GROUP_SIZE:
             continue
         figures = dict.fromkeys(("others", "auc", "p_value"), math.nan)
-        figures |= {"n": int(inside.sum()), "score": score(split.new.part(inside))}
+        figures |= {"n": int(inside.sum()), "score": score(split.new.take(inside))}
         if (~inside).sum() >= MIN_GROUP_SIZE:
-            figures["others"] = score(split.new.part(~inside))
+            figures["others"] = score(split.new.take(~inside))
         if judged is not None and (own == group).sum() >= MIN_GROUP_SIZE:
             pair = judged.scores_in[own == group], judged.scores_out[inside]
             figures["auc"] = AttackResult(*pair).auc
@@ -84,29 +84,15 @@ def tabulate_groups(
     reference: list[dict[str, Any]],
     what: tuple[str, str],
     splits: Splits,
-    confidence: float,
+    alpha: float,
 ) -> pd.DataFrame:
     """Return a row for each private candidate and each subgroup.
 
-    Parameters
-    ----------
-    rows : list of dict
-        Of each candidate ``model``, ``epsilon`` and ``groups``, the figures of each group on each
-        split; of two splits or more.
-    reference : list of dict
-        The groups of what is compared with, on each split.
-    what : (str, str)
-        What groups the records, and the name of the reference.
-    splits : Splits
-    confidence : float
+    Each of ``rows`` has ``model``, ``epsilon`` and ``groups``, the figures of each group on each of
+    two splits or more; ``reference`` has the groups of the baseline. ``what`` names the subgroups'
+    column and the baseline.
 
-    Returns
-    -------
-    DataFrame
-
-    Notes
-    -----
-    **Guarantees.** Any "pays" is false with probability at most 1 - ``confidence`` over the whole
+    **Guarantees.** Any "pays" is false with probability at most ``alpha`` over the whole
     table (Holm), as far as the variance of paired splits holds; so it is of "exposed", whatever the
     dependence of the splits: twice the mean of p-values is one (Rueschendorf 1982).
     """
@@ -116,13 +102,13 @@ def tabulate_groups(
     table = pd.DataFrame(found).assign(by=what[0], compared_with=what[1])
     lost, excess = (np.stack(table.pop(name)) for name in ("lost", "excess"))
     table["loss"], error = lost.mean(axis=1), splits.error(_variances(lost, table["n_test"]))
-    width = splits.quantile(1 - (1 - confidence) / (2 * len(table))) * error
+    width = splits.quantile(1 - alpha / (2 * len(table))) * error
     table["loss_low"], table["loss_high"] = table["loss"] - width, table["loss"] + width
     error = splits.error(_variances(excess, table["n_test"]))
     table["pays_p_value"] = splits.p_value(excess.mean(axis=1), error)
     for finding in ("pays", "exposed"):
         table[f"{finding}_p_value"] = holm(table[f"{finding}_p_value"])
-        table[finding] = table[f"{finding}_p_value"] <= 1 - confidence
+        table[finding] = table[f"{finding}_p_value"] <= alpha
     return table[[*_COLUMNS]]
 
 

@@ -67,7 +67,7 @@ Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
 def check_affordable(fits: Iterable[Fit]) -> None:
     """Refuse budgets that cannot pay for all models of a sweep; nothing is charged.
 
-    **Guarantees.** Only estimators of this library with a budget of their own are rehearsed, bare
+    **Guarantees.** Only estimators of this library that have a budget are rehearsed, bare
     or behind a ``SchemaTransformer``, in this process and up to their charge.
 
     **Edge cases.** Only the first release of a model is known beforehand, and other processes may
@@ -95,7 +95,7 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
     """Yield the guarantee of each model, rehearsed once per number of records and groups."""
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
     for candidate, rows in fits:
-        own = candidate.records.part(rows)
+        own = candidate.records.take(rows)
         people = 0 if own.people is None else own.people.nunique()
         asked = id(candidate), len(own.y), people
         if asked not in known:
@@ -235,7 +235,7 @@ def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: b
     **Edge cases.** A scorer that fails on the dummy is accepted: it may need other methods.
     """
     n = num_samples(records.X)
-    few = records.part(np.unique(np.linspace(0, n - 1, _N_TRIAL_RECORDS).astype(int)))
+    few = records.take(np.unique(np.linspace(0, n - 1, _N_TRIAL_RECORDS).astype(int)))
     dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
     for name, scorer in scorers.items():
         try:
@@ -258,7 +258,7 @@ def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
         if not callable(
             getattr(splitter, "get_n_splits", None)
         ):  # such as str, which has a split method
-            raise TypeError("it is no splitter")
+            raise TypeError("it is not a splitter")
         return splitter
     except (TypeError, ValueError) as error:
         raise_alone(ValueError(f"cv={cv!r} cannot split the records: {describe_error(error)}"))

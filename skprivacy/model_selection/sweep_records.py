@@ -52,7 +52,7 @@ class FirstStep:
         """Return the pipeline of this fitted step, under ``name``, and the steps of ``model``."""
         return Pipeline([(name, self.step), *model.steps])
 
-    def part(self, rows: Any) -> FirstStep:
+    def take(self, rows: Any) -> FirstStep:
         """Return the step with the features of some rows."""
         return replace(self, features=np.asarray(self.features[rows]))
 
@@ -125,7 +125,7 @@ class Records:
     people: Any = None
     first: FirstStep | None = None
 
-    def part(self, rows: Any) -> Records:
+    def take(self, rows: Any) -> Records:
         """Return some of the records."""
         return Records(
             safe_indexing(self.X, rows),
@@ -137,7 +137,7 @@ class Records:
                 for name, given in self.scoring
             },
             None if self.people is None else self.people.iloc[rows],
-            None if self.first is None else self.first.part(rows),
+            None if self.first is None else self.first.take(rows),
         )
 
     @property
@@ -155,9 +155,9 @@ class Split:
     known: Records
 
     @classmethod
-    def of(cls, records: Records, train: Any, test: Any) -> Split:
+    def from_indices(cls, records: Records, train: Any, test: Any) -> Split:
         """Return the split of some records by their indices."""
-        return cls(*map(records.part, (train, test, np.concatenate([train, test]))))
+        return cls(*map(records.take, (train, test, np.concatenate([train, test]))))
 
 
 def share_first_steps(

@@ -1,7 +1,4 @@
-"""Results of a sweep in the shape of those of GridSearchCV.
-
-What is read off a fitted sweep, and how it is shown.
-"""
+"""Results of a fitted sweep: cv_results_, curves, intervals, tables and plots."""
 
 from __future__ import annotations
 
@@ -86,7 +83,7 @@ class ResultsMixin:
         loss: float,
         *,
         compared_with: str | None = None,
-        confidence: float = 0.95,
+        alpha: float = 0.05,
         score: str | None = None,
         estimator: str | None = None,
     ) -> EpsilonInterval:
@@ -99,8 +96,8 @@ class ResultsMixin:
         compared_with : str, default=None
             Name of a baseline. ``None``: the best of them in the mean; without baselines, the
             largest epsilon.
-        confidence : float, default=0.95
-            Of the interval, which takes splits for what they are: few, and not independent.
+        alpha : float, default=0.05
+            The interval has confidence 1 - ``alpha``. It allows for few splits that share records.
         score : str, default=None
             One of ``scores_``; ``None`` means the first.
         estimator : str, default=None
@@ -120,7 +117,7 @@ class ResultsMixin:
         check_is_fitted(self, "cv_results_")
         if not (is_number(loss) and loss >= 0):
             raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
-        splits = self._splits(confidence)
+        splits = self._splits(alpha)
         epsilons, scores = self._known_curve(score, estimator)
         name = self._reference(compared_with, score)
         if name is None:
@@ -132,7 +129,7 @@ class ResultsMixin:
         if not private.any():
             raise ValueError(f"epsilons={epsilons.tolist()} has no finite level to choose.")
         return smallest_epsilon(
-            epsilons[private], scores[private], reference, float(loss), splits, confidence, name
+            epsilons[private], scores[private], reference, float(loss), splits, alpha, name
         )
 
     def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
@@ -166,9 +163,7 @@ class ResultsMixin:
             )
         return knee(epsilons[private], scores[private])
 
-    def by_group(
-        self, *, compared_with: str | None = None, confidence: float = 0.95
-    ) -> pd.DataFrame:
+    def by_group(self, *, compared_with: str | None = None, alpha: float = 0.05) -> pd.DataFrame:
         """Return the cost of each privacy level to each subgroup, and the subgroups it exposes.
 
         Parameters
@@ -176,8 +171,9 @@ class ResultsMixin:
         compared_with : str, default=None
             Name of a baseline, as in :meth:`smallest_epsilon`; without baselines, the largest
             epsilon.
-        confidence : float, default=0.95
-            Of all intervals together, of all "pays" together and of all "exposed" together.
+        alpha : float, default=0.05
+            All intervals together, all "pays" together and all "exposed" together have confidence
+            1 - ``alpha``.
 
         Returns
         -------
@@ -211,8 +207,8 @@ class ResultsMixin:
         """
         check_is_fitted(self, "cv_results_")
         if self.subgroups_ is None:
-            raise ValueError("There are no subgroups. Pass them: fit(X, y, subgroups=...).")
-        splits, name = self._splits(confidence), self._reference(compared_with)
+            raise ValueError("fit was given no subgroups. Pass them: fit(X, y, subgroups=...).")
+        splits, name = self._splits(alpha), self._reference(compared_with)
         candidates = [
             {"model": p.get("estimator", ""), "epsilon": next(iter(p.values())), "groups": groups}
             for p, groups in zip(
@@ -226,7 +222,7 @@ class ResultsMixin:
             row = self.baseline_results_["param_baseline"].tolist().index(name)
             reference = self.group_results_["baselines"][row]
         private = [row for row in candidates if np.isfinite(row["epsilon"])]
-        return tabulate_groups(private, reference, (self.subgroups_, name), splits, confidence)
+        return tabulate_groups(private, reference, (self.subgroups_, name), splits, alpha)
 
     def plot_by_group(self, axes: Any = None) -> Any:
         """Plot utility and exposure of the subgroups that lose most by privacy.
@@ -240,17 +236,17 @@ class ResultsMixin:
         -------
         PrivacyUtilityDisplay
             Of the first estimator and at most five groups: those that lose most at an epsilon. The
-            level without privacy is that of the best baseline.
+            level without privacy is the best baseline's.
         """
         from .sweep_report import of_groups_drawn
 
         return of_groups_drawn(self).plot(axes=axes)
 
-    def _splits(self, confidence: float) -> Splits:
-        """Return the corrected errors of splits, after checking ``confidence``."""
-        open_unit("confidence", confidence, 0.95)
+    def _splits(self, alpha: float) -> Splits:
+        """Return the corrected errors of splits, after checking ``alpha``."""
+        open_unit("alpha", alpha, 0.05)
         if self.n_splits_ < 2:
-            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+            raise ValueError("One split gives no interval. Use cv=5, or repeat splits.")
         return Splits(self.n_splits_, self.test_per_train_)
 
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:

@@ -89,11 +89,11 @@ def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | La
     if hasattr(getattr(attack, "pool", None), "estimators_"):
         raise ValueError(
             f"attack={attack!r} must not have a fitted pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows, or pass a pool that is not fitted."
+            "models. Set pool to a number of models, or pass a pool that is not fitted."
         )
     if attack._needs_members:
         raise ValueError(
-            f"attack={attack!r} learns from known members, and a sweep tells it none. Use an "
+            f"attack={attack!r} learns from known members, and a sweep gives it none. Use an "
             "attack that needs none, such as LossThreshold() or LiRA()."
         )
     if attack._needs_classes and any(map(is_regressor, swept)):
@@ -124,7 +124,7 @@ class SplitModel:
         """Whether the model is fitted behind the first step."""
         return self._first is not None
 
-    def seen(self, records: Records) -> tuple[Any, Any]:
+    def model_and_features(self, records: Records) -> tuple[Any, Any]:
         """Return the model without the shared step, and the features for it; else model and X."""
         if self._first is None or records.first is None:
             return self.model, records.X
@@ -133,7 +133,7 @@ class SplitModel:
     def fit(self) -> None:
         """Fit the model to the training records."""
         own = self.split.own
-        model, X = self.seen(own)
+        model, X = self.model_and_features(own)
         model.fit(X, own.y, **own.fit_params)
 
 
@@ -152,7 +152,7 @@ def _score(fitting: SplitModel, records: Records, name: str, scorer: Any) -> flo
     """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
     model, X = fitting.model, records.X
     if uses_predictions_only(scorer):  # other scorers may use the raw records
-        model, X = fitting.seen(records)
+        model, X = fitting.model_and_features(records)
     try:
         found = scorer(model, X, records.y, **records.score_params.get(name, {}))
         return float(found)
@@ -186,7 +186,7 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
         people = None if own.people is None else check_groups(own.people, own.X)
         return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
     if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
-        model, X = fitting.seen(known)
+        model, X = fitting.model_and_features(known)
         # no threshold is needed, which would cost another prediction
         attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
         attack.fit(X, known.y)
@@ -295,7 +295,7 @@ def fit_baseline(
     Attacks that need shadow models, or labels that nothing protects, are not made: their results
     are NaN.
     """
-    attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
+    attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
         trees = isinstance(_last_step(model), _BOOSTING)
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
@@ -378,7 +378,7 @@ class SweepRunner:
 
         Shadow models are trained candidate by candidate, and are gone when its results are there.
         """
-        shadowed = hasattr(self.attack, "n_shadows")
+        shadowed = hasattr(self.attack, "pool")
         rows: list[Row] = []
         with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
             for batch in [[c] for c in candidates] if shadowed else [candidates]:
@@ -425,7 +425,7 @@ class SweepRunner:
         jobs = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
-        backend, _ = get_active_backend()  # that of Ray has results all at once
+        backend, _ = get_active_backend()  # Ray's backend returns all results at once
         how_returned = "generator" if backend.supports_return_generator else "list"
         n_jobs = limit_workers(self.n_jobs, known.count(None))
         made = iter(
@@ -443,17 +443,17 @@ class SweepRunner:
     def _pool(self, candidate: Candidate) -> ShadowPool:
         """Train shadow models for a candidate: as the attack's own pool says, if it has one."""
         asked, records = self.attack.pool, candidate.records
-        if asked is None:
+        if not isinstance(asked, ShadowPool):
             asked = ShadowPool(
                 None,
-                n_shadows=self.attack.n_shadows,
+                n_shadows=asked,
                 n_jobs=self.n_jobs,
                 random_state=self.attack.random_state,
                 keep_models=getattr(self.attack, "_needs_models", True),
             )
         model = candidate.model
         if records.first is not None and records.first.begins(model):
-            # It is fitted, so that shadows share it, too.
+            # The shadow models share the fitted first step.
             model = records.first.before(model[1:], model.steps[0][0])
         pool = clone(asked).set_params(estimator=model)
         if pool.path is not None:
@@ -497,7 +497,7 @@ class SweepRunner:
 def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
     """Refuse arguments of ``fit`` that an attack cannot train its own models with."""
     own = isinstance(attack, LabelInferenceAttack)
-    if not (own or hasattr(attack, "n_shadows")):
+    if not (own or hasattr(attack, "pool")):
         return
     weights, others = split_weights(records.fit_params, model)
     if others or (own and weights is not None):
@@ -513,6 +513,6 @@ def _run_on_split(
     fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
 ) -> Any:
     """Run a fit on one split and store its result; the worker divides the records."""
-    row = fit(model, Split.of(records, *split), *how)
+    row = fit(model, Split.from_indices(records, *split), *how)
     store_result(row, file)
     return row

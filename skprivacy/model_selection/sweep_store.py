@@ -20,6 +20,7 @@ from .._config import warn_caller
 from .._output import create_file, write_file
 from .._untrusted_files import parse_json, read_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..attacks import ShadowPool
 from ..attacks.record_tables import as_records, fingerprints
 from ..audit import Claim
 from ..exceptions import PrivacyWarning
@@ -46,7 +47,7 @@ class ResultStore:
 
     @classmethod
     def at(cls, path: Any, plan: Mapping[str, Any]) -> ResultStore:
-        """Open a folder for the sweep that ``plan`` describes; refuse that of another sweep."""
+        """Open a folder for the sweep that ``plan`` describes; refuse another sweep's."""
         if path is None:
             return cls(None)
         folder = Path(path)
@@ -63,7 +64,7 @@ class ResultStore:
                 )
             with suppress(FileExistsError):  # of another process that began at the same moment
                 create_file(file, _add_digest(file, {"format": _FORMAT, "digests": digests}), 0o600)
-        known = _read(file)
+        known = _read_json(file)
         if known.get("format") != _FORMAT or not isinstance(known.get("digests"), dict):
             raise ValueError(f"{file} is not the plan of a sweep that this version knows. {_AGAIN}")
         if known["digests"] != digests:
@@ -83,7 +84,7 @@ class ResultStore:
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
-        """Return the claims of all models in the folder, with refits, except those of ``files``."""
+        """Return the claims of all models in the folder, with refits, beside those in ``files``."""
         if self.folder is None:
             return []
         beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
@@ -137,8 +138,7 @@ def describe_sweep(
         _describe_model(model, param) for model, param in zip(models.values(), params, strict=True)
     ]
     attack = {} if sweep.attack is None else sweep.attack.get_params(deep=False)
-    attack.pop("n_jobs", None)
-    if (pool := attack.get("pool")) is not None:
+    if isinstance(pool := attack.get("pool"), ShadowPool):
         attack["pool"] = (pool.n_shadows, pool.random_state, pool.stacked)
     return {
         "records": (fingerprints(as_records(first.X)), first.y),
@@ -191,7 +191,7 @@ def _compute_digest(file: Path, content: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
         found = parse_json(read_file(file), allow_constants=True)
         if not isinstance(found, dict) or set(found) != {"digest", "content"}:
@@ -202,13 +202,13 @@ def _read(file: Path) -> dict[str, Any]:
         return content
     except ValueError as error:
         raise ValueError(
-            f"{file} is damaged ({error}). Restore it or delete it: what it tells of is then done, "
-            "and charged, again."
+            f"{file} is damaged ({error}). Restore it or delete it: its fit is then repeated, "
+            "and charged again."
         ) from error
 
 
 def _load_row(file: Path) -> dict[str, Any]:
-    row = _read(file)
+    row = _read_json(file)
     if "claim" in row:
         try:
             row["claim"] = _claim_from_dict(row["claim"])

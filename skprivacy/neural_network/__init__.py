@@ -80,7 +80,9 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:
             with name_missing_torch():
-                return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+                found = getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+            globals()[name] = found  # not asked for again
+            return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -126,7 +126,7 @@ class Views:
     count: int
 
     @classmethod
-    def of(cls, augment: Any, count: int) -> Views | None:
+    def from_params(cls, augment: Any, count: int) -> Views | None:
         """Return the views for these parameters; None shows each row as it is."""
         if augment is None:
             if count > 1:
@@ -158,8 +158,7 @@ class Views:
     def check(self, inputs: Tensor) -> None:
         """Refuse, after a trial on public numbers, views that mix rows or change their shape.
 
-        On another device the trial runs on the CPU first, so that every device refuses the same
-        views.
+        The trial runs on the CPU first, so that every device refuses the same views.
         """
         if not is_off_cpu(inputs):
             return self._check(inputs)

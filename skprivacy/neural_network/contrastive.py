@@ -197,11 +197,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
-    """Return the NT-Xent loss: cross-entropy of finding each record's other view among all others.
-
-    The first half of the rows are first views; the second half are second views of the same
-    records.
-    """
+    """Return the NT-Xent loss: cross-entropy of finding the other view, a half further on."""
     # Chen et al. 2020, eq. (1): similarities over the temperature, without the view itself
     unit = F.normalize(projected, dim=1)
     similarity = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)

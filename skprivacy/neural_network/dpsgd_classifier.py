@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._docs import fill_docs
-from .._groups import check_order
 from .._input_data import ClassifierMixin, column_or_1d
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes
@@ -136,6 +135,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         "classes": ["array-like", None],
         "class_weight": [dict, None],
     }
+    _target_checks = {"multi_output": True}
 
     def __init__(
         self,
@@ -162,6 +162,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         averaging_decay: float = 0.95,
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -195,6 +196,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.averaging_decay = averaging_decay
         self.classes = classes
         self.class_weight = class_weight
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution
@@ -210,36 +212,6 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
-    ) -> DPSGDClassifier:
-        """Train on private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            One record per row. Features need a comparable and publicly bounded scale, about -1 to
-            1.
-        y : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
-                (n_samples, n_labels)
-            Labels, each one of ``classes``. With several labels per record: a column of zeros and
-            ones for each label.
-        %(groups)s
-
-        Returns
-        -------
-        DPSGDClassifier
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a shape or a label is invalid. Nothing has been released.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        """
-        return self._fit(X, y, groups, True, self.classes)
 
     def partial_fit(
         self,
@@ -273,36 +245,21 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         ValueError
             As in ``fit``, or if the earlier training protects another unit.
         """
-        first = not hasattr(self, "module_")
-        if first:
-            return self._fit(X, y, groups, True, self.classes if classes is None else classes)
-        return self._fit(X, y, groups, False, self.classes_)
+        return self._fit(X, y, groups, not hasattr(self, "module_"), classes)
 
-    @ordinary_torch("cpu")
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        groups: ArrayLike | None,
-        first: bool,
-        classes: ArrayLike | None,
-    ) -> DPSGDClassifier:
+    def _validate_params(self) -> None:
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight={self.class_weight!r} would count the private labels. Pass public "
                 "numbers, such as {0: 1.0, 1: 3.0}, or None."
             )
-        with self._private_fit() as fit, self._peers() as peers:
-            check_order(groups, X)
-            rows, y = self._rows(X, y, first, multi_output=True)
-            targets = self._encode(fit, _dense(y), first, classes)
-            self._train_on(fit, peers, rows, targets, groups, first)
-        return self
+        super()._validate_params()
 
     def _encode(
-        self, fit: PrivateFit, labels: NDArray, first: bool, classes: ArrayLike | None
-    ) -> NDArray:
-        """Return the targets as the loss takes them, and set ``classes_``."""
+        self, fit: PrivateFit, y: Any, first: bool, classes: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        labels = _dense(y)
+        given = (self.classes if classes is None else classes) if first else self.classes_
         multilabel = labels.ndim == 2
         if not first and multilabel != self.multilabel_:
             raise ValueError(
@@ -312,23 +269,23 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.multilabel_ = multilabel
         targets: NDArray
         if multilabel:
-            self.classes_, targets = _encode_columns(labels, classes)
+            self.classes_, targets = _encode_columns(labels, given)
         else:
-            self.classes_, targets = public_classes(fit, labels, classes)
+            self.classes_, targets = public_classes(fit, labels, given)
         return targets
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
 
-    def _loss(self) -> dict[str, Any]:
-        kind = LabelEntropy if self.multilabel_ else nn.CrossEntropyLoss
-        if self.class_weight is None:
-            return {"criterion": kind}
-        return {"criterion": kind, "criterion__weight": self._class_weights()}
+    def _loss(self) -> nn.Module:
+        weight = None if self.class_weight is None else self._class_weights()
+        if self.multilabel_:
+            return LabelEntropy("none", weight)
+        return nn.CrossEntropyLoss(weight, reduction="none")
 
     def _probe(self, device: str, views: int) -> Probe:
         shape, labels = (self.n_features_in_,), self.multilabel_
-        return Probe.like(shape, self._n_outputs(), device, views, labels=labels)
+        return Probe.for_shape(shape, self._n_outputs(), device, views, labels=labels)
 
     def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
         """Return a function that describes a fit for stacked training, or None if it cannot do so.
@@ -342,7 +299,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     @ordinary_torch("cpu")
     def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
         rows, y = self._rows(X, y, True)
-        targets = self._encode(PrivateFit(self), _dense(y), True, self.classes)
+        targets = self._encode(PrivateFit(self), y, True)
         return as_stacked_fit(self, rows, targets)
 
     def _class_weights(self) -> torch.Tensor:

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import nn
 
 from .._docs import fill_docs
-from .._groups import check_order
 from .._input_data import RegressorMixin
 from ..accounting import PrivacyBudget
-from ..base import public_target_bounds
+from ..base import PrivateFit, public_target_bounds
 from ._gradients.losses import SquaredError
 from ._gradients.trial import Probe
-from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 
@@ -110,6 +109,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         **NETWORK_CONSTRAINTS,
         "target_bounds": ["array-like", None],
     }
+    _target_checks = {"y_numeric": True}
 
     def __init__(
         self,
@@ -135,6 +135,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -167,6 +168,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging = averaging
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution
@@ -177,32 +179,6 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.distributed = distributed
         self.verbose = verbose
         self._set_module_params(module_params)
-
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> DPSGDRegressor:
-        """Train on private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            One record per row. Features need a comparable and publicly bounded scale, about -1 to
-            1.
-        y : array-like of shape (n_samples,)
-            Finite targets.
-        %(groups)s
-
-        Returns
-        -------
-        DPSGDRegressor
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a shape or a target is invalid. Nothing has been released.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        """
-        return self._fit(X, y, groups, True)
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
@@ -231,29 +207,24 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         """
         return self._fit(X, y, groups, not hasattr(self, "module_"))
 
-    @ordinary_torch("cpu")
-    def _fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, first: bool
-    ) -> DPSGDRegressor:
-        with self._private_fit() as fit, self._peers() as peers:
-            check_order(groups, X)
-            rows, values = self._rows(X, y, first, y_numeric=True)
-            if first:
-                self.target_bounds_ = public_target_bounds(fit, values, self.target_bounds)
-            low, high = self.target_bounds_
-            # Targets of [-1, 1] start near the outputs of a network whose last layer is zero.
-            scaled = (np.clip(values, low, high) - low) * (2.0 / (high - low)) - 1.0
-            self._train_on(fit, peers, rows, scaled.astype(np.float32), groups, first)
-        return self
+    def _encode(
+        self, fit: PrivateFit, y: Any, first: bool, classes: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        if first:
+            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+        low, high = self.target_bounds_
+        # Targets of [-1, 1] start near the outputs of a network whose last layer is zero.
+        scaled = (np.clip(y, low, high) - low) * (2.0 / (high - low)) - 1.0
+        return scaled.astype(np.float32)
 
     def _n_outputs(self) -> int:
         return 1
 
-    def _loss(self) -> dict[str, Any]:
-        return {"criterion": SquaredError}
+    def _loss(self) -> nn.Module:
+        return SquaredError("none")
 
     def _probe(self, device: str, views: int) -> Probe:
-        return Probe.like((self.n_features_in_,), None, device, views)
+        return Probe.for_shape((self.n_features_in_,), None, device, views)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the predicted target of each row, within ``target_bounds_``.

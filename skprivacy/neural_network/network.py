@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,9 +18,16 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from .._docs import fill_docs
 from .._environment import PREDICT_WORK, threads_for
-from .._groups import Groups, check_groups
-from .._input_data import check_array, check_consistent_length, validate_data
+from .._groups import Groups, check_groups, check_order
+from .._input_data import (
+    check_array,
+    check_consistent_length,
+    is_mapped,
+    single_precision,
+    validate_data,
+)
 from .._sklearn import StrOptions, num_samples
 from .._validation import VERBOSE, Interval, check_random_state
 from ..accounting import PrivacyBudget
@@ -28,19 +36,20 @@ from ..mechanisms import SecureRandom
 from ._gradients.clipping import CLIPPING
 from ._gradients.perceptron import (
     ACTIVATIONS,
+    PerceptronGradients,
     layer_sizes,
     make_mlp,
     mlp_from_arrays,
     mlp_to_arrays,
 )
 from ._gradients.trial import Probe
-from ._training.engine import Peers, SingleProcess, Training
-from ._training.mapped_rows import MappedRows, is_mapped, iterate_chunks, single_precision
-from ._training.private_net import PrivateNet
-from ._training.torch_modes import usable_device
+from ._training.engine import Peers, SingleProcess, Training, needs_public_rows
+from ._training.mapped_rows import MappedRows, iterate_chunks
+from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, SCHEDULES, PerGroup, TrainingConfig
 from .augmentation import Views
 from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
+from .network_docs import NETWORK_DOCS
 
 __all__ = [
     "EPOCHS",
@@ -51,8 +60,10 @@ __all__ = [
     "PrivateTrainingMixin",
     "has_random_start",
     "make_module",
+    "training_rows",
 ]
 
+Self = TypeVar("Self", bound="PrivateNetwork")
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
 # Constraints of the parameters of every private training; skorch names two of them differently.
@@ -74,6 +85,7 @@ TRAINING_CONSTRAINTS: dict = {
     "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
+    "relation": [StrOptions({"zero_out", "add_remove"})],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
     "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
     "group_contribution": [StrOptions({"mean", "sum"})],
@@ -106,11 +118,20 @@ _PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "
 class PrivateTrainingMixin(PrivateEstimatorMixin):
     """Private run of an estimator that trains a module: groups, processes, charge, results."""
 
+    augment: Any
+    augmentations: int
+    averaging_decay: float
+    clipping: str
     delta: float
-    noise_seed: int | None
+    device: str
     distributed: str | None
-    max_group_size: int | None
     group_contribution: str
+    max_group_size: int | None
+    n_records: int | None
+    noise: str
+    noise_seed: int | None
+    target_quantile: float
+    verbose: int
     module_: nn.Module
     privacy_: Any
 
@@ -121,6 +142,21 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         checked = check_groups(groups, rows)
         most = None if self.max_group_size is None else int(self.max_group_size)
         return checked, PerGroup(checked.unit, most, self.group_contribution)
+
+    def _planned(self, n: int, **settings: Any) -> TrainingConfig:
+        """Return the plan of a run on ``n`` records, without noise."""
+        shows_views = self.augment is not None or self.augmentations > 1
+        return TrainingConfig.planned(
+            n,
+            n_records=self.n_records,
+            noise=self.noise,
+            clipping=self.clipping,
+            target_quantile=self.target_quantile,
+            averaging_decay=self.averaging_decay,
+            views=Views.from_params(self.augment, self.augmentations) if shows_views else None,
+            device=self.device,
+            **settings,
+        )
 
     def _peers(self) -> AbstractContextManager[Peers]:
         """Join the other processes of a distributed training, if there are any."""
@@ -152,7 +188,6 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         self,
         fit: PrivateFit,
         peers: Peers,
-        net: PrivateNet,
         training: Training,
         data: tuple[Tensor | MappedRows, Tensor, Groups | None],
         first: bool,
@@ -174,19 +209,21 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             arithmetic=config.noise_kind.arithmetic,
         ):
             X, y, groups = data
-            net.fit_loop(X, y, training=training, peers=peers, groups=groups)
-        self.module_ = net.module_
+            trained = training.run(X, y, peers, int(self.verbose), groups)
+        self.module_ = trained
         self.noise_multiplier_ = config.noise_multiplier
         self.n_steps_ = config.n_steps
         self.gradients_ = training.gradients
         self.max_grad_norm_ = training.max_grad_norm
 
 
+@fill_docs(NETWORK_DOCS)
 class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     """Training and prediction of a private network; subclasses define the targets."""
 
     settings_: dict[str, Any]
     _training: type[Training] = Training  # the engine; audits replace it by one that they observe
+    _target_checks: dict[str, Any] = {}  # arguments of validate_data for ``y``
 
     # The built-in perceptron is stored as arrays, for file formats that refuse torch's pickles.
     def __getstate__(self) -> dict[str, Any]:
@@ -209,7 +246,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return {k: v for k, v in vars(self).items() if k.startswith("module__")}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, including those of ``module__``.
+        """Return the parameters, including the ``module__`` ones.
 
         Parameters
         ----------
@@ -224,7 +261,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return {**super().get_params(deep=deep), **self._module_params()}
 
     def set_params(self, **params: Any) -> PrivateNetwork:
-        """Set parameters, including those of ``module__``.
+        """Set parameters, including the ``module__`` ones.
 
         Parameters
         ----------
@@ -241,26 +278,65 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         super().set_params(**{k: v for k, v in params.items() if k not in of_module})
         return self
 
-    def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
+    def fit(self: Self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+        """Train on private records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            One record per row. Features need a comparable and publicly bounded scale, about -1 to
+            1. May be memory-mapped.
+        y : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels)
+            Labels of ``classes``; for regression, finite targets. With several labels per record:
+            a column of zeros and ones for each label.
+        %(groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a target is invalid. Nothing has been released.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        """
+        return self._fit(X, y, groups, True)
+
+    @ordinary_torch("cpu")
+    def _fit(
+        self: Self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None,
+        first: bool,
+        classes: ArrayLike | None = None,
+    ) -> Self:
+        with self._private_fit() as fit, self._peers() as peers:
+            check_order(groups, X)
+            rows, y = self._rows(X, y, first)
+            targets = self._encode(fit, y, first, classes)
+            self._train_on(fit, peers, rows, targets, groups, first)
+        return self
+
+    def _rows(self, X: ArrayLike, y: ArrayLike, first: bool) -> tuple[Any, Any]:
         """Validate parameters, rows and targets."""
         self._validate_params()
         if not isinstance(self.hidden_layer_sizes, str):
             layer_sizes(self.hidden_layer_sizes)
         usable_device(self.device)
         if is_mapped(X) and X.ndim == 2:
-            return self._mapped_rows(X, y, first, **checks)
+            # by shape alone: the rows are read when a step needs them
+            check_consistent_length(X, y)
+            self._check_width(X, first)
+            y = validate_data(self, X="no_validation", y=y, reset=first, **self._target_checks)
+            return MappedRows(X), y
         floats = [np.float64, np.float32]
         return validate_data(
-            self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks
+            self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **self._target_checks
         )
-
-    def _mapped_rows(
-        self, X: NDArray, y: ArrayLike, first: bool, **checks: Any
-    ) -> tuple[MappedRows, Any]:
-        """Validate memory-mapped rows by shape alone; they are read when a step needs them."""
-        check_consistent_length(X, y)
-        self._check_width(X, first)
-        return MappedRows(X), validate_data(self, X="no_validation", y=y, reset=first, **checks)
 
     def _check_width(self, X: NDArray, reset: bool) -> None:
         validate_data(self, np.zeros((min(1, len(X)), X.shape[1])), reset=reset)
@@ -276,7 +352,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     ) -> None:
         """Train on validated rows, and on targets as the loss takes them."""
         whose, per_group = self._groups(groups, rows)
-        data = single_precision(rows), torch.from_numpy(targets), whose
+        data = training_rows(rows), torch.from_numpy(targets), whose
         n = peers.count(*data)
         recipe = self._recipe(
             n,
@@ -287,27 +363,28 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
             self.epsilon, self.delta, self.noise_multiplier
         )
-        net = PrivateNet(
-            self._make_module(recipe, self.random_state) if first else self.module_,
-            train_split=None,
-            verbose=int(self.verbose),
-            **self._loss(),
-        ).initialize()
+        module = self._make_module(recipe, self.random_state) if first else self.module_
+        loss = self._loss()
         if self.module is not None:
             fit.assume("the module treats each record by itself (tried on random numbers)")
             if first and (
                 isinstance(self.module, nn.Module)
-                or not has_random_start(net.module_, self._make_module(recipe, RandomState()))
+                or not has_random_start(module, self._make_module(recipe, RandomState()))
             ):
                 fit.assume("the weights that training starts from are public")
-        probe = self._probe(
-            usable_device(self.device), 1 if config.views is None else config.views.count
-        )
-        start = self._synchronize_start(peers, net.module_, config, first)
+        device, probe = usable_device(self.device), None
+        if needs_public_rows(device) or not self._needs_no_trial(module, loss, config):
+            probe = self._probe(device, 1 if config.views is None else config.views.count)
+        start = self._synchronize_start(peers, module, config, first)
         random = SecureRandom(self.noise_seed)
-        training = self._training(config, start, net.criterion_, probe, random)
-        self._run(fit, peers, net, training, data, first)
+        training = self._training(config, start, loss, probe, random)
+        self._run(fit, peers, training, data, first)
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
+
+    def _needs_no_trial(self, module: nn.Module, loss: nn.Module, config: TrainingConfig) -> bool:
+        """Return True for the built-in perceptron, whose gradients the tests check by a loop."""
+        built_in = self.module is None and config.views is None
+        return built_in and PerceptronGradients.fits(module, loss)
 
     def _recipe(
         self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
@@ -334,28 +411,27 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             moments: dict[str, Any] = {"momentum": self.momentum}
         else:
             moments = {"betas": (self.momentum, 0.999)}
-        return TrainingConfig.planned(
+        return self._planned(
             n,
-            n_records=self.n_records,
             batch_size=recipe.batch_size,
-            noise=self.noise,
             epochs=int(recipe.epochs),
             max_grad_norm=recipe.max_grad_norm,
-            clipping=self.clipping,
-            target_quantile=self.target_quantile,
             optimizer=recipe.optimizer,
             optimizer_params=moments,
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
             averaging=recipe.averaging,
-            averaging_decay=self.averaging_decay,
-            views=Views.of(self.augment, self.augmentations),
-            device=self.device,
         )
 
-    # Classifiers and regressors differ in the next three methods.
-    def _loss(self) -> dict[str, Any]:
-        """Return the loss as parameters of skorch."""
+    # Classifiers and regressors differ in the next four methods.
+    def _encode(
+        self, fit: PrivateFit, y: Any, first: bool, classes: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Return the targets as the loss takes them, and set the public facts about them."""
+        raise NotImplementedError
+
+    def _loss(self) -> nn.Module:
+        """Return the loss, with one number per row."""
         raise NotImplementedError
 
     def _probe(self, device: str, views: int) -> Probe:
@@ -385,7 +461,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         # The work of a user's module is unknown, so it always gets all threads.
         least = PREDICT_WORK if self.module is None else 0
         with torch.inference_mode():
-            for part in self._parts(X):
+            for part in self._chunks(X):
                 with threads_for(self.module_, len(part), worth=least):
                     found = link(self.module_(part).double())
                     if start == 0:  # one array: many small ones would pin the chunks' memory
@@ -395,7 +471,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
                 start += len(part)
         return np.asarray(answers.numpy())
 
-    def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
+    def _chunks(self, X: ArrayLike) -> Iterable[Tensor]:
         """Yield finite rows in chunks."""
         if not is_mapped(X) or X.ndim != 2:
             rows = validate_data(self, X, dtype=np.float32, reset=False)
@@ -404,6 +480,20 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self._check_width(X, reset=False)
         for part in iterate_chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
             yield torch.from_numpy(check_array(part, dtype=np.float32, order="C", input_name="X"))
+
+
+def training_rows(rows: NDArray | Tensor | MappedRows) -> Tensor | MappedRows:
+    """Return rows as training reads them: in single precision, where huge numbers are infinite.
+
+    **Guarantees.** The argument is not changed. If it has the right form already, the result shares
+    its memory, which training only reads.
+    """
+    if isinstance(rows, MappedRows) or (isinstance(rows, Tensor) and not rows.is_floating_point()):
+        return rows
+    values = single_precision(rows.numpy() if isinstance(rows, Tensor) else rows)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(values)
 
 
 def make_module(

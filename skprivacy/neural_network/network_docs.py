@@ -105,9 +105,9 @@ gradients_ : {"book-keeping", "torch.func", "one by one"}
     "network_guarantees": """\
 **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
 ``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one
-record or, with ``groups``, all records of a group. The relation is zero-out: one record is
-replaced by one that contributes nothing, and the number of records is public. With ``n_records``
-it is add-remove.
+record or, with ``groups``, all records of a group. Under the default relation,
+"zero_out", one record is replaced by one that contributes nothing, and the number of records is
+public.
 
 With ``groups``, a step draws whole groups, joins the gradients of a group's records and clips
 them once. ``n_records``, ``batch_size``, ``epochs``, ``delta`` and the "auto" settings then count

@@ -179,7 +179,7 @@ def _column_groups(given: Any, n_features: int) -> Tensor:
     found = np.asarray(given)
     if found.shape != (n_features,):
         raise ValueError(
-            f"groups has shape {found.shape}; expected ({n_features},). Pass one number per "
+            f"column_groups has shape {found.shape}; expected ({n_features},). Pass one number per "
             "column of X."
         )
     return torch.from_numpy(np.unique(found, return_inverse=True)[1].reshape(-1))

@@ -72,7 +72,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
     _computes_records_apart = True
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # written by save_model, in the words of persistence.attribute_states
     _saved_state = {"image_shape_": "image_shape"}
 
     def __init__(self, image_shape: tuple[int, int] | None = None) -> None:

@@ -1,68 +1,60 @@
 """DPNeuralNet: a skorch NeuralNet trained with DP-SGD.
 
-Settings of skorch that private training cannot keep are refused, with their alternatives.
+skorch makes the module and the loss from classes and their ``module__x`` and ``criterion__x``, and
+predicts. Its own training loop is disabled: it would draw batches, store the loss, and show both to
+callbacks.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from skorch.dataset import Dataset
+from skorch import NeuralNet
 from skorch.utils import to_device
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from .._docs import fill_docs
 from .._groups import check_order
 from .._sklearn import validate_parameter_constraints
 from .._validation import check_unmasked
 from ..accounting import PrivacyBudget
+from ..base import check_n_records
 from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._training.engine import Training
-from ._training.mapped_rows import MappedRows, as_rows, as_targets, single_precision
-from ._training.private_net import PrivateNet
+from ._training.mapped_rows import MappedRows, as_rows, as_targets
+from ._training.skorch_rules import (
+    per_example_criterion,
+    refuse_nonprivate_settings,
+    refuse_several_modules,
+)
 from ._training.torch_modes import usable_device
 from ._training.training_config import PerGroup, TrainingConfig
-from .augmentation import Views
-from .network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin, has_random_start
+from .network import (
+    EPOCHS,
+    STEP_SIZE,
+    TRAINING_CONSTRAINTS,
+    PrivateTrainingMixin,
+    has_random_start,
+    training_rows,
+)
 from .network_docs import NETWORK_DOCS
 
-__all__ = [
-    "DPNeuralNet",
-    "refuse_nonprivate_settings",
-    "refuse_several_modules",
-]
+__all__ = ["DPNeuralNet"]
 
-_INSTEAD_OF_CALLBACKS = {
-    "LRScheduler": "use schedule='cosine' or 'linear'",
-    "EarlyStopping": "fix max_epochs beforehand, or tune it at its price",
-    "EpochScoring": "score public records after fit",
-    "Checkpoint": "save the fitted net with skprivacy.save_model",
-    "GradientNormClipping": "use max_grad_norm",
-    "ProgressBar": "use verbose=1",
-    "Freezer": "set requires_grad=False in the module",
-}
-# Methods that private training skips: an override would be ignored, or would see private records.
-_REPLACED_METHODS = (
-    "fit_loop", "get_loss", "infer", "on_batch_begin", "on_batch_end",
-    "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
-    "run_single_epoch", "train_step", "train_step_single", "validation_step",
-)  # fmt: skip
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 
 
 @fill_docs(NETWORK_DOCS)
-class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
+class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     """A ``skorch.NeuralNet`` trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 
     For users of skorch: any module, loss and optimizer, with ``module__x``, ``criterion__x`` and
@@ -157,6 +149,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     True
     """
 
+    prefixes_ = [*NeuralNet.prefixes_, "optimizer"]
+    module_: nn.Module
     _parameter_constraints: dict = {
         **TRAINING_CONSTRAINTS,
         "max_epochs": EPOCHS,
@@ -184,6 +178,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         averaging_decay: float = 0.95,
         augment: Any = None,
         augmentations: int = 1,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -210,12 +205,52 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.averaging_decay = averaging_decay
         self.augment = augment
         self.augmentations = augmentations
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
+
+    @property
+    def _default_callbacks(self) -> list:
+        return []  # skorch's default callbacks record and print the loss, which is private
+
+    def initialize_criterion(self) -> DPNeuralNet:
+        """Create the loss, with one number per example.
+
+        Returns
+        -------
+        DPNeuralNet
+            The net itself.
+        """
+        self.criterion_ = per_example_criterion(self.criterion, self.get_params_for("criterion"))
+        return self
+
+    def initialize_optimizer(self, triggered_directly: Any = None) -> DPNeuralNet:
+        """Do nothing: the engine creates the optimizer, whose state is not released.
+
+        Parameters
+        ----------
+        triggered_directly : object, default=None
+            Ignored; skorch passes it.
+
+        Returns
+        -------
+        DPNeuralNet
+            The net itself.
+        """
+        self._register_virtual_param(["optimizer__*"])  # so that skorch accepts these settings
+        return self
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{type(self).__name__} has no public single steps, because no guarantee would cover "
+            "them. Use fit or partial_fit."
+        )
+
+    fit_loop = run_single_epoch = train_step = train_step_single = validation_step = _refuse
 
     def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 lacks it and would count as not fitted
         return hasattr(self, "privacy_")
@@ -306,6 +341,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             validate_parameter_constraints(
                 self._parameter_constraints, self.get_params(deep=False), fit.source
             )
+            check_n_records(self.relation, self.n_records)
             check_unmasked(X)
             check_unmasked(y, "y")
             check_order(groups, X)
@@ -313,7 +349,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
             whose, per_group = self._groups(groups, rows)
-            data = single_precision(rows), torch.from_numpy(targets), whose
+            data = training_rows(rows), torch.from_numpy(targets), whose
             config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)
@@ -322,7 +358,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
                 loss = PerExample(loss)
             start = self._synchronize_start(peers, self.module_, config, first)
             training = Training(config, start, loss, probe, SecureRandom(self.noise_seed))
-            self._run(fit, peers, self, training, data, first)
+            self._run(fit, peers, training, data, first)
+            self.module_ = to_device(self.module_, self.device)
         return self
 
     def _made_again(self) -> nn.Module:
@@ -333,23 +370,16 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
     def _config(self, n: int, per_group: PerGroup | None) -> TrainingConfig:
         params = self.get_params_for("optimizer")
-        planned = TrainingConfig.planned(
+        planned = self._planned(
             n,
-            n_records=self.n_records,
             batch_size=self.batch_size,
-            noise=self.noise,
             epochs=int(self.max_epochs),
             max_grad_norm=self.max_grad_norm,
-            clipping=self.clipping,
-            target_quantile=self.target_quantile,
             optimizer=self.optimizer,
             optimizer_params=params,
             learning_rate=self.lr,
             schedule=self.schedule,
             averaging=self.averaging,
-            averaging_decay=self.averaging_decay,
-            views=Views.of(self.augment, self.augmentations),
-            device=self.device,
             per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
@@ -412,68 +442,6 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
                     f"shape {tuple(rows.shape[1:])}: {error}"
                 ) from error
             yield to_device(outputs, device)
-
-
-def refuse_nonprivate_settings(net: Any, base: type) -> None:
-    """Raise ValueError for the first setting of a net that would break its guarantee."""
-    if net.train_split is not None:
-        raise ValueError(
-            f"train_split={net.train_split!r} would publish a measurement of private records. "
-            "Leave train_split=None, and score public records after fit."
-        )
-    for callback in _list_callbacks(net.callbacks):
-        kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
-        if isinstance(callback, type):
-            kind = callback.__name__
-        raise ValueError(
-            f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
-            f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
-        )
-    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
-    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
-        raise ValueError(
-            f"{given[0] if given else 'iterator_train or dataset'} is given, but private batches "
-            "must be Poisson samples of the rows of X. Use batch_size for their expected size."
-        )
-    if net.compile:
-        raise ValueError("compile=True is not supported: per-example gradients are needed. "
-                         "Use compile=False.")  # fmt: skip
-    _refuse_optimizer(net)
-    for name in _REPLACED_METHODS:
-        if getattr(type(net), name) is not getattr(base, name):
-            raise ValueError(
-                f"{type(net).__name__} overrides {name}, which private training does not call. "
-                "Put the loss into criterion, and other code into the module."
-            )
-
-
-def refuse_several_modules(net: Any) -> None:
-    """Raise ValueError if a net has several modules or several losses."""
-    if len(net._modules) > 1 or len(net._criteria) > 1:
-        raise ValueError(
-            f"{type(net).__name__} has the modules {net._modules} and the criteria "
-            f"{net._criteria}; expected one of each. Combine them in one module."
-        )
-
-
-def _list_callbacks(callbacks: Any) -> list[Any]:
-    return [] if callbacks in (None, "disable") else list(callbacks)
-
-
-def _refuse_optimizer(net: Any) -> None:
-    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
-        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
-    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise ValueError(
-            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
-            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
-        )
-    if hasattr(net, "optimizer__param_groups"):
-        raise ValueError(
-            "optimizer__param_groups is not supported, because all weights form one vector. Set "
-            "requires_grad=False on weights that stay fixed."
-        )
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

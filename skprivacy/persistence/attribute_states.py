@@ -107,31 +107,31 @@ class _State:
     def __init__(self, *arguments: str) -> None:
         self.arguments = arguments
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts[name] = value
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         raise NotImplementedError
 
 
 class _Number(_State):
     """A finite number."""
 
-    def read(self, into: StateReader, name: str) -> float:
+    def read_state(self, into: StateReader, name: str) -> float:
         return number({name: into.fact(name)}, name)
 
 
 class _Count(_State):
     """An integer of at least 1."""
 
-    def read(self, into: StateReader, name: str) -> int:
+    def read_state(self, into: StateReader, name: str) -> int:
         return whole({name: into.fact(name)}, name)
 
 
 class _Settings(_State):
     """Numbers by name; a trailing ``#`` marks an integer, as in ``batch_size#``."""
 
-    def read(self, into: StateReader, name: str) -> dict[str, float | int]:
+    def read_state(self, into: StateReader, name: str) -> dict[str, float | int]:
         stated = check_names(into.fact(name), [each.rstrip("#") for each in self.arguments])
         return {
             each.rstrip("#"): (whole if each.endswith("#") else number)(stated, each.rstrip("#"))
@@ -148,11 +148,11 @@ class _Array(_State):
             *sizes, _, self.when = arguments
             self.sizes = tuple(sizes)
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         if not self.when or getattr(out.model, self.when):
             out.put(name, value)
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         if self.when and not getattr(into.model, self.when):
             return None
         return into.take(name, self.sizes)
@@ -161,8 +161,8 @@ class _Array(_State):
 class _Positive(_Array):
     """An array of numbers above 0."""
 
-    def read(self, into: StateReader, name: str) -> Any:
-        found = super().read(into, name)
+    def read_state(self, into: StateReader, name: str) -> Any:
+        found = super().read_state(into, name)
         if found is not None and not (found > 0).all():
             raise ValueError(f"{name} has values that are not above 0")
         return found
@@ -171,24 +171,24 @@ class _Positive(_Array):
 class _Typed(_Array):
     """An array that is restored in its own type, float32 or float64."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
-        super().write(out, name, value)
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
+        super().write_state(out, name, value)
         out.facts.setdefault("types", {})[name] = np.asarray(value).dtype.name
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         found = into.fact("types")[name]
         if not isinstance(found, str) or found not in _NUMBER_TYPES:
             raise ValueError(
                 f"{name!r} has the type {found!r}, expected one of {list(_NUMBER_TYPES)}"
             )
-        return super().read(into, name).astype(found)
+        return super().read_state(into, name).astype(found)
 
 
 class _Variances(_Typed):
     """An array of numbers of at least 0."""
 
-    def read(self, into: StateReader, name: str) -> Any:
-        found = super().read(into, name)
+    def read_state(self, into: StateReader, name: str) -> Any:
+        found = super().read_state(into, name)
         if not (found >= 0).all():
             raise ValueError(f"{name} has values below 0")
         return found
@@ -200,13 +200,13 @@ class _Public(_State):
     A fact that was read off the data must not count as public in a new fit.
     """
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         parameter = name.rstrip("_")
         self.put(out, parameter, value)
         if _has_parameter(out.model, parameter):
             out.facts[f"{parameter}_given"] = getattr(out.model, parameter) is not None
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         parameter = name.rstrip("_")
         found = self.take(into, parameter)
         if _has_parameter(into.model, parameter):
@@ -289,10 +289,10 @@ class _ImageShape(_Public):
 class _Indices(_State):
     """Classes of a learner, as indices into the classes of the enclosing model."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts[name.rstrip("_")] = value
 
-    def read(self, into: StateReader, name: str) -> NDArray[np.int64]:
+    def read_state(self, into: StateReader, name: str) -> NDArray[np.int64]:
         stated = into.fact(name.rstrip("_"))
         whole_numbers = isinstance(stated, list) and all(type(value) is int for value in stated)
         if not whole_numbers or len(stated) < 2 or sorted(set(stated)) != stated:
@@ -308,10 +308,10 @@ class _Indices(_State):
 class _Guarantee(_State):
     """The guarantee; the attributes derived from it, such as ``epsilon_``, are recomputed."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts[name.rstrip("_")] = value.to_dict()
 
-    def read(self, into: StateReader, name: str) -> PrivacyGuarantee:
+    def read_state(self, into: StateReader, name: str) -> PrivacyGuarantee:
         restore_guarantee(into.model, {"privacy": into.fact(name.rstrip("_"))})
         found: PrivacyGuarantee = into.model.privacy_
         return found
@@ -320,7 +320,7 @@ class _Guarantee(_State):
 class _Values(_State):
     """Numbers and text, in mappings or sequences, in the form of constructor parameters."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         found = _saved_value(value)
         if found == _BY_DEFAULT:
             raise ValueError(
@@ -329,7 +329,7 @@ class _Values(_State):
             )
         out.facts[name] = found
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         return _restored_value(into.fact(name))
 
 
@@ -338,11 +338,11 @@ class _Model(_State):
 
     learner = False
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         (place,) = self.arguments
         out.facts[place] = out.nest(value, place, self.learner)
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         (place,) = self.arguments
         return into.nest(into.fact(place), place, self.learner)
 
@@ -355,8 +355,8 @@ class _Learner(_Model):
 
     learner = True
 
-    def read(self, into: StateReader, name: str) -> Any:
-        found, d = super().read(into, name), into.sizes["features"]
+    def read_state(self, into: StateReader, name: str) -> Any:
+        found, d = super().read_state(into, name), into.sizes["features"]
         if not hasattr(found, "predict"):
             raise ValueError(f"the learner {found!r} has no predict method")
         if "classes" in into.sizes:
@@ -378,16 +378,16 @@ class _Encoder(_Model):
 
     learner = True
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         if value is None:
             out.facts[self.arguments[0]] = None
         else:
-            super().write(out, name, value)
+            super().write_state(out, name, value)
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         if into.fact(self.arguments[0]) is None:
             return None
-        found = super().read(into, name)
+        found = super().read_state(into, name)
         if not hasattr(found, "transform"):
             raise ValueError(f"the encoder {found!r} has no transform method")
         return found
@@ -396,13 +396,13 @@ class _Encoder(_Model):
 class _Head(_State):
     """The head of a fine-tuned model: its name, or its class and fields."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         if not isinstance(value, str):
             own = {each.name: getattr(value, each.name) for each in fields(value)}
             value = {"kind": type(value).__name__, **own}
         out.facts[name] = value
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         from ..fine_tuning.heads import HEADS
 
         stated = into.fact(name)
@@ -417,13 +417,13 @@ class _Head(_State):
 class _Weights(_State):
     """The weights of a head: an array, or a network."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         numbers = isinstance(value, np.ndarray)
         out.facts["network"] = None if numbers else out.nest(value, "network", False)
         if numbers:
             out.put(name, value)
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         if into.fact("network") is None:
             return into.take(name, ("columns", "classes"))
         found = into.nest(into.facts["network"], "network", False)
@@ -439,10 +439,10 @@ class _Weights(_State):
 class _Ball(_State):
     """The unit ball of the records, built from the bounds of the model."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts["ball"] = {"radius": value.radius, "intercept": value.intercept}
 
-    def read(self, into: StateReader, name: str) -> UnitBall:
+    def read_state(self, into: StateReader, name: str) -> UnitBall:
         stated = check_names(into.fact("ball"), ["radius", "intercept"])
         lower, upper = (tuple(bound.tolist()) for bound in into.model.bounds_)
         ball = UnitBall(lower, upper, number(stated, "radius"), number(stated, "intercept"))
@@ -457,12 +457,12 @@ class _Ball(_State):
 class _Polynomial(_State):
     """The released noisy polynomial on the unit ball."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts["polynomial"] = {each: getattr(value, each) for each in _POLYNOMIAL}
         out.put(f"{name}.linear", value.linear)
         out.put(f"{name}.quadratic", value.quadratic)
 
-    def read(self, into: StateReader, name: str) -> NoisyPolynomial:
+    def read_state(self, into: StateReader, name: str) -> NoisyPolynomial:
         stated = check_names(into.fact("polynomial"), _POLYNOMIAL)
         into.sizes.setdefault("outputs", 1)
         return NoisyPolynomial(
@@ -475,11 +475,11 @@ class _Polynomial(_State):
 class _Plan(_State):
     """The plan of a private search: its guarantee and its numbers."""
 
-    def write(self, out: StateWriter, name: str, value: Any) -> None:
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
         own = {each.name: getattr(value, each.name) for each in fields(value)}
         out.facts[name] = {**own, "guarantee": value.guarantee.to_dict()}
 
-    def read(self, into: StateReader, name: str) -> Any:
+    def read_state(self, into: StateReader, name: str) -> Any:
         plan = import_module("skprivacy.model_selection").SearchPlan  # a higher layer
         names = [each.name for each in fields(plan)]
         stated = check_names(into.fact(name), names)

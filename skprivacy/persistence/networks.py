@@ -37,17 +37,17 @@ _KINDS: dict[str, type] = {
 _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
-    "learning_rate", "schedule", "momentum", "averaging", "averaging_decay", "n_records",
-    "max_group_size", "group_contribution",
+    "learning_rate", "schedule", "momentum", "averaging", "averaging_decay",
+    "relation", "n_records", "max_group_size", "group_contribution",
 )  # fmt: skip
 _NET_PARAMS = (
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "clipping",
     "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
-    "averaging_decay", "n_records", "max_group_size", "group_contribution",
+    "averaging_decay", "relation", "n_records", "max_group_size", "group_contribution",
 )  # fmt: skip
 _ENCODER_PARAMS = (
     "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
-    "hidden_layer_sizes", "corruption", "groups",
+    "hidden_layer_sizes", "corruption", "column_groups",
 )  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 

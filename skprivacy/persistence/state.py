@@ -166,7 +166,7 @@ def _attributes_to_state(model: Any, prefix: str, arrays: dict[str, NDArray]) ->
     third_party.check_usual(model)
     out = StateWriter(model, facts, arrays, prefix, nest)
     for name, words in declared.items():
-        state_of(words).write(out, name, getattr(model, name))
+        state_of(words).write_state(out, name, getattr(model, name))
     return facts
 
 
@@ -304,7 +304,7 @@ def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, gi
         reader.sizes["features"] = restore_common(model, facts)
         reader.used |= {"n_features_in_", "feature_names"}
     for name, words in declared.items():
-        setattr(model, name, state_of(words).read(reader, name))
+        setattr(model, name, state_of(words).read_state(reader, name))
     if unknown := sorted(set(facts) - reader.used):
         raise ValueError(f"the facts {unknown} are unknown")
     if hasattr(model, "_finish_loading"):

@@ -30,12 +30,13 @@ __all__ = ["from_state", "to_state"]
 _PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "n_rounds", "max_cells", "relation")
 _GAN_PARAMS = (
     "epsilon", "delta", "label", "hidden_layer_sizes", "generator_layer_sizes", "latent_size",
-    "batch_size", "epochs", "discriminator_steps", "learning_rate", "max_grad_norm", "n_records",
-    "max_group_size",
+    "batch_size", "epochs", "discriminator_steps", "learning_rate", "max_grad_norm", "relation",
+    "n_records", "max_group_size",
 )  # fmt: skip
 _MAX_CELLS = 1 << 27  # all tables of a model together: 1 GiB of float64
 _FACTS = (
-    "n_features_in_", "feature_names", "params", "missing", "grids", "schema", "schema_given",
+    "n_features_in_", "feature_names", "params", "columns_with_missing", "grids", "schema",
+    "schema_given",
     "columns", "order", "label", "target", "privacy",
 )  # fmt: skip
 _CATEGORY, _ORDERED = "category", "ordered category"
@@ -217,11 +218,12 @@ def _table_to_state(
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the facts and arrays that all synthesizers share, with the named parameters."""
     grids = {} if model.grids is None else model.grids
+    missing = model.columns_with_missing
     columns = model.domain_.columns
     facts = {
         **common(model),
         "params": {name: getattr(model, name) for name in params},
-        "missing": [model.missing] if isinstance(model.missing, str) else list(model.missing),
+        "columns_with_missing": [missing] if isinstance(missing, str) else list(missing),
         "grids": {
             n: {"step": g.step, "cells": g.cells, "atoms": g.atoms} for n, g in grids.items()
         },
@@ -248,7 +250,7 @@ def _table_from_state(
     check_names(facts, _FACTS)
     model: Any = make(
         kind, facts["params"], params, grids=_load_grids(facts["grids"]),
-        missing=tuple(_check_texts(facts["missing"])), **more,
+        columns_with_missing=tuple(_check_texts(facts["columns_with_missing"])), **more,
     )  # fmt: skip
     restore_common(model, facts)
     model.schema_ = Schema.from_dict(facts["schema"])

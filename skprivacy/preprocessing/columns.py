@@ -1,7 +1,7 @@
 """Public facts about one column, and its encoding as bounded features.
 
-:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and :class:`HashedColumn`
-categories that cannot be listed. :class:`Column` holds the common parts.
+:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and
+:class:`HashedColumn` categories that cannot be listed. :class:`Column` holds the common parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -44,15 +44,27 @@ inferred : bool, default=False
 confirmed : Confirmation, default=None
     Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
     since are unconfirmed. It is not part of equality.""",
+    "column_name": "name : str\n    The name of the column.",
+    "scaled_range": "feature_range : tuple of two floats\n    The range of scaled numbers.",
+    "written": """\
+out : ndarray of shape (n_samples, n_features_out)
+    Zeros, which are overwritten.
+column : Series of length n_samples
+    The values.
+scaled : callable
+    Maps numbers in [0, 1] to the range of features.""",
 }
 
 
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Column:
     """Public facts about one column; subclasses encode its values as features.
 
     **Guarantees.** The features of a value depend on this value and the facts, never on other rows.
     """
+
+    kind: ClassVar[str]  # in JSON
 
     missing: bool = field(default=False, kw_only=True)
     description: str = field(default="", kw_only=True)
@@ -76,8 +88,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -91,8 +102,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -121,8 +131,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -132,27 +141,25 @@ class Column:
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value: one of them is 1.
+        """Return the largest L2 norm of the features of a value.
 
         Parameters
         ----------
-        feature_range : tuple of two floats
-            The range of scaled numbers.
+        %(scaled_range)s
 
         Returns
         -------
         float
             In L2.
         """
-        return 1.0
+        return 1.0  # of one-hot codes
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
         """Return the largest magnitude of one feature.
 
         Parameters
         ----------
-        feature_range : tuple of two floats
-            The range of scaled numbers.
+        %(scaled_range)s
 
         Returns
         -------
@@ -166,12 +173,7 @@ class Column:
 
         Parameters
         ----------
-        out : ndarray of shape (n_samples, n_features_out)
-            Zeros, which are overwritten.
-        column : Series of length n_samples
-            The values.
-        scaled : callable
-            Maps numbers in [0, 1] to the range of features.
+        %(written)s
         """
         placed = self.write(out, column, scaled)
         if self.missing:
@@ -185,7 +187,7 @@ class Column:
         dict
             With the kind of column as ``type``.
         """
-        told: dict[str, Any] = {"type": type(self).__name__.lower()}
+        told: dict[str, Any] = {"type": self.kind}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
@@ -201,12 +203,7 @@ class Column:
 
         Parameters
         ----------
-        out : ndarray of shape (n_samples, n_features_out)
-            Zeros, which are overwritten.
-        column : Series of length n_samples
-            The values.
-        scaled : callable
-            Maps numbers in [0, 1] to the range of features.
+        %(written)s
 
         Returns
         -------
@@ -276,6 +273,8 @@ class BoundedColumn(Column):
            [0.5, 0.5, 0.5]])
     """
 
+    kind: ClassVar[str] = "bounded"
+
     lower: float
     upper: float
     scale: str = "linear"
@@ -331,18 +330,6 @@ class BoundedColumn(Column):
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value.
-
-        Parameters
-        ----------
-        feature_range : tuple of two floats
-            The range of the scaled value, which is the first feature.
-
-        Returns
-        -------
-        float
-            In L2.
-        """
         return math.hypot(
             largest_number(feature_range, self.missing), _BIN_BIT * math.sqrt(self.bins - 1)
         )
@@ -438,6 +425,8 @@ class CategoricalColumn(Column):
     CategoricalColumn(values=('Female', 'Male'))
     """
 
+    kind: ClassVar[str] = "categories"
+
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
@@ -532,6 +521,8 @@ class HashedColumn(Column):
            [1., 0., 0., 0.],
            [0., 0., 0., 0.]])
     """
+
+    kind: ClassVar[str] = "hashed"
 
     buckets: int = 64
 

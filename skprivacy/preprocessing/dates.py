@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -61,6 +61,8 @@ class DateColumn(Column):
            [ 0.,  0.,  0.,  0.,  0.]])
     """
 
+    kind: ClassVar[str] = "dates"
+
     first: str
     last: str
     parts: tuple[str, ...] = field(default=(), metadata={"written": "if set"})
@@ -98,18 +100,6 @@ class DateColumn(Column):
             )
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value.
-
-        Parameters
-        ----------
-        feature_range : tuple of two floats
-            The range of the scaled number of days.
-
-        Returns
-        -------
-        float
-            In L2.
-        """
         number = largest_number(feature_range, self.missing)
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 

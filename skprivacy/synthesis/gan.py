@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._environment import name_missing_torch
-from .._groups import Groups, check_groups
+from .._groups import Groups
+from .._input_data import read_records
+from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import (
     ComposedEvent,
@@ -86,9 +88,11 @@ class DPGANSynthesizer(Synthesizer):
         Step size of the discriminator's Adam optimizer. The generator's is 0.03 times as large.
     max_grad_norm : float, default=0.3
         Norm to which the gradient of each record is clipped.
+    relation : {"zero_out", "add_remove"}, default="zero_out"
+        Neighbouring relation. Under "zero_out" the number of records is public; "add_remove" hides
+        it, and needs ``n_records``.
     n_records : int, default=None
-        Public figure for the number of records, or of groups. The relation is then add-remove.
-        Without it the relation is zero-out, and the number of records is public.
+        Public figure for the number of records, or of groups. Only for ``relation="add_remove"``.
     max_group_size : int or None, default=2
         With ``groups``: largest number of records used per group, drawn once. ``None`` uses all.
     random_state : int, RandomState instance or None, default=None
@@ -170,6 +174,7 @@ class DPGANSynthesizer(Synthesizer):
         "discriminator_steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
         "max_grad_norm": [Interval(Real, 1e-20, 1e20, closed="both")],
+        "relation": [StrOptions({"zero_out", "add_remove"})],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
         "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
@@ -194,6 +199,7 @@ class DPGANSynthesizer(Synthesizer):
         discriminator_steps: int = 5,
         learning_rate: float = 1e-3,
         max_grad_norm: float = 0.3,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         random_state: int | np.random.RandomState | None = None,
@@ -214,6 +220,7 @@ class DPGANSynthesizer(Synthesizer):
         self.discriminator_steps = discriminator_steps
         self.learning_rate = learning_rate
         self.max_grad_norm = max_grad_norm
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.random_state = random_state
@@ -250,14 +257,14 @@ class DPGANSynthesizer(Synthesizer):
 
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._check_table(X)
+            X, _, people = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
             features = Features(domain, facts.label)
-            who = None if groups is None else check_groups(groups, X)
-            config = self._discriminator_config(len(X) if who is None else who.n, who)
+            who = None if groups is None else people
+            config = self._discriminator_config(people.n, who)
             plan, moments = (
                 self._generator_plan(features),
                 Moments(features.n_classes, features.widths),

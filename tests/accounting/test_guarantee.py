@@ -130,7 +130,7 @@ def test_a_private_epsilon_is_withheld():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((1.0,), TypeError, "event=1.0"),
+        ((1.0,), TypeError, "event must be an Event"),
         ((GaussianEvent(1.0), 1.0), ValueError, "delta=1.0"),
         ((GaussianEvent(1.0), -1e-9), ValueError, "delta="),
         ((GaussianEvent(1.0), math.nan), ValueError, "delta=nan"),

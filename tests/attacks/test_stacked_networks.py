@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import train_stacked
-from skprivacy._stacked.stacked_mlp import _batches
+from skprivacy._stacked.stacked_mlp import batches_of_epoch
 from skprivacy.attacks import LiRA, ShadowPool
 
 
@@ -115,8 +115,8 @@ def test_an_error_on_the_way_is_raised(n_jobs, monkeypatch):
 
 @pytest.mark.parametrize("counts", [[7], [150, 171, 134], [3, 40], [64, 64]])
 def test_every_record_is_in_one_batch_of_its_own_member(counts):
-    rngs = [np.random.default_rng(0) for _ in counts]
-    batches = list(_batches([np.arange(count) for count in counts], 64, rngs))
+    rng = np.random.default_rng(0)
+    batches = list(batches_of_epoch([rng.permutation(count) for count in counts], 64))
     for member, count in enumerate(counts):
         own = [chosen[member] for chosen in batches]
         assert sorted(np.concatenate(own)) == list(range(count))

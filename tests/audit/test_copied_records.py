@@ -12,7 +12,7 @@ from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit
-from skprivacy.audit.report.facts import explain_copies
+from skprivacy.audit.report.findings import explain_copies
 
 pytestmark = pytest.mark.heavy
 

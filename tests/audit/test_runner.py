@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy._html import format_share
+from skprivacy._report_facts import format_share
 from skprivacy.accounting import (
     ApproxDPEvent,
     GaussianEvent,
@@ -149,7 +149,7 @@ def test_the_target_is_never_trained_and_shadows_once():
     model = Claiming().fit(*PARTS[:2])
     tree = model.tree_
     FITS.clear()
-    attacks = [LiRA(n_shadows=2), LiRA(online=True, n_shadows=4), LossThreshold()]
+    attacks = [LiRA(pool=2), LiRA(online=True, pool=4), LossThreshold()]
     report = audit(model, *PARTS, attacks=attacks, n_shadows=4)
     assert FITS == [1000] * 4  # halves of all 2,000 records, one pool for both attacks
     assert model.tree_ is tree
@@ -474,10 +474,10 @@ def test_accuracy_stands_beside_that_of_a_constant(honest):
     assert honest.to_dict()["majority_share"] == pytest.approx(share)
     assert (honest.to_frame()["majority_share"] == honest.majority_share).all()
     assert (honest.to_frame()["test_accuracy"] == honest.test_accuracy).all()
-    assert f"accuracy {honest.test_accuracy:.0%}".replace(
-        "%", " %"
-    ) + f" on new records (most frequent class: {share:.0%}".replace("%", " %") in repr(honest)
-    assert "the most frequent class makes up" in honest.to_html()
+    said = f"(most frequent class: {100 * share:.1f} %)"
+    for text in (repr(honest), honest.to_html()):
+        assert f"{100 * honest.test_accuracy:.1f} % on new records" in text
+        assert said in text
 
 
 @pytest.mark.heavy

@@ -119,10 +119,10 @@ def test_a_broken_second_accountant_is_no_fault_of_the_certificate(issued, monke
 
 
 def test_what_this_computer_lacks_is_no_fault_of_the_certificate(issued, monkeypatch):
-    def lacking(claim):
+    def lacking(*given):
         raise ModuleNotFoundError("No module named 'getpass'")
 
-    monkeypatch.setattr(verification, "_claim", lacking)
+    monkeypatch.setattr(verification, "_CHECKS", (("epsilon", lacking),))
     with pytest.raises(ModuleNotFoundError, match="getpass"):
         verify_certificate(issued / "certificate.json")
 
@@ -631,7 +631,7 @@ def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     found = verified(issued, tmp_path, signed_anew(issued, forged))
     assert time.process_time() - start < 1
     assert found.state == "refused"
-    assert "Accounting for this SampledGroup would compute about 1e+18 numbers" in repr(found)
+    assert "Accounting for this SampledGroupEvent would compute about 1e+18 numbers" in repr(found)
 
 
 def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):

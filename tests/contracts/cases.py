@@ -104,12 +104,18 @@ def three_classes(n: int) -> tuple[NDArray, NDArray]:
     return X, y
 
 
+def with_relation(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a network, which hides the number of records if given one."""
+    hides = params.get("n_records") is not None
+    return {"relation": "add_remove" if hides else "zero_out", **params}
+
+
 def _dpsgd(**params: Any) -> DPSGDClassifier:
     defaults = {
         "classes": [0, 1, 2], "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
         "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
     }  # fmt: skip
-    return DPSGDClassifier(**{**defaults, **params})
+    return DPSGDClassifier(**with_relation({**defaults, **params}))
 
 
 class Network(nn.Module):
@@ -662,7 +668,7 @@ def _gan(**params: Any) -> DPGANSynthesizer:
         "discriminator_steps": 2, "epochs": 6, "batch_size": 8, "max_grad_norm": 0.2,
         "random_state": 0,
     }  # fmt: skip
-    return DPGANSynthesizer(**{**defaults, **params})
+    return DPGANSynthesizer(**with_relation({**defaults, **params}))
 
 
 TRAINED_ON_SYNTHETIC = {
@@ -703,7 +709,7 @@ def _federated(**fixed: Any) -> Case:
             "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
             "party_names": range(3),
         }  # fmt: skip
-        return OfThreeParties(**{**defaults, **fixed, **params})
+        return OfThreeParties(**with_relation({**defaults, **fixed, **params}))
 
     return Case(make, three_classes, null_label=0, samples=True)
 
@@ -715,7 +721,7 @@ def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
     params["max_epochs"] = params.pop("epochs", 6)
     defaults = {"batch_size": 8, "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7}
     module = Perceptron(width)  # ready made: the same start whenever it is fitted
-    return DPNeuralNet(module, criterion, **{**defaults, **params})
+    return DPNeuralNet(module, criterion, **with_relation({**defaults, **params}))
 
 
 CASES = {

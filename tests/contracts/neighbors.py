@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 
+from skprivacy import _input_data
 from skprivacy.defences import randomized_smoothing as smoothing
 from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
@@ -34,7 +35,6 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
 )
-from skprivacy.neural_network._training import mapped_rows as rows
 
 from .cases import Case
 from .replay import Neighbourhood, Pair, cost_of_a_label, within_sensitivity
@@ -109,7 +109,7 @@ PARTS: dict[Any, str] = {
     perceptron_sum: "_ROWS",
     contributions: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",
-    rows: "_AT_A_TIME",
+    _input_data: "_ROWS_AT_A_TIME",
     _network: "_PREDICT_ROWS",
     smoothing: "_ROWS",
 }

@@ -15,7 +15,7 @@ from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import chacha
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network import DPNeuralNet
-from skprivacy.neural_network._gradients.perceptron import PerceptronSum
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
 
@@ -134,7 +134,7 @@ AHEAD = [
 
 def test_contract_of_batches_that_are_large(monkeypatch):
     """Theirs are summed with tensors between; those of these tests are short."""
-    monkeypatch.setattr(PerceptronSum, "takes", lambda self, inputs: False)
+    monkeypatch.setattr(PerceptronGradients, "takes", lambda self, inputs: False)
     contracts.check_replay(CASES["DPSGDClassifier"])
 
 

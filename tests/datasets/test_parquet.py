@@ -104,7 +104,7 @@ def _deleted_files(folder) -> int:
     ("params", "match"),
     [
         ({"columns": ["a", "no"]}, r"\['no'\] are not in the file"),
-        ({"target": "no"}, r"\['no'\] are not in the file"),
+        ({"target_column": "no"}, r"\['no'\] are not in the file"),
         ({"columns": ["a", "label"]}, "also holds the target"),
         ({}, r"\['kind'\] are not numeric"),
         ({"columns": []}, "0 features"),
@@ -113,7 +113,7 @@ def _deleted_files(folder) -> int:
 def test_what_does_not_fit_is_refused(frame, params, match, tmp_path):
     frame.to_parquet(tmp_path / "t")
     with pytest.raises(ValueError, match=match):
-        open_parquet(tmp_path / "t", **{"target": "label", **params})
+        open_parquet(tmp_path / "t", **{"target_column": "label", **params})
 
 
 def test_an_empty_table_is_refused(frame, tmp_path):

@@ -97,7 +97,7 @@ def test_what_is_said_of_a_row_does_not_depend_on_the_others():
 
 
 @pytest.mark.parametrize(
-    "params", [{"sigma": 0}, {"n_samples": 0}, {"alpha": 1.0}, {"n_selection": 0}]
+    "params", [{"sigma": 0}, {"n_samples": 0}, {"failure_probability": 1.0}, {"n_selection": 0}]
 )
 def test_smoothing_parameters(params):
     with pytest.raises(ValueError, match=next(iter(params))):

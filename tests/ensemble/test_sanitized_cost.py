@@ -100,8 +100,8 @@ def test_a_seed_makes_it_an_estimate():
     [
         ({"order": 1.0}, ValueError, "order"),
         ({"smoothness": 0.2}, ValueError, "smoothness=0.2 is too large"),
-        ({"confidence": 0.5}, ValueError, "confidence=0.5"),
-        ({"confidence": 1.0}, ValueError, "confidence=1.0"),
+        ({"alpha": 0.5}, ValueError, "alpha=0.5"),
+        ({"alpha": 0.0}, ValueError, "alpha=0.0"),
         ({"noise_multiplier": -1.0}, ValueError, "noise_multiplier=-1.0"),
         ({"event": LNMaxEvent(4.0, (10, 0))}, TypeError, "LNMaxEvent"),
     ],

@@ -157,7 +157,7 @@ def test_gamma_is_that_of_rubinstein_and_alda():
 
 def test_unseen_pairs_are_as_rare_as_is_said():
     """The mass above the largest of m draws, 20,000 times: seeded."""
-    sampled = SampledSensitivity(50, sampler=lambda n, random: None, confidence=0.9)
+    sampled = SampledSensitivity(50, sampler=lambda n, random: None, alpha=0.1)
     largest = np.random.default_rng(0).random((20_000, 50)).max(axis=1)
     assert (1 - largest > sampled.unseen).mean() == pytest.approx(0.1, abs=0.01)
 
@@ -337,7 +337,7 @@ def test_samplers_that_do_not_fit_are_refused_before_the_budget_is_touched(sensi
 
 
 def test_parameters_that_do_not_fit_are_refused():
-    for params in ({"n_pairs": 0}, {"n_pairs": 2.5}, {"confidence": 1.0}, {"sampler": [1, 2]}):
+    for params in ({"n_pairs": 0}, {"n_pairs": 2.5}, {"alpha": 1.0}, {"sampler": [1, 2]}):
         with pytest.raises(ValueError, match=f"^{next(iter(params))}"):
             SampledSensitivity(**params)
     with pytest.raises(ValueError, match="relation='add_remove'"):

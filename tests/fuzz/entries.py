@@ -60,15 +60,19 @@ NOT_CALLED = {
         ),
     },
     "a result, which the library makes": {
-        "DisclosureCheck", "GroupExposure", "LabelCanaries", "OneRunAuditReport", "PrivacyVerificationReport",
+        "DisclosureCheck", "GroupExposure", "LabelCanaries", "OneRunAuditReport",
+    "PrivacyVerificationReport",
         "Smoothed.count", "Smoothed.index",
     },
     "called by the library with what it has checked": {
-        "FederatedPlan.contribution", "PropertyInference.train", "PublicRecords.encoder_like",
+        "FederatedPlan.contribution", "PropertyInference.train_shadow",
+        "PublicRecords.encoder_like",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
     "the name of a column, or columns": {"DPGANSynthesizer", "MarginalSynthesizer", "SCARFEncoder"},
-    "an event, whose votes are public or sanitised": {"GNMaxEvent", "LNMaxEvent", "VoteThresholdEvent"},
+    "an event, whose votes are public or sanitised": {
+        "GNMaxEvent", "LNMaxEvent", "VoteThresholdEvent"
+    },
 }  # fmt: skip
 
 

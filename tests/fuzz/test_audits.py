@@ -46,7 +46,8 @@ CALLS = {
         "random_state": 0,
     },
     audit.audit_predictions: {
-        "proba_train": PROBA, "y_train": y, "proba_test": PROBA[::-1], "y_test": y, "shadow_probas": None,
+        "proba_train": PROBA, "y_train": y, "proba_test": PROBA[::-1], "y_test": y,
+        "shadow_probas": None,
         "shadow_trained": None, "classes": None, "epsilon": None, "delta": 0.0,
         "attacks": ["loss"], "alpha": 0.05, "verbose": 0,
     },

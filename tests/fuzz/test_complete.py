@@ -40,7 +40,8 @@ NOTED = {
         test_files: {"main"},
         test_metrics: {"MembershipRocDisplay"},
         test_selection: {"PrivacySweepCV", "PrivateSearchCV", "make_leakage_scorer"},
-        test_tables: {"MarginalSynthesizer", "private_summary", "open_parquet", "private_histogram"},
+        test_tables: {"MarginalSynthesizer", "private_summary", "open_parquet",
+        "private_histogram"},
     },
 }  # fmt: skip
 # In tables of functions and classes.
@@ -59,7 +60,8 @@ EXEMPT = {
         "LabelInferenceResult", "OneRunAuditReport", "OperatingPoint", "PrivacyLossDistribution",
         "PrivacyVerificationReport", "Receipt", "Reservation", "RowsPerGroup",
         "SanitizedCost", "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary",
-        "SynthesizerAuditReport", "SyntheticQuality", "UtilityLoss", "CertificateVerification", "VoteAnalysis",
+        "SynthesizerAuditReport", "SyntheticQuality", "UtilityLoss", "CertificateVerification",
+    "VoteAnalysis",
     },
     "abstract": {"Aggregator", "Head", "Mechanism", "MembershipAttack"},
     "an exception or a warning": {

@@ -23,7 +23,7 @@ CALLS = {
     datasets.make_location_like: {**MADE, **SIZES},
     datasets.make_grouped_table: {
         "X": [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.2, 0.1]], "y": [0, 1, 0, 1],
-        "rows": "nearest", "n_people": 2, "most": 2, "exponent": 1.75, "random_state": 0,
+        "rows": "nearest", "n_people": 2, "max_group_size": 2, "exponent": 1.75, "random_state": 0,
     },
     datasets.make_purchase_like: {**MADE, **SIZES},
     datasets.make_texas_like: {**MADE, **SIZES},

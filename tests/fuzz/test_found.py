@@ -107,7 +107,7 @@ SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
 def of_updates(**params):
     weights = [attacks.Updates.weights_of(TARGET) + step for step in (0.0, 0.1)]
     seen = attacks.Updates(TARGET, weights[:1], weights[1:], step=0.1, n_records=24)
-    return attacks.UpdatesPropertyInference(seen, n_train=6, **params)
+    return attacks.PropertyInference(seen, n_train=6, **params)
 
 
 def swept(**params):
@@ -215,7 +215,7 @@ FOUND = [
     ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=3)),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge="a")),
     ("l2", lambda: fine_tuning.Sensitivity("a")),
-    ("confidence", lambda: fine_tuning.SampledSensitivity(confidence=len)),
+    ("alpha", lambda: fine_tuning.SampledSensitivity(alpha=len)),
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
@@ -341,8 +341,10 @@ FOUND = [
     ("X_train", lambda: audit.audit(TARGET, containers.TABLES["tensor with gradient"](X), y, X, y)),
     ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
     ("y_new", lambda: model_selection.loss_auc(TARGET, X, y, X, MARKED)),
-    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63, epsilon=1.0)),
-    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9, epsilon=1.0)),
+    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63,
+    epsilon=1.0)),
+    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9,
+    epsilon=1.0)),
     ("n_shadows", lambda: of_updates(n_shadows=1 << 63).fit(X, y, y > 0)),  # an empty array
     ("y", lambda: of_updates().fit(X, GRADIENT, y > 0)),
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
@@ -353,16 +355,17 @@ FOUND = [
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
         containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
     ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
-    ("augment", lambda: attacks.LiRA(TARGET, n_shadows=2, augment=len).fit(X, y).score_samples(
+    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(X, y).score_samples(
         X, y)),
-    ("n_shadows", lambda: attacks.LearnedRatio(TARGET, n_shadows=2).fit(X, y)),
+    ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(X, y)),
     ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
     ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
     ("X:", lambda: attacks.LossThreshold(TARGET).fit(X, y).score_samples(SPANS, y)),
     ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
-    ("columns_with_missing", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA, columns_with_missing=[[1]]).fit(TABLE)),
+    ("columns_with_missing", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA,
+    columns_with_missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
     ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
@@ -410,7 +413,7 @@ FOUND = [
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, y).score(X, MISSING)),
     ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
-    ("X:", lambda: TEMPERED.predict(range(10**12))),
+    ("X", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target_column="y", target_bounds=(0, 10**400))),
 ]  # fmt: skip
 

@@ -70,7 +70,7 @@ FUNCTIONS = {
     mechanisms.SecureRandom: {"seed": st.sampled_from([None, 0])},
     sanitized_cost: {
         "event": VOTES, "order": 6.0, "noise_multiplier": 5.0, "smoothness": None,
-        "confidence": 0.99, "relation": "add_remove", "noise_seed": None,
+        "alpha": 0.01, "relation": "add_remove", "noise_seed": None,
     },
 }  # fmt: skip
 # Of what they return: the methods, with arguments.

@@ -91,7 +91,7 @@ HEADS = {
     fine_tuning.SoftmaxHead: {"ridge": 20.0},
 }  # fmt: skip
 SENSITIVITIES = {
-    fine_tuning.SampledSensitivity: {"n_pairs": 2, "sampler": None, "confidence": 0.95},
+    fine_tuning.SampledSensitivity: {"n_pairs": 2, "sampler": None, "alpha": 0.05},
     fine_tuning.Sensitivity: {"l2": 1.0, "l1": None},
 }
 

@@ -43,9 +43,9 @@ CALLS = {
 }  # fmt: skip
 OF_SWEEPS = {
     "smallest_epsilon": {
-        "loss": 0.1, "compared_with": None, "confidence": 0.95, "score": None, "estimator": None
+        "loss": 0.1, "compared_with": None, "alpha": 0.05, "score": None, "estimator": None
     },
-    "by_group": {"compared_with": None, "confidence": 0.95},
+    "by_group": {"compared_with": None, "alpha": 0.05},
     "knee": {"score": None, "estimator": None},
     "predict": {"X": X},
     "score": {"X": X, "y": y},

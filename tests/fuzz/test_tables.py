@@ -33,7 +33,7 @@ PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "relation": "add_remove", "noise_seed"
 RELEASES = {
     preprocessing.private_count: {"x": COLUMN, **PRIVATE},
     preprocessing.private_group_size: {
-        "groups": [0, 0, 1, 1, 1, 2], "most": 4, "epsilon": 1.0, "q": 0.9,
+        "groups": [0, 0, 1, 1, 1, 2], "max_group_size": 4, "epsilon": 1.0, "quantile": 0.9,
         "relation": "add_remove", "noise_seed": None,
     },
     preprocessing.private_histogram: {"x": COLUMN, "bins": [0.0, 0.5, 1.0], **PRIVATE},

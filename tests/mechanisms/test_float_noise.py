@@ -1,4 +1,4 @@
-"""Floating-point logistic noise: its law, its tails, its centre, and its privacy claim."""
+"""Noise for long vectors: law, tails, privacy and edge cases; the logistic law in full."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from skprivacy.accounting import LogisticEvent, NonPrivateEvent, rdp
-from skprivacy.mechanisms import FloatLogistic, SecureRandom
+from skprivacy.accounting import GaussianEvent, LogisticEvent, rdp
+from skprivacy.mechanisms import FloatGaussian, FloatLogistic, RoundedGaussian, SecureRandom
 from skprivacy.mechanisms.float_noise import standard_logistic
 
 from .chance import check_claim
@@ -75,36 +75,9 @@ def test_the_refined_tail_is_the_right_one():
     assert stats.kstest(2 / (1 + np.exp(x)) * 2.0**20, "uniform").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_works_in_place(dtype):
-    value = np.full(200_001, 3.0, dtype)
-    released = FloatLogistic(2.0, 0.5).release(value, SecureRandom(seed=1))
-    assert released is value
-    assert stats.kstest(released - 3.0, "logistic").pvalue > 1e-4
-    assert FloatLogistic(2.0, 0.5).event == LogisticEvent(2.0, norm=2)
-
-
-def test_without_noise():
-    mechanism = FloatLogistic(0.0, 1.0)
-    assert mechanism.event == NonPrivateEvent()
-    assert mechanism.release(np.ones(2), SecureRandom()).tolist() == [1.0, 1.0]
-
-
 def logistic_delta(epsilon, t):
     """The exact curve of one number that moves by t scales."""
     return max(0.0, np.exp(t / 2) - np.exp(epsilon / 2)) ** 2 / np.expm1(t)
-
-
-def test_privacy_of_one_number_and_planted_bug():
-    def run(s):
-        check_claim(
-            lambda v, n: FloatLogistic(s, 2.5).release(np.full(n, v), SecureRandom(seed=3)),
-            0.0, 2.5, lambda e: logistic_delta(e, 1.0), (0.2, 0.5),
-        )  # fmt: skip
-
-    run(1.0)
-    with pytest.raises(AssertionError, match="claimed"):
-        run(0.5)
 
 
 @pytest.mark.parametrize("moves", [(1.0,), (0.8, 0.6), (0.5,) * 4, (0.1,) * 100])
@@ -121,13 +94,92 @@ def test_renyi_of_any_direction_is_covered(moves, order):
     assert total > 0.1 * rdp(LogisticEvent(1.0, norm=2), [order])[0]
 
 
-@pytest.mark.parametrize("value", [np.zeros(3, int), np.zeros((2, 2)), np.zeros(3, np.float16)])
-def test_what_cannot_be_changed_in_place_is_refused(value):
-    with pytest.raises(ValueError, match="flat array"):
-        FloatLogistic(1.0, 1.0).release(value, SecureRandom())
+# ---------------------------------------------------------------- all noise for long vectors
+
+VECTOR_LAWS = {FloatGaussian: "norm", FloatLogistic: "logistic", RoundedGaussian: "norm"}
+EVENTS = {
+    FloatGaussian: GaussianEvent(2.0),
+    FloatLogistic: LogisticEvent(2.0, norm=2),
+    RoundedGaussian: GaussianEvent(2.0),
+}
 
 
-@pytest.mark.parametrize(("z", "s", "named"), [(-1.0, 1.0, "noise_mult"), (1.0, 0.0, "sensitiv")])
-def test_parameters(z, s, named):
-    with pytest.raises(ValueError, match=named):
-        FloatLogistic(z, s)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", VECTOR_LAWS)
+def test_noise_of_the_declared_law_is_added_in_place(kind, dtype):
+    value, mechanism = np.full(200_001, 3.0, dtype), kind(2.0, 0.5)
+    assert mechanism.release(value, SecureRandom(seed=1)) is value
+    assert stats.kstest(value.astype(float) - 3.0, VECTOR_LAWS[kind]).pvalue > 1e-4
+    assert mechanism.event == EVENTS[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        (FloatGaussian, lambda e: stats.norm.cdf(0.5 - e) - np.exp(e) * stats.norm.cdf(-0.5 - e)),
+        (FloatLogistic, lambda e: logistic_delta(e, 1.0)),
+    ],
+)
+def test_privacy_of_one_number_and_planted_bug(kind, delta):
+    def run(z):
+        check_claim(
+            lambda v, n: kind(z, 2.5).release(np.full(n, v), SecureRandom(seed=3)),
+            0.0, 2.5, delta, (0.2, 0.5, 1.0),
+        )  # fmt: skip
+
+    run(1.0)
+    with pytest.raises(AssertionError, match="claimed"):
+        run(0.5)
+
+
+@pytest.mark.parametrize("kind", VECTOR_LAWS)
+def test_what_cannot_be_changed_in_place_and_bad_parameters_are_refused(kind):
+    for value in (np.zeros(3, int), np.zeros((2, 2)), np.zeros(3, np.float16)):
+        with pytest.raises(ValueError, match="flat array"):
+            kind(1.0, 1.0).release(value, SecureRandom())
+    for z, s, named in ((-1.0, 1.0, "noise_mult"), (1.0, 0.0, "sensitiv"), ("1", 1.0, "noise_m")):
+        with pytest.raises(ValueError, match=named):
+            kind(z, s)
+
+
+@pytest.mark.parametrize("kind", VECTOR_LAWS)
+@pytest.mark.parametrize(
+    ("z", "s"), [(1.0, 1e-50), (1.0, 1e-25), (1e-25, 1e-10), (1.0, 1e39), (1e25, 1e10)]
+)
+def test_noise_that_single_precision_would_lose_is_refused(kind, z, s):
+    """At z = 1, s = 1e-50 the noise was rounded to none, and the event was Gaussian(1.0)."""
+    with pytest.raises(ValueError, match="single precision"):
+        kind(z, s)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rest", [0.0, 1e30])
+def test_one_number_that_is_not_finite_is_found_wherever_it_is(bad, dtype, rest):
+    """Also beside numbers whose squares are more than single precision holds."""
+    for n in (1, 7, 64, 1001):
+        for place in {0, n // 2, n - 1}:
+            value = np.full(n, rest, dtype)
+            value[place] = bad
+            with pytest.raises(ValueError, match="NaN or infinity"):
+                FloatGaussian(1.0, 1.0).release(value, SecureRandom())
+    opposite = np.full(64, np.inf, dtype)
+    opposite[::2] = -np.inf
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        FloatGaussian(1.0, 1.0).release(opposite, SecureRandom())
+
+
+@pytest.mark.parametrize("largest", [1e30, 1.5e19, 3e38])
+def test_numbers_too_large_to_square_are_released(largest):
+    value = np.full(100, np.float32(largest))
+    with np.errstate(all="raise"):
+        noisy = FloatGaussian(1.0, 1.0).release(value[::-1], SecureRandom())
+    assert (noisy == np.float32(largest)).all()
+
+
+@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic])
+@pytest.mark.parametrize(("z", "s"), [(2e-10, 1e-20), (5e9, 1e20)])
+def test_noise_at_the_ends_of_what_is_taken_has_all_its_digits(kind, z, s):
+    noise = kind(z, s).release(np.zeros(1000, np.float32), SecureRandom())
+    assert np.isfinite(noise).all()
+    assert len(np.unique(noise)) > 990

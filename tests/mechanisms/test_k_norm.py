@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import ApproxDPEvent, NonPrivateEvent
 from skprivacy.mechanisms import KNorm, Laplace, SecureRandom
 from skprivacy.mechanisms import integer_samplers as discrete
 
@@ -105,19 +104,3 @@ def test_a_radius_of_one_dimension_less_is_caught():
 
     with mock.patch.object(KNorm, "_noise", short), pytest.raises(AssertionError):
         check_law(draws(KNorm(1.0, 1.0), 2, 1000), 1.0)
-
-
-def test_event_and_edges():
-    assert KNorm.calibrated(2.0, 3.0).event == ApproxDPEvent(2.0)
-    assert KNorm(0.0, 1.0).event == NonPrivateEvent()
-    assert KNorm(0.0, 1.0).release([1.5, 2.5], SecureRandom()).tolist() == [1.5, 2.5]
-    assert KNorm(1.0, 1.0).release(np.zeros(0), SecureRandom()).shape == (0,)
-    assert isinstance(KNorm(1.0, 1.0).release(0.5, SecureRandom()), float)
-    with pytest.raises(ValueError, match="NaN"):
-        KNorm(1.0, 1.0).release([np.nan], SecureRandom())
-
-
-def test_every_result_is_on_the_grid():
-    mechanism = KNorm(1.0, 1.0)
-    noisy = mechanism.release(np.full(50, 0.1), SecureRandom(0))
-    assert (noisy % mechanism.grid == 0).all()

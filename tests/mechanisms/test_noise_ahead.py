@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -131,12 +129,6 @@ def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatc
     stream._wait()
     monkeypatch.setattr(SecureRandom, "normal", normal)
     assert stats.kstest(added(stream), "norm").pvalue > 1e-6
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_stream_cannot_be_duplicated(duplicate):
-    with pytest.raises(TypeError, match="cannot be copied"):
-        duplicate(PrefetchedNoise(SecureRandom(), 8, elsewhere=True))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads

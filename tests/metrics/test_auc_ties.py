@@ -1,15 +1,17 @@
-"""Bounds on epsilon hold for scores with ties of every kind, at every number of records."""
+"""Bounds and p-values hold for scores with ties of every kind, at every number of records."""
 
 import itertools
 
 import numpy as np
 import pytest
-from scipy.special import expit
-from scipy.stats import binom, multinomial
+from scipy.stats import binom, false_discovery_control, multinomial
 
-from skprivacy.metrics import auc, clopper_pearson, epsilon_lower_bound
+from skprivacy.metrics import auc, auc_interval, clopper_pearson, epsilon_lower_bound
 from skprivacy.metrics import evidence as _evidence
 from skprivacy.metrics.evidence import mean_lower_bound
+from skprivacy.metrics.roc_area import auc_p_value, benjamini_hochberg, holm
+
+from .scores import responses
 
 pytestmark = pytest.mark.heavy
 
@@ -19,12 +21,6 @@ SIZES = range(20, 6001, 47)
 def most(runs, alpha):
     """Return what is exceeded less than once in a million by events of probability ``alpha``."""
     return binom.isf(1e-6, runs, alpha)
-
-
-def response(rng, n, epsilon):
-    """Scores of the best attack on randomised response, which is exactly (epsilon, 0)-private."""
-    keep = expit(epsilon)
-    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
 
 
 @pytest.mark.everyday(1)
@@ -50,13 +46,13 @@ def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
 @pytest.mark.parametrize(("n", "epsilon"), [(1726, 1.0), (489, 0.05), (40, 0.5), (2000, 3.0)])
 def test_randomised_response_is_never_shown_worse_than_it_is(n, epsilon):
     rng = np.random.default_rng(1)
-    above = sum(epsilon_lower_bound(*response(rng, n, epsilon)) > epsilon for _ in range(200))
+    above = sum(epsilon_lower_bound(*responses(rng, n, epsilon)) > epsilon for _ in range(200))
     assert above <= most(200, 0.05)
 
 
 def test_randomised_response_is_shown_nearly_as_bad_as_it_is():
     rng = np.random.default_rng(2)
-    shown = [epsilon_lower_bound(*response(rng, 1000, 1.0)) for _ in range(100)]
+    shown = [epsilon_lower_bound(*responses(rng, 1000, 1.0)) for _ in range(100)]
     assert np.median(shown) > 0.8
 
 
@@ -127,3 +123,56 @@ def test_members_that_score_low_are_found_too():
     assert shown > 2
     a_little = epsilon_lower_bound(low, low[::-1] * 0.5 + high * 0.5)
     assert a_little > 0.3
+
+
+# ---------------------------------------------------------------- p-values
+
+
+def test_adjusted_p_values_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.5]).tolist() == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.5]).tolist() == pytest.approx(
+        [0.04, 0.16 / 3, 0.16 / 3, 0.5]
+    )
+    assert holm([0.4, 0.9]).tolist() == [0.8, 0.9]
+    assert holm([]).size == benjamini_hochberg([]).size == 0
+
+
+def test_false_discovery_is_that_of_scipy():
+    p = np.random.default_rng(0).random(200) ** 2
+    assert benjamini_hochberg(p) == pytest.approx(false_discovery_control(p))
+
+
+@pytest.mark.parametrize("adjust", [holm, benjamini_hochberg])
+def test_nan_p_values_do_not_count(adjust):
+    found = adjust([0.01, np.nan, 0.02])
+    assert np.isnan(found[1])
+    assert found[[0, 2]].tolist() == adjust([0.01, 0.02]).tolist()
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.002])
+def test_the_p_value_of_an_area_agrees_with_its_interval(alpha):
+    rng = np.random.default_rng(0)
+    for shift in np.linspace(0, 1.5, 40):
+        scores = rng.normal(shift, 1, 40).round(1), rng.normal(0, 1, 25).round(1)
+        low = auc_interval(*scores, alpha=alpha)[0]
+        assert (low > 0.5) is (auc_p_value(*scores) < alpha / 2)
+
+
+DRAWS = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "coin": lambda rng, n: rng.integers(0, 2, n),
+    "rare": lambda rng, n: rng.random(n) < 0.02,
+    "common": lambda rng, n: rng.random(n) < 0.98,
+    "constant": lambda rng, n: np.zeros(n),
+    "heavy": lambda rng, n: rng.standard_cauchy(n),
+}
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (5, 1000), (40, 5), (60, 60)])
+@pytest.mark.parametrize("draw", DRAWS)
+def test_auc_of_one_half_is_rejected_at_most_at_alpha(draw, sizes):
+    """Deep in the tail, where the tests of many groups are decided."""
+    rng, runs = np.random.default_rng(0), 1500
+    p = np.array([auc_p_value(*(DRAWS[draw](rng, n) for n in sizes)) for _ in range(runs)])
+    for alpha in (0.2, 0.05, 0.01, 0.002):
+        assert (p <= alpha).sum() <= binom.isf(1e-6, runs, alpha)

@@ -3,6 +3,8 @@
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
@@ -25,6 +27,8 @@ from skprivacy.metrics import (
 from skprivacy.metrics import (
     roc_area as _area,
 )
+
+from .scores import responses
 
 
 def null_pair(seed, n=100, levels=None):
@@ -357,14 +361,16 @@ def test_real_leakage_is_found():
     assert auc(members - 3, others) < 0.05
 
 
-def randomised_response(seed, n=400, epsilon=1.0):
-    """Scores of an attack on what is exactly (epsilon, 0)-private, and as good as one can be."""
-    rng, keep = np.random.default_rng(seed), 1 / (1 + np.exp(-epsilon))
-    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
-
-
 def overstated(bound, alpha):
-    return sum(bound(*randomised_response(seed), alpha=alpha) > 1 for seed in range(NULL_RUNS))
+    return sum(bound(*response_of(seed, 400, 1.0), alpha=alpha) > 1 for seed in range(NULL_RUNS))
+
+
+def response_of(seed, n, epsilon):
+    return responses(np.random.default_rng(seed), n, epsilon)
+
+
+def of_one_threshold(members, others, alpha):
+    return epsilon_lower_bound(members, others, thresholds=[0.5], alpha=alpha)
 
 
 @pytest.mark.everyday(1)
@@ -376,6 +382,7 @@ def overstated(bound, alpha):
         (epsilon_lower_bound, 0.5),
         (of_threshold, 0.5),
         (of_area, 0.05),
+        (of_one_threshold, 0.05),
     ],
 )
 def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
@@ -400,7 +407,7 @@ def test_planted_ties_won_by_members_are_caught():
 
 def test_slight_leakage_of_many_records_is_found_by_the_auc():
     # at epsilon 0.5 no threshold tells much; every pair tells a little
-    found = [epsilon_lower_bound(*randomised_response(seed, 2000, 0.5)) for seed in range(20)]
+    found = [epsilon_lower_bound(*response_of(seed, 2000, 0.5)) for seed in range(20)]
     assert np.median(found) > 0.35
     rng = np.random.default_rng(0)
     members, others = rng.normal(0.3, 1, 1500), rng.normal(size=1500)  # AUC 0.58
@@ -416,13 +423,90 @@ def test_area_that_epsilon_and_delta_allow_by_brute_force(delta):
     assert area == pytest.approx(low, abs=1e-5)
 
 
-def test_epsilon_bound_holds_for_a_true_epsilon():
-    # randomised response at epsilon 1 is exactly (1, 0)-private; the bound may exceed 1 in 5%
-    rng = np.random.default_rng(5)
-    keep = np.e / (1 + np.e)
-    above = 0
-    for _ in range(200):
-        members = (rng.random(400) < keep).astype(float)
-        others = (rng.random(400) >= keep).astype(float)
-        above += epsilon_lower_bound(members, others, thresholds=[0.5]) > 1
-    assert above <= 20
+# ---------------------------------------------------------------- for every sample of scores
+
+samples = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
+shares = st.floats(0.01, 0.99)
+
+
+@pytest.mark.heavy
+@given(samples, samples)
+def test_only_the_order_of_scores_counts(members, others):
+    moved = np.exp(members), np.exp(others)
+    assert auc(*moved) == auc(members, others)
+    assert advantage(*moved) == advantage(members, others)
+    assert auc_interval(*moved) == auc_interval(members, others)
+    assert epsilon_lower_bound(*moved) == epsilon_lower_bound(members, others)
+    assert roc(*moved)[0].tolist() == roc(members, others)[0].tolist()
+
+
+@pytest.mark.heavy
+@given(samples, samples)
+def test_swapping_sides_or_signs_mirrors_the_area(members, others):
+    assert auc(others, members) == pytest.approx(1 - auc(members, others))
+    flipped = auc([-s for s in members], [-s for s in others])
+    assert flipped == pytest.approx(1 - auc(members, others))
+    low, high = auc_interval(members, others)
+    mirrored = auc_interval(others, members)
+    assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
+    assert 0 <= low <= auc(members, others) <= high <= 1
+
+
+@pytest.mark.heavy
+@given(samples, samples, shares, shares)
+def test_operating_points_keep_their_promise(members, others, one, two):
+    points = [tpr_at_fpr(members, others, fpr) for fpr in sorted((one, two))]
+    for point in points:
+        if point.refused is None:
+            assert point.realised_fpr <= point.fpr + 1e-9
+            assert point.interval[0] <= point.tpr <= point.interval[1]
+    if points[0].refused is None:
+        assert points[0].tpr <= points[1].tpr  # a larger rate finds no fewer
+
+
+@pytest.mark.heavy
+@given(samples, samples)
+def test_roc_runs_from_0_to_1(members, others):
+    fpr, tpr, cuts = roc(members, others)
+    assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0, 0, 1, 1)
+    assert (np.diff(fpr) >= 0).all()
+    assert (np.diff(tpr) >= 0).all()
+    assert (np.diff(cuts) < 0).all()
+
+
+@given(st.integers(1, 500), st.data())
+def test_intervals_hold_the_rate_and_mirror(n, data):
+    k = data.draw(st.integers(0, n))
+    low, high = clopper_pearson(k, n)
+    assert low <= k / n <= high
+    assert clopper_pearson(n - k, n) == pytest.approx((1 - high, 1 - low))
+
+
+@pytest.mark.heavy
+@given(st.integers(1, 300), st.integers(1, 300), st.data())
+def test_epsilon_grows_with_hits_and_falls_with_false_alarms(n_in, n_out, data):
+    hits, false = data.draw(st.integers(0, n_in)), data.draw(st.integers(0, n_out))
+    epsilon = epsilon_from_counts(hits, n_in, false, n_out)
+    assert 0 <= epsilon < np.inf
+    if hits < n_in:
+        assert epsilon_from_counts(hits + 1, n_in, false, n_out) >= epsilon
+    if false < n_out:
+        assert epsilon_from_counts(hits, n_in, false + 1, n_out) <= epsilon
+    assert epsilon_from_counts(hits, n_in, false, n_out, delta=0.1) <= epsilon
+
+
+@pytest.mark.heavy
+@given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([1e-9, 0.05, 0.5]))
+def test_ends_are_those_of_the_interval(hits, alpha):
+    low, high = clopper_pearson(hits, 40, alpha)
+    assert np.array_equal(low, _rates.low_rates(np.array(hits), 40, alpha))
+    assert np.array_equal(high, _rates.high_rates(np.array(hits), 40, alpha))
+
+
+@pytest.mark.heavy
+@given(samples, samples)
+def test_roc_counts_scores_at_or_above_each_threshold(members, others):
+    false, true, cuts = roc(members, others)
+    assert cuts.tolist() == [np.inf, *sorted({*members, *others}, reverse=True)]
+    assert true.tolist() == [np.mean(np.array(members) >= cut) for cut in cuts]
+    assert false.tolist() == [np.mean(np.array(others) >= cut) for cut in cuts]

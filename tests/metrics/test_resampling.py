@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit
 from scipy.stats import binom
 
 from skprivacy.metrics import (
@@ -16,6 +15,8 @@ from skprivacy.metrics import (
 )
 from skprivacy.metrics.evidence import Rates
 
+from .scores import responses
+
 pytestmark = pytest.mark.heavy
 
 
@@ -24,15 +25,10 @@ def gaussian(seed, n=1000, shift=1.0):
     return rng.normal(size=n) + shift, rng.normal(size=n)
 
 
-def response(rng, n, epsilon):
-    keep = expit(epsilon)
-    return (rng.random(n) < keep).astype(float), (rng.random(n) >= keep).astype(float)
-
-
 def wrong(runs=200, alpha=0.2, **asked):
     rng = np.random.default_rng(0)
     found = [
-        multi_split_bound(*response(rng, 60, 0.5), alpha=alpha, random_state=run, **asked)
+        multi_split_bound(*responses(rng, 60, 0.5), alpha=alpha, random_state=run, **asked)
         for run in range(runs)
     ]
     return sum(epsilon > 0.5 for epsilon in found), binom.isf(1e-6, runs, alpha)

@@ -164,13 +164,13 @@ def test_shadow_models_of_a_sweep_are_halved_by_people():
     halved = []
     whole = ShadowPool.fit
 
-    def noting(self, *args):
-        halved.append((whole(self, *args), args[3]))
+    def noting(self, *args, groups):
+        halved.append((whole(self, *args, groups=groups), groups))
         return halved[-1][0]
 
     with mock.patch.object(ShadowPool, "fit", noting), suppress(ValueError):
         # the majority is no member's secret: the attack may refuse to measure it
-        swept(epsilons=[1.0], attack=LiRA(n_shadows=2)).fit(X, y, groups=PATIENT)
+        swept(epsilons=[1.0], attack=LiRA(pool=2)).fit(X, y, groups=PATIENT)
     ((pool, groups),) = halved
     assert groups.name == "patient"
     inside = pool.membership(X)[0][0]
@@ -179,13 +179,13 @@ def test_shadow_models_of_a_sweep_are_halved_by_people():
 
 def test_attacks_of_a_sweep_count_people():
     joined = []
-    whole = AttackResult.joined
+    whole = AttackResult.join_groups
 
     def noting(self, *args, **kwargs):
         joined.append(whole(self, *args, **kwargs))
         return joined[-1]
 
-    with mock.patch.object(AttackResult, "joined", noting):
+    with mock.patch.object(AttackResult, "join_groups", noting):
         swept(epsilons=[1.0], attack=LossThreshold()).fit(X, y, groups=PATIENT)
     assert [len(r.scores_in) + len(r.scores_out) for r in joined] == [60, 60, 60]
 
@@ -225,13 +225,13 @@ def searched(**params):
 def test_a_search_by_people_holds_people_out_and_protects_them(given):
     budget = PrivacyBudget(epsilon=9.0, delta=1e-6, unit="patient", relation="zero_out")
     drawn = []
-    whole = HeldOut.drawn.__func__
+    whole = HeldOut.draw.__func__
 
     def noting(cls, *args):
         drawn.append(whole(cls, *args))
         return drawn[-1]
 
-    with mock.patch.object(HeldOut, "drawn", classmethod(noting)):
+    with mock.patch.object(HeldOut, "draw", classmethod(noting)):
         search = searched(budget=budget).fit(X, y, groups=PATIENT)
     assert search.privacy_.unit == search.best_estimator_.privacy_.unit == "patient"
     assert search.plan_.guarantee.unit == "patient"

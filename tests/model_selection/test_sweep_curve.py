@@ -16,9 +16,9 @@ EPSILONS = np.array([0.1, 0.3, 1.0, 3.0, 10.0])
 TRUE = np.array([0.70, 0.80, 0.845, 0.855, 0.858])
 
 
-def read(scores, reference, loss=0.02, ratio=0.0, confidence=0.95):
+def read(scores, reference, loss=0.02, ratio=0.0, alpha=0.05):
     splits = Splits(len(reference), ratio)
-    return smallest_epsilon(EPSILONS, scores, reference, loss, splits, confidence, "it")
+    return smallest_epsilon(EPSILONS, scores, reference, loss, splits, alpha, "it")
 
 
 def test_without_noise_it_is_the_level_itself():
@@ -47,7 +47,7 @@ def test_the_interval_covers_as_often_as_it_says(confidence):
         common = rng.normal(0, 0.05, 5)
         reference = 0.86 + common + rng.normal(0, 0.01, 5)
         scores = TRUE[:, None] + common + rng.normal(0, 0.01, (5, 5))
-        found = read(scores, reference, confidence=confidence)
+        found = read(scores, reference, alpha=1 - confidence)
         assert found.low <= found.high
         covered += found.low <= 1.0 <= found.high
         one_level += found.low == found.high
@@ -86,7 +86,7 @@ def test_a_sweep_reads_its_own_results():
     assert "against epsilon=3" in repr(alone.smallest_epsilon(0.5))
     for arguments, words in [
         ({"loss": -1}, "loss=-1 must be"),
-        ({"loss": 0.1, "confidence": 95}, "confidence=95 must be .* for example 0.95"),
+        ({"loss": 0.1, "alpha": 5}, "alpha=5 must be .* for example 0.05"),
         ({"loss": 0.1, "compared_with": "nothing"}, r"must be one of the baselines, \['line'\]"),
     ]:
         with pytest.raises(ValueError, match=words):

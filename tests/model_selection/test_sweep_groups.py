@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.tree import DecisionTreeClassifier
@@ -18,7 +19,8 @@ from skprivacy.metrics.roc_area import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
-from skprivacy.model_selection.sweep_report import told
+from skprivacy.model_selection.sweep_report import page as page_of
+from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
 
 from .test_sweep import Noisy, sweep_of
 
@@ -118,6 +120,11 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     assert "Who pays for privacy" in page
     for _, row in sweep.by_group().iterrows():
         assert f"{row['loss']:.3f}" in page
+    facts = sweep_facts(sweep, ["one < two"])
+    cells = [cell for section in facts.sections for row in section.rows for cell in row]
+    words = [fact.sentence for fact in facts] + [c if isinstance(c, str) else c[0] for c in cells]
+    shown = page_of(sweep, About(), ["one < two"], sweep.plot().figure_)
+    assert [text for text in words if str(escape(text)) not in shown] == []
     assert page.count('src="data:image/png') == 2
     display = sweep.plot_by_group()
     above, below = display.axes_
@@ -131,13 +138,13 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     free = level["subgroup west without privacy"]
     assert free == pytest.approx(west["test_score"] + west["loss"])
     assert below.get_ylabel() == "Attack AUC"
-    as_json = json.loads(json.dumps(told(sweep, About(), [])))
+    as_json = json.loads(json.dumps(sweep_to_dict(sweep, About(), [])))
     assert len(as_json["by_group"]) == 6
     assert as_json["by_group"][0]["group"] == "west"
     without = sweep_of(Noisy(), epsilons=[1.0], cv=2).fit(X, y)
     assert "Who pays" not in without.to_html()
-    assert "by_group" not in told(without, About(), [])
-    with pytest.raises(ValueError, match="There are no subgroups"):
+    assert "by_group" not in sweep_to_dict(without, About(), [])
+    with pytest.raises(ValueError, match="fit was given no subgroups"):
         without.by_group()
 
 

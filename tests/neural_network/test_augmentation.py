@@ -19,8 +19,8 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network.augmentation import Views
 
 from ._gradients.test_contributions import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch
@@ -57,7 +57,7 @@ def mean_gradients(module, X, y):
 
 def engine_of(module, clip, clipping="flat"):
     _, grad = flatten_parameters(module)
-    probe = Probe.like((72,), 3, views=VIEWS)
+    probe = Probe.for_shape((72,), 3, views=VIEWS)
     return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
@@ -151,7 +151,7 @@ def test_flips_are_flips_of_half_of_the_rows():
 
 
 def test_views_lie_one_after_another():
-    views = Views.of([lambda rows: rows + 1.0, lambda rows: rows * 2.0], 2)
+    views = Views.from_params([lambda rows: rows + 1.0, lambda rows: rows * 2.0], 2)
     found = views(torch.tensor([[0.0], [1.0]]))
     assert found.tolist() == [[2.0], [2.0], [4.0], [4.0]]
 
@@ -251,9 +251,9 @@ class Weaker:
 def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
     X = torch.randn(5, 4)
     with pytest.raises(ValueError, match=r"mixes records|stores private records"):
-        Views.of(MovingMean(), 2).check(X)
-    Views.of(Weaker(), 2)._after(X, X)
-    assert torch.equal(*[Views.of(Weaker(), 2)._after(first, X) for first in (X, -X)])
+        Views.from_params(MovingMean(), 2).check(X)
+    Views.from_params(Weaker(), 2)._after(X, X)
+    assert torch.equal(*[Views.from_params(Weaker(), 2)._after(first, X) for first in (X, -X)])
 
 
 class Keeping:

@@ -132,7 +132,7 @@ def test_no_record_is_in_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("encoder", "rows", "told"),
     [
-        (scarf(groups=[0, 1]), TABLE, "groups has shape"),
+        (scarf(column_groups=[0, 1]), TABLE, "column_groups has shape"),
         (scarf(hidden_layer_sizes=(4, 0)), TABLE, "hidden_layer_sizes="),
         (simclr(image_shape=(8, 7)), IMAGES, "image_shape="),
         (simclr(image_shape=(8,)), IMAGES, "image_shape="),
@@ -158,7 +158,7 @@ def test_images_of_several_channels_and_views_of_ones_own():
 
 def test_columns_of_a_group_are_replaced_together():
     rows = torch.tensor(np.repeat(np.arange(50.0), 6).reshape(50, 6))
-    encoder = scarf(groups=["a", "a", "b", "c", "c", "c"], corruption=0.5)
+    encoder = scarf(column_groups=["a", "a", "b", "c", "c", "c"], corruption=0.5)
     first, second = encoder._make_views(rows)(rows)
     assert torch.equal(first, rows)
     assert torch.equal(second[:, 0], second[:, 1])

@@ -52,16 +52,12 @@ def test_the_claim_is_about_people(make):
     assert "the number of groups is public" in model.privacy_.assumptions
     assert "per patient, zero-out" in repr(model.privacy_)
     assert model.privacy_event_.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
-    assert make(n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation == "add_remove"
+    assert (
+        make(relation="add_remove", n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation
+        == "add_remove"
+    )
     assert make().fit(X, Y, groups=PATIENT.to_numpy()).privacy_.unit == "group"
     assert make().fit(X, Y).privacy_.unit == "record"
-
-
-@KINDS
-def test_rows_and_groups_in_two_orders_are_refused(make):
-    frame = pd.DataFrame(X, columns=list("abcd")).sample(frac=1.0, random_state=0)
-    with pytest.raises(ValueError, match="index of X in another order"):
-        make().fit(frame, Y, groups=PATIENT)
 
 
 @pytest.mark.heavy
@@ -71,36 +67,6 @@ def test_what_is_automatic_counts_people():
     as_many = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X[first], Y[first])
     assert by_people.settings_ == as_many.settings_
     assert by_people.privacy_event_ == as_many.privacy_event_
-
-
-def test_a_group_of_one_row_each_is_a_record():
-    """The same draws and the same noise give the same weights as protecting records does."""
-    with pytest.warns(match="noise_seed"):
-        models = [
-            classifier(noise_seed=3, random_state=0, max_group_size=None).fit(X, Y, groups=groups)
-            for groups in (None, np.arange(N))
-        ]
-    for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
-        assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize(
-    ("groups", "match"),
-    [
-        (PATIENT[:-1], "values for"),
-        (PATIENT.mask(PATIENT == 3), "groups has missing values"),
-        (np.zeros((N, 2)), "one value for each record"),
-        (PATIENT.rename("record"), "groups is named 'record'"),
-    ],
-)
-@KINDS
-def test_groups_that_are_none_are_refused_and_nothing_is_charged(make, groups, match):
-    budget = PrivacyBudget(epsilon=10, delta=1e-3)
-    model = make(budget=budget)
-    with pytest.raises(ValueError, match=match):
-        model.fit(X, Y, groups=groups)
-    assert not len(budget.entries())
-    assert not hasattr(model, "privacy_")
 
 
 @pytest.mark.parametrize(
@@ -138,14 +104,6 @@ def test_training_goes_on_for_the_same_people_alone(make):
         records.partial_fit(X, Y, groups=PATIENT)
     assert len(budget.entries()) == 2
     assert model.set_params(budget=None).fit(X, Y).privacy_.unit == "record"  # anew
-
-
-def test_a_ledger_knows_people():
-    budget = PrivacyBudget(epsilon=100, delta=1e-3)
-    classifier(budget=budget).fit(X, Y, groups=PATIENT)
-    assert budget.entries()["unit"].tolist() == ["patient"]
-    with pytest.raises(ValueError, match="unit"):
-        classifier(budget=budget).fit(X, Y)
 
 
 @pytest.mark.heavy

@@ -17,13 +17,6 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier
 
 
-@pytest.fixture
-def blobs():
-    rng = np.random.RandomState(0)
-    y = np.arange(400) % 2
-    return rng.normal(size=(400, 3)) + 2.0 * y[:, None] - 1.0, y
-
-
 def private(**params):
     return DPSGDClassifier(**{"classes": [0, 1], "epsilon": 3.0, "epochs": 10, **params})
 

@@ -14,9 +14,8 @@ from skprivacy.fine_tuning import GradientHead
 from skprivacy.fine_tuning import heads as gradient
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.label_privacy import noisy_labels as alibi
-from skprivacy.linear_model import adassp as sufficient
+from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.linear_model import base as _base
-from skprivacy.linear_model import perturbation
 from skprivacy.linear_model.base import PrivateLinearRegressor
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
@@ -39,7 +38,7 @@ from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGra
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.preprocessing import standard_scaler as scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
 
 from .test_single_release import (
     data_bounds,
@@ -246,10 +245,12 @@ BUGS: dict[str, Find] = {
         RandomizedResponse: ("_release", reported_twice),
     }),
     "half the sensitivity": OfPlace({
-        "PrivateStandardScaler": ((BoundedColumns, "mechanism", twice),),
+        "PrivateStandardScaler": ((Statistic, "mechanism", twice),),
         "FunctionalMechanism": ((PolynomialObjective, "sensitivity", half_sensitivity),),
-        "AdaSSP": ((sufficient, "Gaussian", half_spread),),
-        "OutputPerturbation": ((perturbation, "_additive_mechanism", half_distance),),
+        "AdaSSP": ((AdaSSPRegressor, "_single_mechanism", half_distance),),
+        "OutputPerturbation": (
+            (OutputPerturbationClassifier, "_single_mechanism", half_distance),
+        ),
         "ObjectivePerturbation": ((ObjectivePerturbation, "sensitivity", half_gradient),),
         "DPSGD": ((ClippedGradientSum, "__init__", double_clip),),
         "ALMFineTuner-gradient": ((gradient, "Gaussian", half_spread),),
@@ -295,7 +296,7 @@ BUGS: dict[str, Find] = {
         dict.fromkeys(("DPSGD", "RandomizedResponse", "LP2ST", "ALIBI"), PUBLIC_SIZE),
     ),
     "divided by the number of records": OfPlace(
-        {"PrivateStandardScaler": ((BoundedColumns, "release", divides_by_n),)},
+        {"PrivateStandardScaler": ((BoundedColumns, "moments", divides_by_n),)},
         "it divides by no number of records, or by a public one",
     ),
     "no clipping": OfPlace({

@@ -7,19 +7,14 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skprivacy import _groups
+from skprivacy import _groups, _input_data
 from skprivacy._groups import Groups
 from skprivacy.base import PrivateFit
-from skprivacy.ensemble import PATEClassifier, knn, pate
+from skprivacy.ensemble import PATEClassifier, pate
 from skprivacy.ensemble.teachers import partition_by_hash
-from skprivacy.fine_tuning import alm
 from skprivacy.fine_tuning.head import HeadInput
-from skprivacy.label_privacy import base as labels
-from skprivacy.label_privacy import label_pate
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.linear_model import base as _base
 from skprivacy.preprocessing.bounded_moments import BoundedColumns
-from skprivacy.synthesis import marginal_synthesizer as synthesizer
 
 from ..contracts import groups as contracts_people
 from ..contracts.cases import CASES, LABELS
@@ -104,8 +99,8 @@ def missing_accepted(original):
 
 
 def rows_counted(original):
-    def init(self, X, bounds, groups=None):
-        original(self, X, bounds, groups)
+    def init(self, rows, bounds, who):
+        original(self, rows, bounds, who)
         self.n = len(self._rows)
 
     return init
@@ -138,7 +133,9 @@ MUTANTS = {
         ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective, REPLAY,
         "ObjectivePerturbationClassifier",
     ),
-    "all records vote": (knn, "resolve_groups", any_number_drawn, REPLAY, "PrivateKNNClassifier"),
+    "all records vote": (
+        _input_data, "resolve_groups", any_number_drawn, REPLAY, "PrivateKNNClassifier",
+    ),
     "a person with several teachers": (
         PATEClassifier, "_partition", cut_by_record, REPLAY, "PATEClassifier",
     ),
@@ -155,24 +152,27 @@ MUTANTS = {
     "nobody's records accepted": (
         _groups, "check_groups", missing_accepted, BAD, "ObjectivePerturbationClassifier",
     ),
-    "delta against records": (_base, "resolve_groups", counts_records, DELTA, "AdaSSPRegressor"),
+    "delta against records": (
+        _input_data, "resolve_groups", counts_records, DELTA, "AdaSSPRegressor",
+    ),
     "delta of votes against records": (
-        knn, "resolve_groups", counts_records, DELTA, "PrivateKNNClassifier",
+        _input_data, "resolve_groups", counts_records, DELTA, "PrivateKNNClassifier",
     ),
     "delta of heads against records": (
-        alm, "resolve_groups", counts_records, DELTA, "ALMFineTuner-gradient",
+        _input_data, "resolve_groups", counts_records, DELTA, "ALMFineTuner-gradient",
     ),
     "delta of tables against records": (
-        synthesizer, "resolve_groups", counts_records, DELTA, "MarginalSynthesizer-independent",
+        _input_data, "resolve_groups", counts_records, DELTA, "MarginalSynthesizer-independent",
     ),
     "all labels reported": (
-        labels, "resolve_groups", any_number_drawn, LABEL_REPLAY, "RandomizedResponseClassifier",
+        _input_data, "resolve_groups", any_number_drawn, LABEL_REPLAY,
+        "RandomizedResponseClassifier",
     ),
     "all labels noised": (
-        labels, "resolve_groups", any_number_drawn, LABEL_REPLAY, "ALIBIClassifier",
+        _input_data, "resolve_groups", any_number_drawn, LABEL_REPLAY, "ALIBIClassifier",
     ),
     "labels of a person with several teachers": (
-        label_pate, "resolve_groups", dealt_by_record, LABEL_REPLAY, "LabelPATEClassifier-turning",
+        _input_data, "resolve_groups", dealt_by_record, LABEL_REPLAY, "LabelPATEClassifier-turning",
     ),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skprivacy.base import PrivateFit
+from skprivacy.ensemble import pate
 from skprivacy.ensemble.teachers import partition_by_hash
 from skprivacy.label_privacy import (
     ALIBIClassifier,
@@ -16,9 +17,6 @@ from skprivacy.label_privacy import (
 )
 from skprivacy.label_privacy import (
     base as _base,
-)
-from skprivacy.label_privacy import (
-    label_pate as pate,
 )
 from skprivacy.label_privacy import (
     noisy_labels as alibi,
@@ -54,7 +52,7 @@ def noised_again_in_the_second_stage(original):
 
     def released(self, X, codes, random, noise):
         labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again = stages._respond(codes, prior.shape[1], self.epsilon, noise)
+        _, again, _ = stages._respond(codes, prior.shape[1], self.epsilon, noise)
         return labels, likelihood * again, prior
 
     return released

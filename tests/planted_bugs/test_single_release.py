@@ -32,7 +32,7 @@ from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing import standard_scaler as scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.bounded_moments import Statistic
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     SyntheticDataClassifier,
@@ -397,7 +397,7 @@ MUTANTS = {
         scaler, "public_bounds", data_bounds, REPLAY, "PrivateStandardScaler",
     ),
     "half the sensitivity of the moments": (
-        BoundedColumns, "mechanism", twice, REPLAY, "PrivateStandardScaler-delta",
+        Statistic, "mechanism", twice, REPLAY, "PrivateStandardScaler-delta",
     ),
     "classes of the data": (
         functional, "public_classes", classes_of_the_data, REPLAY, "FunctionalMechanismClassifier",
@@ -488,7 +488,8 @@ MUTANTS = {
         DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, "DPGANSynthesizer",
     ),
     "moments of a generator uncharged": (
-        gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",
+        gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting,
+        "DPGANSynthesizer",
     ),
     "moments as long as their label": (
         Moments, "sensitivity", only_labels_pay, REPLAY, "DPGANSynthesizer",

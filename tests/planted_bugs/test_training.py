@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from skprivacy import _input_data
 from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -35,8 +36,7 @@ from skprivacy.neural_network._gradients import perceptron as perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron import PerceptronSum
-from skprivacy.neural_network._training import mapped_rows as rows
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -330,22 +330,22 @@ def heavy_count(original):
 def exact_count(original):
     """Move the norm by the count itself."""
 
-    def joined(self, total):
+    def append_count(self, total):
         bare = self._allowed * self._count_weight * self._counted
         value = original(self, total)
         self._bare = bare
         return value
 
-    return joined
+    return append_count
 
 
 def reads_the_exact_count(original):
-    def parted(self, noisy):
+    def remove_count(self, noisy):
         noisy = noisy.copy()
         noisy[-1] = self._bare
         return original(self, noisy)
 
-    return parted
+    return remove_count
 
 
 def counts_the_missing(original):
@@ -393,7 +393,7 @@ MUTANTS = {
     "seeded noise": (Training, "step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
     "clipped by layer": (
-        PerceptronSum, "__call__", layers_clipped_alone, contracts.check_replay,
+        PerceptronGradients, "add_clipped", layers_clipped_alone, contracts.check_replay,
     ),
     "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
     "NaN reaches the sum": (
@@ -496,8 +496,8 @@ def test_planted_bug_of_a_kind_of_noise_or_clipping_is_caught(name):
 
 def test_a_norm_that_moves_by_the_exact_count_is_caught():
     with (
-        patched(AdaptiveClipping, "joined", exact_count),
-        patched(AdaptiveClipping, "parted", reads_the_exact_count),
+        patched(AdaptiveClipping, "append_count", exact_count),
+        patched(AdaptiveClipping, "remove_count", reads_the_exact_count),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES["DPSGDClassifier-adaptive"])
@@ -548,7 +548,7 @@ def test_nan_in_the_rows_is_caught(name):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_features_that_overflow_when_squared_are_caught(largest):
     with (
-        mock.patch.object(rows, "_LARGEST_VALUE", largest),
+        mock.patch.object(_input_data, "_LARGEST_IN_PRODUCTS", largest),
         pytest.raises(AssertionError, match=r"inserted typical.*inputs differ"),
     ):
         contracts.check_replay(OVERFLOWING)

@@ -126,7 +126,7 @@ def half_spread(original):
 
 
 def half_distance(original):
-    return lambda epsilon, delta, l2, size: original(epsilon, delta, l2 / 2, size)
+    return lambda self, sensitivity: original(self, sensitivity / 2)
 
 
 def half_gradient(original):
@@ -183,10 +183,10 @@ def keeps_n(original):
 def divides_by_n(original):
     """Divide noisy sums by the number of records, which is not public."""
 
-    def release(self, degree, mechanism, relation, random):
-        return original(self, degree, mechanism, "zero_out", random)
+    def moments(self, degree, relation, value):
+        return original(self, degree, "zero_out", value)
 
-    return release
+    return moments
 
 
 def not_at_all(original):

@@ -84,8 +84,8 @@ def test_what_is_missing_or_unknown_is_said():
 @pytest.mark.parametrize(
     ("fact", "values"),
     [
-        (DateColumn("2020-01-01", "2020-01-31"), ["2020-01-16", "2020-01-16T00:00:00Z", "2019-01-01"]),
-        (DateColumn("2020-01-01", "2020-01-31", format="%d.%m.%Y"),
+        (DateColumn("2020-01-01", "2020-01-31"), ["2020-01-16", "2020-01-16T00:00:00Z",
+        "2019-01-01"]), (DateColumn("2020-01-01", "2020-01-31", format="%d.%m.%Y"),
          ["16.01.2020", datetime.datetime(2020, 1, 16), "01.01.2019"]),
         (DateColumn("2020-01-01", "2020-01-31"),
          [datetime.date(2020, 1, 16), pd.Timestamp("2020-01-16"), datetime.date(2019, 1, 1)]),

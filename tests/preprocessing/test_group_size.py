@@ -66,7 +66,9 @@ def test_a_group_beyond_the_most_counts_as_of_the_most():
 def test_what_is_wrong_is_told_before_a_charge(given, match):
     budget = PrivacyBudget(10.0)
     with pytest.raises((ValueError, TypeError), match=match):
-        private_group_size(**{"groups": VISITS, "most": 9, "epsilon": 1.0} | given, budget=budget)
+        private_group_size(
+            **{"groups": VISITS, "max_group_size": 9, "epsilon": 1.0} | given, budget=budget
+        )
     assert not len(budget.entries())
 
 

@@ -174,8 +174,8 @@ def test_no_record_is_weighted_down():
         (FunctionalMechanismClassifier(), {"bounds", "radius", "classes"}),
         (FunctionalMechanismRegressor(), {"bounds", "radius", "target_bounds"}),
         (AdaSSPRegressor(), {"bounds", "radius", "target_bounds"}),
-        (DPSGDClassifier(), {"classes", "n_records"}),
-        (DPSGDRegressor(), {"target_bounds", "n_records"}),
+        (DPSGDClassifier(relation="add_remove"), {"classes", "n_records"}),
+        (DPSGDRegressor(relation="add_remove"), {"target_bounds", "n_records"}),
         (PrivateStandardScaler(), {"bounds"}),
         (PATEClassifier(), {"classes"}),
         (LP2STClassifier(LogisticRegression()), {"classes"}),
@@ -203,7 +203,9 @@ def test_what_the_user_set_is_kept():
     assert (kept.bounds, kept.radius, kept.classes) == ((0, 1), None, ["no", "yes", "maybe"])
     kept = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier(radius=1.5))[-1]
     assert (kept.bounds, kept.radius) == ((-1.0, 1.0), 1.5)
-    kept = make_private_pipeline(SCHEMA, DPSGDClassifier(n_records=50), n_records=300)[-1]
+    kept = make_private_pipeline(
+        SCHEMA, DPSGDClassifier(relation="add_remove", n_records=50), n_records=300
+    )[-1]
     assert kept.n_records == 50
 
 
@@ -223,14 +225,12 @@ def test_the_claim_no_longer_assumes_facts_read_off_the_data(kind):
 
 def test_a_public_figure_of_records_hides_how_many_there_are():
     X, y, _ = table(200)
-    bare = DPSGDClassifier(epsilon=None, noise_multiplier=1.0)
-    relations = [
-        rehearse_fit(
-            lambda n=n: make_private_pipeline(SCHEMA, bare, n_records=n).fit(X, y)
-        ).relation
-        for n in (None, 250)
-    ]
-    assert relations == ["zero_out", "add_remove"]
+    for relation, n in (("zero_out", None), ("add_remove", 250)):
+        model = DPSGDClassifier(epsilon=None, noise_multiplier=1.0, relation=relation)
+        made = make_private_pipeline(SCHEMA, model, n_records=n)
+        assert rehearse_fit(lambda made=made: made.fit(X, y)).relation == relation
+    with pytest.raises(ValueError, match="n_records=250 does not fit relation='zero_out'"):
+        make_private_pipeline(SCHEMA, DPSGDClassifier(), n_records=250).fit(X, y)
 
 
 @pytest.mark.heavy

@@ -74,7 +74,7 @@ def test_bins_for_every_bounded_column():
     binned = SCHEMA.with_bins(8)
     assert [getattr(fact, "bins", None) for fact in binned.values()] == [8, 8, None]
     assert binned["gain"] == BoundedColumn(0, 10, scale="log", bins=8)
-    assert (binned.target, binned.classes) == (SCHEMA.target_column, SCHEMA.classes)
+    assert (binned.target_column, binned.classes) == (SCHEMA.target_column, SCHEMA.classes)
     assert binned.with_bins(1) == SCHEMA
     inferred = Schema(dict(SCHEMA), target_bounds=(0, 1), inferred=True).with_bins(8)
     assert (inferred.inferred, inferred.target_bounds) == (True, (0.0, 1.0))

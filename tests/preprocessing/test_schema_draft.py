@@ -347,7 +347,9 @@ def test_the_published_format_takes_what_is_written(draft):
         {
             "a": BoundedColumn(0, 1, "log", 0.5, 4, unit="m", missing=True, inferred=True),
             "b": CategoricalColumn(["x", 2, True], description="y", missing=True),
-            "c": DateColumn("2020-01-01", "2021-01-01", ["hour"], "%d", missing=True, description="z"),
+            "c": DateColumn(
+                "2020-01-01", "2021-01-01", ["hour"], "%d", missing=True, description="z"
+            ),
             "d": HashedColumn(3, missing=True, description="z"),
         },
         target_column="t", target_bounds=(0, 1),

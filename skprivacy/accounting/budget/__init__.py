@@ -6,7 +6,7 @@ Files, in reading order:
 - ``statement``: the half of a budget that only reads: sum, table, plot, file; relation and unit
 - ``admission``: check of a charge against all enclosing caps; sums over scopes and partitions
 - ``filters``: composition rules, and the stopping rules made of them
-- ``refusals``: messages of refused charges
+- ``refusals``: refused charges: another relation or unit, or a cap that would be exceeded
 - ``receipts``: receipt of a charge, and the reservation that records its outcome
 - ``ledger``: hash-chained log of charges, its transactions, and the counter outside it
 - ``stores``: ledgers in SQLite and PostgreSQL, and their addresses

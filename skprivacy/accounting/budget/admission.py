@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..._untrusted_files import parse_json
-from ..event import allows_replacement
-from ..events import Event
+from ..event import Event, allows_replacement
 from .filters import Account, Cost, Counts, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log
 
@@ -94,16 +94,13 @@ def count_fitting(log: Log, leaf: str, event: Event, terms: Terms, most: int = M
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
-    def fits(count: int) -> bool:
-        return all(account.with_charge(event, count).is_admitted() for account in accounts)
+    def exceeds(count: int) -> bool:
+        return not all(account.with_charge(event, count).is_admitted() for account in accounts)
 
-    low, high = 0, 1
-    while high < 2 * most and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    high = 1
+    while high < 2 * most and not exceeds(high):
+        high *= 2
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=exceeds) - 1
 
 
 def is_within_cap(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:

@@ -12,10 +12,9 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
-from ..._validation import whole
+from ..._validation import positive, storable, whole
 from ...exceptions import BudgetExceededError, PrivacyWarning
-from ..event import check_delta, check_event
-from ..events import Event, check_relation, positive
+from ..event import Event, check_delta, check_event, check_relation
 from ..work_limit import check_work
 from .admission import (
     charges_along_path,
@@ -30,16 +29,16 @@ from .admission import (
 from .filters import FILTERS, Cost, spent_epsilon
 from .ledger import LedgerError, Log
 from .receipts import Receipt, Reservation
-from .refusals import explain_missing_epsilon, explain_refusal, has_no_epsilon, note_no_release
-from .signals import hold_signals, release_signals
-from .statement import (
-    FORMAT,
-    Statement,
+from .refusals import (
     check_same_relation,
     check_same_unit,
-    check_source,
-    check_unit,
+    explain_missing_epsilon,
+    explain_refusal,
+    has_no_epsilon,
+    note_no_release,
 )
+from .signals import hold_signals, release_signals
+from .statement import FORMAT, Statement
 from .stores import counter_at, ledger_at
 
 __all__ = ["PrivacyBudget"]
@@ -131,7 +130,7 @@ class PrivacyBudget(Statement):
         if relation is not None:
             check_relation(relation)
         if unit is not None:
-            check_unit(unit)
+            _check_unit(unit)
         if not isinstance(filter, str) or filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
@@ -285,7 +284,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What will be released.
+            The planned release.
         source : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
@@ -323,7 +322,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What will be released.
+            The planned release.
         source : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
@@ -349,14 +348,14 @@ class PrivacyBudget(Statement):
         self, event: Event, source: str, relation: str | None, unit: str, outcome: str | None = None
     ) -> Receipt:
         """Write a charge, and its outcome if given, into the ledger if every cap admits it."""
-        if not isinstance(event, Event):
-            raise TypeError(f"event={event!r} must be an Event.")
+        check_event("event", event)
         check_work(event)
         release_signals()
         if relation is not None:
             check_relation(relation)
-        check_unit(unit)
-        body, source = json.dumps(event.to_dict(), sort_keys=True), check_source(source)
+        _check_unit(unit)
+        body, source = json.dumps(event.to_dict(), sort_keys=True), str(source)
+        storable("source", source)
         _ = self._terms  # read before the lock is taken, and not again within it
         with self._ledger.transaction() as log:
             known = self._fixed_relation_and_unit(log)
@@ -430,7 +429,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What would be released.
+            The planned release.
 
         Returns
         -------
@@ -449,6 +448,12 @@ class PrivacyBudget(Statement):
         if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
             raise ValueError(explain_missing_epsilon(event, "basic"))
         return count_fitting(log, self._scope, event, terms)
+
+
+def _check_unit(unit: Any) -> None:
+    if not isinstance(unit, str) or not unit:
+        raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
+    storable("unit", unit)
 
 
 # Folders of temporary ledgers that this process created. A forked worker inherits the finaliser but

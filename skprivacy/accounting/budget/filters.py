@@ -39,6 +39,7 @@ answers: :func:`sum_epsilons_and_deltas`, :func:`renyi_cost_at_orders` and
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accountants import epsilon_of
-from ..events import ApproxDPEvent, ComposedEvent, Event, RepeatedEvent, flatten
+from ..event import Event, flatten
+from ..events import ApproxDPEvent, ComposedEvent, RepeatedEvent
 from ..renyi import DEFAULT_ORDERS, rdp
 
 __all__ = [
@@ -112,12 +114,11 @@ class Account:
 
     def _count_fitting(self, event: Event, most: int) -> int:
         """Return how many charges of ``event``, below ``most``, can be added up within the cap."""
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            fits = self._add_charges(event, middle).sum_added().is_within(self.cap)
-            low, high = (middle, high) if fits else (low, middle)
-        return low
+
+        def exceeds(count: int) -> bool:
+            return not self._add_charges(event, count).sum_added().is_within(self.cap)
+
+        return bisect_left(range(most), True, lo=1, key=exceeds) - 1
 
     def sum_added(self) -> Cost:
         """Return the sums of the epsilons and deltas that are added up."""

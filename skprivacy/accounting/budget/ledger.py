@@ -189,15 +189,9 @@ class Log:
         return self._caps
 
     def settled(self) -> tuple[str | None, str | None]:
-        """Return the relation and the unit if the first charge fixed them.
-
-        **Edge cases.** In ledgers older than units the line holds only a relation, and the unit is
-        the record.
-        """
+        """Return the relation and the unit if the first charge fixed them."""
         if self._relation is None:
             return None, None
-        if not self._relation.startswith("{"):
-            return self._relation, "record"
         try:
             values = parse_json(self._relation)
             return values["relation"], values["unit"]
@@ -232,6 +226,7 @@ class Ledger(ABC):
     address: str  # as passed to ledger_at()
     seen: LedgerVersion | None = None
     is_witnessed = False  # whether an older copy would lack a line that is known from elsewhere
+    _ledger_at: Callable[[str], Ledger]  # opens the ledger in which the counter is stored
     _begin: tuple[str, ...]  # statements that take the only write lock
     _guards: tuple[str, ...] = ()  # statements that create the triggers that forbid changes
     _guards_query = ""  # finds the triggers; empty where nobody else can write
@@ -299,22 +294,19 @@ class Ledger(ABC):
     @cached_property
     def _counter(self) -> LedgerCounter | None:
         """Counter named in the first line, which never changes."""
-
         try:
             address = parse_json(self.read().first).get("counter")
-        except (ValueError, AttributeError):  # Handle._terms refuses such a line
+        except (ValueError, AttributeError):  # Statement._terms refuses such a line
             return None
         return None if address is None else LedgerCounter(self._ledger_at(address))
 
-    def _ledger_at(self, address: str) -> Ledger:
-        """Return the ledger at another address: the one in which the counter is stored."""
-        raise NotImplementedError(f"{type(self).__name__} has no counter.")
-
-    def check_counter(self) -> None:
-        """Raise LedgerError if the ledger does not hold the line at which its counter stands."""
-        if (counter := self._counter) is not None:
-            covered = counter.read()
-            with self._connection() as connection:
+    def check_guards_and_counter(self) -> None:
+        """Raise LedgerError if the triggers were changed, or the counter's line is missing."""
+        counter = self._counter
+        covered = None if counter is None else counter.read()
+        with self._connection() as connection:
+            self._check_guards(connection)
+            if counter is not None and covered is not None:
                 self._check_covered(connection, counter, covered)
 
     def _check_covered(
@@ -390,12 +382,8 @@ class Ledger(ABC):
             rows = connection.execute(f"SELECT {COLUMNS} FROM log ORDER BY seq").fetchall()
         return [Record(*row) for row in rows]
 
-    def check_guards(self) -> None:
-        """Raise LedgerError if the triggers that forbid changes were themselves changed."""
-        with self._connection() as connection:
-            self._check_guards(connection)
-
     def _check_guards(self, connection: Any) -> None:
+        """Raise LedgerError if the triggers that forbid changes were themselves changed."""
         if not self._guards_query:
             return
         found = {tuple(row) for row in connection.execute(self._guards_query).fetchall()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from ..._output import displayable
-from ..events import Event
+from ..event import Event
 from ..guarantee import PrivacyGuarantee
 
 __all__ = ["Receipt", "Reservation"]

@@ -1,4 +1,4 @@
-"""Messages of refused charges: the figures that decided, and the remedy."""
+"""Refused charges: another relation or unit, or a cap that would be exceeded, with the remedy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..events import Event
+from ..event import Event
 from .admission import Refusal, count_fitting
 from .filters import Account, Cost, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log
 
-__all__ = ["explain_missing_epsilon", "explain_refusal", "has_no_epsilon", "note_no_release"]
+__all__ = [
+    "check_same_relation",
+    "check_same_unit",
+    "explain_missing_epsilon",
+    "explain_refusal",
+    "has_no_epsilon",
+    "note_no_release",
+]
 
 _MAX_SHOWN = 20  # largest count of releases that another filter would have admitted
 _OTHER_FILTERS = {
@@ -35,6 +42,42 @@ def note_no_release() -> Iterator[None]:
     except LedgerError as error:
         message = f"{error} As this charge failed, nothing was released for it."
         raise LedgerError(message) from error.__cause__
+
+
+def check_same_relation(relation: str | None, settled: str | None) -> str:
+    """Return the relation of a charge; raise ValueError if the ledger has another."""
+    known = settled or relation or "add_remove"
+    if relation in (None, known):
+        return known
+    either = "label" in (relation, known)  # no parameter converts to or from "label"
+    restated = (
+        ""
+        if either
+        else f", or set the estimator's relation (in a shell by --set) so that it states {known!r}"
+    )
+    raise ValueError(
+        f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "
+        f"are never mixed. Create a budget with relation={relation!r}{restated}."
+    )
+
+
+def check_same_unit(unit: str, settled: str) -> None:
+    """Raise ValueError if the ledger has another unit."""
+    if unit != settled:
+        named = (
+            f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
+            f"name={settled!r}) of fit or by groups={settled!r} of private_summary"
+        )
+        if unit == "record":
+            named += (
+                f". If it is public that none has more than k records, "
+                f"guarantee.group(k, unit={settled!r}) may be charged"
+            )
+        raise ValueError(
+            f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
+            f"epsilons are never added up. Create a separate budget with unit={unit!r}"
+            f"{'' if settled == 'record' else named}."
+        )
 
 
 def explain_refusal(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:

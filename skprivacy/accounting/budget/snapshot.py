@@ -6,8 +6,10 @@ Start reading at :func:`open_exported_ledger`; :func:`rehearse_charges` charges 
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from ..guarantee import PrivacyGuarantee
@@ -36,7 +38,7 @@ def export_lines(budget: Statement) -> tuple[str, list[list[Any]]]:
 def open_exported_ledger(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
     """Open the lines of a ledger read-only, to sum its charges and ``verify()`` it."""
     statement = Statement.__new__(Statement)
-    statement._attach(_ExportedLedger(name, lines), scope_of(scope))
+    statement._attach(_MemoryLedger(name, lines), scope_of(scope))
     return statement
 
 
@@ -47,19 +49,13 @@ def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee])
     series that fits now may be refused later.
     """
     scope, lines = export_lines(budget)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.executemany(
-            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines
-        )
-        copy = PrivacyBudget.__new__(PrivacyBudget)
-        copy._attach(_CopiedLedger(f"a copy of {budget.path}", connection), scope)
-        try:
-            for number, release in enumerate(planned, 1):
-                copy.reserve(release.event, f"Release {number}", release.relation, release.unit)
-        finally:
-            copy._ledger.forget()
+    copy = PrivacyBudget.__new__(PrivacyBudget)
+    copy._attach(_MemoryLedger(f"a copy of {budget.path}", lines), scope)
+    try:
+        for number, release in enumerate(planned, 1):
+            copy.reserve(release.event, f"Release {number}", release.relation, release.unit)
+    finally:
+        copy._ledger.forget()
 
 
 def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
@@ -86,9 +82,10 @@ def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
         )
 
 
-class _ExportedLedger(Ledger):
-    """Read-only ledger of given lines (``Ledger.records``); ``address`` names it in errors."""
+class _MemoryLedger(Ledger):
+    """Ledger of given lines (``Ledger.records``) in memory, which takes trial charges."""
 
+    _begin = ("BEGIN",)
     _counter = None  # the counter belongs to the original ledger
     is_witnessed = True  # the caller is responsible for passing all lines
 
@@ -100,39 +97,24 @@ class _ExportedLedger(Ledger):
     def create_tables(
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
     ) -> None:
-        raise LedgerError(f"{self.address} is a copy of a ledger and cannot be written to.")
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-            try:
-                connection.execute(SCHEMA[0])
-                connection.executemany(
-                    f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._lines
-                )
-                connection.execute("PRAGMA query_only=ON")
-                yield connection
-            except (sqlite3.Error, OverflowError) as error:
-                raise LedgerError(
-                    f"{self.address} does not hold lines of a ledger ({error})."
-                ) from error
-
-
-class _CopiedLedger(Ledger):
-    """Copy of a ledger's lines in memory, to which trial charges are added."""
-
-    _begin = ("BEGIN",)
-    _counter = None  # trial charges do not move the counter
-
-    def __init__(self, address: str, connection: sqlite3.Connection) -> None:
-        self.address, self._memory = address, connection
-        self.forget()
-
-    def create_tables(
-        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
-    ) -> None:
         raise FileExistsError(self.address)
 
+    @cached_property
+    def _memory(self) -> sqlite3.Connection:
+        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, memory.close)
+        for statement in SCHEMA:
+            memory.execute(statement)
+        memory.executemany(
+            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._lines
+        )
+        return memory
+
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        yield self._memory
+        try:
+            yield self._memory
+        except (sqlite3.Error, OverflowError) as error:
+            raise LedgerError(
+                f"{self.address} does not hold lines of a ledger ({error})."
+            ) from error

@@ -1,8 +1,7 @@
 """Statement of a privacy budget: its charges as a sum, a table, a plot and a file.
 
-:class:`Statement` is the half of a budget that only reads. Its :class:`Handle` refers to a ledger
-and a scope, which all copies of a budget share. All charges of a ledger have one relation and one
-unit.
+:class:`Statement` is the half of a budget that only reads. It refers to a ledger and a scope, which
+all copies of a budget share. All charges of a ledger have one relation and one unit.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..._config import warn_caller
 from ..._output import displayable, write_file
 from ..._untrusted_files import parse_json
-from ..._validation import storable
 from ...exceptions import PrivacyWarning
-from ..event import check_delta
-from ..events import RELATIONS, Event
+from ..event import RELATIONS, Event, check_delta
 from ..guarantee import PrivacyGuarantee
 from .admission import (
     Terms,
@@ -41,39 +38,27 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = [
-    "FORMAT",
-    "SHORTEST_DIGEST",
-    "Handle",
-    "Statement",
-    "check_digest",
-    "check_same_relation",
-    "check_same_unit",
-    "check_source",
-    "check_terms",
-    "check_unit",
-    "draw_spending",
-    "spending_over_time",
-    "to_utc",
-]
+__all__ = ["FORMAT", "SHORTEST_DIGEST", "Statement"]
 
-FORMAT = 1  # version of the ledger's lines, stored in the first line; 1 if missing
-_TERMS = ("epsilon", "delta", "relation", "filter")
-_Self = TypeVar("_Self", bound="Handle")
-_SHORTEST = timedelta(seconds=10)
+FORMAT = 1  # version of the ledger's lines, stored in the first line
+_TERMS = ("epsilon", "delta", "relation", "unit", "filter", "counter")
+_Self = TypeVar("_Self", bound="Statement")
+_SHORTEST_SPAN = timedelta(seconds=10)  # of a plot: an empty one would be drawn as years
 SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
 
 
-class Handle:
-    """A ledger and a scope in it. A handle has no other state, so a copy is the same budget.
+class Statement:
+    """Read-only part of a budget: sum, table, plot, verification and export of its charges.
 
-    **Guarantees.** An unpickled handle opens its ledger only at first use, so a model that was
+    It has no state but a ledger and a scope in it, so a copy is the same budget.
+
+    **Guarantees.** An unpickled budget opens its ledger only at first use, so a model that was
     trained with a budget can be loaded without the ledger. It never creates a ledger.
     """
 
     _ledger: Ledger
     _scope: str
-    _parent: Handle | None = None  # keeps the temporary ledger of a scope's budget alive
+    _parent: Statement | None = None  # keeps the temporary ledger of a scope's budget alive
 
     @classmethod
     def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
@@ -103,7 +88,7 @@ class Handle:
     def _at(
         cls: type[_Self], path: str | Path, scope: str, seen: LedgerVersion | None = None
     ) -> _Self:
-        """Return a handle without opening its ledger, for unpickling."""
+        """Return a budget without opening its ledger, for unpickling."""
         budget = cls.__new__(cls)
         budget._attach(ledger_at(path, seen), scope_of(scope))
         return budget
@@ -132,14 +117,12 @@ class Handle:
         first = self._ledger.read().first  # it never changes
         try:
             terms = parse_json(first)
-            if terms.get("format", FORMAT) > FORMAT:
+            if terms["format"] > FORMAT:
                 raise LedgerError(
                     f"The ledger {self.path} was written by a later version of skprivacy (format "
                     f"{terms['format']}; this version knows {FORMAT}). Update skprivacy."
                 )
-            # Ledgers without a unit are older than units: all their charges are for records.
-            known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
-            known["counter"] = terms.get("counter")
+            known = {name: terms[name] for name in _TERMS}
         except (ValueError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{self.path} is not the ledger of a privacy budget. Check the path."
@@ -200,10 +183,6 @@ class Handle:
         body = log.scopes().get(self._scope)
         terms: dict[str, Any] = parse_json(body) if body else {}
         return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
-
-
-class Statement(Handle):
-    """Read-only part of a budget: sum, table, plot, verification and export of its charges."""
 
     def __repr__(self) -> str:
         try:
@@ -281,14 +260,29 @@ class Statement(Handle):
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``,
+            ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
-        return charge_table(self._ledger.records(), self._scope, self._current_terms)
+        import pandas as pd
+
+        records, terms = self._ledger.records(), self._current_terms
+        status = {r.ref: r.kind for r in records if r.ref is not None}
+        rows = []
+        for r in records:
+            if r.kind != "reserve" or not r.scope.startswith(self._scope):
+                continue
+            event = parse_event(r.body)
+            row = (r.seq, pd.Timestamp(r.at, unit="s", tz="UTC"), r.scope, r.source, event)
+            cost = spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"])
+            rows.append((*row, terms["unit"], status.get(r.seq, "reserved"), cost))
+        columns = ["charge", "when", "scope", "source", "event", "unit", "status", "cost"]
+        entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
+        return entries
 
     @property
     def witness(self) -> str | None:
-        """What notices an older copy of the ledger: ``"counter"``, ``"digest"`` or ``None``."""
+        """Means of noticing an older copy of the ledger: ``"counter"``, ``"digest"`` or None."""
         if self.counter is not None:
             return "counter"
         return "digest" if self._ledger.is_witnessed else None
@@ -331,12 +325,17 @@ class Statement(Handle):
             is behind its counter, or no line has the digest ``digest``.
         """
         if digest is not None:
-            check_digest(digest)
+            _check_digest(digest)
         records = self._ledger.records()
-        self._ledger.check_guards()
-        self._ledger.check_counter()
+        self._ledger.check_guards_and_counter()
         if digest is not None:
-            self._check_holds(records, digest)
+            if not any(record.digest.startswith(digest) for record in records):
+                raise LedgerError(
+                    f"The ledger {self.path} does not hold a line with digest={digest!r}: it was "
+                    "restored from an older copy, its last lines were cut off, or it is another "
+                    "ledger. Restore the latest copy."
+                )
+            self._ledger.is_witnessed = True
         for record in records:
             if not is_scope(record.scope):
                 raise LedgerError(
@@ -345,7 +344,7 @@ class Statement(Handle):
                     "find out how that line was written."
                 )
         log = self._ledger.read()
-        check_terms(records, self._terms, log.settled())
+        _check_terms(records, self._terms, log.settled())
         check_caps(log, self._terms_with_defaults(log))
         if self.witness is None:
             warn_caller(
@@ -354,16 +353,6 @@ class Statement(Handle):
                 PrivacyWarning,
             )
         return records[-1].digest
-
-    def _check_holds(self, records: list[Record], digest: str) -> None:
-        """Raise LedgerError unless one of the lines has a digest that begins with ``digest``."""
-        if not any(record.digest.startswith(digest) for record in records):
-            raise LedgerError(
-                f"The ledger {self.path} does not hold a line with digest={digest!r}: it was "
-                "restored from an older copy, its last lines were cut off, or it is another "
-                "ledger. Restore the latest copy."
-            )
-        self._ledger.is_witnessed = True
 
     def export(self, path: str | Path) -> None:
         """Write the checked ledger as JSON lines, for independent verification.
@@ -394,80 +383,32 @@ class Statement(Handle):
         Axes
             Matplotlib axes of the plot.
         """
-        cap, terms, first = self.cap, self._current_terms, self._ledger.records()[0]
+        import matplotlib.pyplot as plt
+
+        dates: Any = import_module("matplotlib.dates")
+        cap, terms, entries = self.cap, self._current_terms, self.entries()
         delta = terms["delta"] if cap is None else cap[1]
-        times, values = spending_over_time(self.entries(), self._scope, delta, terms["relation"])
-        return draw_spending([to_utc(first.at), *times], [0.0, *values], cap, delta, ax)
+        charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
+        ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
+        times = [datetime.fromtimestamp(self._ledger.records()[0].at, timezone.utc)]
+        times += [entries["when"].iloc[end - 1] for end in ends]
+        sums = [sum_charges(charges[:end], self._scope) for end in ends]
+        values = [0.0, *(spent_epsilon(each, delta, terms["relation"]) for each in sums)]
+        ax = plt.subplots()[1] if ax is None else ax
+        line: Any = ax  # matplotlib accepts datetimes, its type hints do not
+        line.step(times, values, where="post", marker="o", label="spent")
+        if cap is not None:
+            ax.axhline(cap[0], linestyle="--", color="black", label="cap")
+        ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+        span = max(times[-1] - times[0], _SHORTEST_SPAN)
+        line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
+        ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        ax.legend()
+        return ax
 
 
-def spending_over_time(
-    entries: pd.DataFrame, scope: str, delta: float, relation: str
-) -> tuple[list[datetime], list[float]]:
-    """Return up to about a hundred times, and the epsilon spent by each time."""
-    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
-    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
-    values = [spent_epsilon(sum_charges(charges[:end], scope), delta, relation) for end in ends]
-    return [entries["when"].iloc[end - 1] for end in ends], values
-
-
-def draw_spending(
-    times: list[datetime],
-    values: list[float],
-    cap: tuple[float, float] | None,
-    delta: float,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the spent epsilon over time and return the axes."""
-    import matplotlib.pyplot as plt
-
-    dates: Any = import_module("matplotlib.dates")
-    ax = plt.subplots()[1] if ax is None else ax
-    line: Any = ax  # matplotlib accepts datetimes, its type hints do not
-    line.step(times, values, where="post", marker="o", label="spent")
-    if cap is not None:
-        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
-    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
-    span = max(times[-1] - times[0], _SHORTEST)  # an empty span would be drawn as years
-    line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
-    ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
-    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
-    ax.legend()
-    return ax
-
-
-def to_utc(at: float) -> datetime:
-    """Convert seconds since 1970 to a time in UTC."""
-    return datetime.fromtimestamp(at, timezone.utc)
-
-
-def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
-    """Tabulate the charges in and below ``scope``."""
-    import pandas as pd
-
-    status = {r.ref: r.kind for r in records if r.ref is not None}
-    rows = []
-    for r in records:
-        if r.kind != "reserve" or not r.scope.startswith(scope):
-            continue
-        event = parse_event(r.body)
-        rows.append(
-            {
-                "charge": r.seq,
-                "when": pd.Timestamp(r.at, unit="s", tz="UTC"),
-                "scope": r.scope,
-                "source": r.source,
-                "event": event,
-                "unit": terms["unit"],
-                "status": status.get(r.seq, "reserved"),
-                "cost": spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"]),
-            }
-        )
-    columns = ["charge", "when", "scope", "source", "event", "unit", "status", "cost"]
-    entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
-    return entries
-
-
-def check_digest(digest: Any) -> None:
+def _check_digest(digest: Any) -> None:
     """Raise an error unless ``digest`` is a digest, or a long enough prefix of one."""
     if not isinstance(digest, str):
         raise TypeError(f"digest={digest!r} must be the digest of a receipt or of verify().")
@@ -478,59 +419,7 @@ def check_digest(digest: Any) -> None:
         )
 
 
-def check_unit(unit: Any) -> str:
-    """Return ``unit`` if it is valid."""
-    if not isinstance(unit, str) or not unit:
-        raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
-    storable("unit", unit)
-    return unit
-
-
-def check_source(source: Any) -> str:
-    """Convert the purpose of a charge to text that can be stored."""
-    text = str(source)
-    storable("source", text)
-    return text
-
-
-def check_same_relation(relation: str | None, settled: str | None) -> str:
-    """Return the relation of a charge; raise ValueError if the ledger has another."""
-    known = settled or relation or "add_remove"
-    if relation in (None, known):
-        return known
-    either = "label" in (relation, known)  # no parameter converts to or from "label"
-    restated = (
-        ""
-        if either
-        else ", or set the estimator's n_records or relation (in a shell by --set) so that it "
-        f"states {known!r}"
-    )
-    raise ValueError(
-        f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "
-        f"are never mixed. Create a budget with relation={relation!r}{restated}."
-    )
-
-
-def check_same_unit(unit: str, settled: str) -> None:
-    """Raise ValueError if the ledger has another unit."""
-    if unit != settled:
-        named = (
-            f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
-            f"name={settled!r}) of fit or by groups={settled!r} of private_summary"
-        )
-        if unit == "record":
-            named += (
-                f". If it is public that none has more than k records, "
-                f"guarantee.group(k, unit={settled!r}) may be charged"
-            )
-        raise ValueError(
-            f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
-            f"epsilons are never added up. Create a separate budget with unit={unit!r}"
-            f"{'' if settled == 'record' else named}."
-        )
-
-
-def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
+def _check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
     """Check that relation and unit are valid, and fixed once before the first charge.
 
     The first line has ``terms``; a later line fixes relation and unit to ``settled``.

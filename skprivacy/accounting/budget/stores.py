@@ -19,14 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
 from ..._output import SQLITE_SUFFIXES, is_database
-from .ledger import Ledger, LedgerError, LedgerVersion
-
-if TYPE_CHECKING:
-    from .ledger import LedgerCounter
+from .ledger import Ledger, LedgerCounter, LedgerError, LedgerVersion
 
 __all__ = [
     "PostgresLedger",
@@ -90,8 +87,6 @@ def ledger_at(address: str | Path, seen: LedgerVersion | None = None) -> Ledger:
 
 def counter_at(address: str | Path) -> LedgerCounter:
     """Return the counter in a file, or at ``postgresql://user@host/database#name``."""
-    from .ledger import LedgerCounter
-
     return LedgerCounter(ledger_at(address))
 
 
@@ -102,9 +97,10 @@ class SQLiteLedger(Ledger):
     connection that outlived its file would also write old pages into the file that replaced it.
     Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. Without a
     write-ahead log, the file alone is the whole ledger between commits. So it can be moved without
-    loss, and read from a read-only disk. Older ledgers are converted at their first write.
+    loss, and read from a read-only disk. A ledger with one is converted at its first write.
     """
 
+    _ledger_at = staticmethod(ledger_at)
     _begin = ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE")
     _guards = _SQLITE_GUARDS
     _guards_query = "SELECT sql FROM sqlite_master WHERE type = 'trigger'"
@@ -114,9 +110,6 @@ class SQLiteLedger(Ledger):
         self.path = _resolve_path(path)
         self.address = str(self.path)
         self.timeout = timeout
-
-    def _ledger_at(self, address: str) -> Ledger:
-        return ledger_at(address)
 
     def _missing_error(self, error: BaseException) -> LedgerError:
         return LedgerError(
@@ -224,6 +217,7 @@ class PostgresLedger(Ledger):
     if that is not the server's default. ``timeout`` is in seconds.
     """
 
+    _ledger_at = staticmethod(ledger_at)
     # EXCLUSIVE lets others read and blocks every other writer.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
     _guards = _POSTGRES_GUARDS
@@ -240,9 +234,6 @@ class PostgresLedger(Ledger):
                 "digits and underscores."
             )
         self._schema = f"skprivacy_{name.lower()}"
-
-    def _ledger_at(self, address: str) -> Ledger:
-        return ledger_at(address)
 
     def create_tables(
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None

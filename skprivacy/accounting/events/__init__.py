@@ -14,12 +14,6 @@ Files, in reading order:
 - ``gnmax``: data-dependent cost of GNMax and its local sensitivity
 """
 
-from ..._validation import positive as positive
-from ..._validation import probability as probability
-from ..event import RELATIONS as RELATIONS
-from ..event import Event as Event
-from ..event import check_relation as check_relation
-from ..event import flatten as flatten
 from . import choice, composition, matrix_factorization, mixtures, noise, votes
 from .choice import *
 from .composition import *

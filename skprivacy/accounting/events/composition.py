@@ -1,8 +1,8 @@
 """Composition of events, and privacy amplification by Poisson sampling.
 
 :class:`ComposedEvent` and :class:`RepeatedEvent` hold several releases about the same data.
-:class:`PoissonSampledEvent` is a release about a random sample of records, and :class:`SampledGroupEvent` is
-its cost for a group of records under Gaussian noise.
+:class:`PoissonSampledEvent` is a release about a random sample of records, and
+:class:`SampledGroupEvent` is its cost for a group of records under Gaussian noise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RepeatedEvent(Event, tag="Repeated", stored=("event", "count"), knows_labe
     Parameters
     ----------
     event : Event
-        What is released each time.
+        The release of each run.
     count : int
         Number of runs, at least 0.
     """
@@ -95,7 +95,7 @@ class ComposedEvent(Event, tag="Composed", stored=("events",), knows_label=True)
     Parameters
     ----------
     events : tuple of Event
-        What is released, in any order.
+        The releases, in any order.
     """
 
     events: tuple[Event, ...]
@@ -125,9 +125,8 @@ class ComposedEvent(Event, tag="Composed", stored=("events",), knows_label=True)
         return total_zcdp(self, relation)
 
     def grouped(self, size: int) -> ComposedEvent | None:
-        each = [event.grouped(size) for event in self.events]
-        known = tuple(event for event in each if event is not None)
-        return ComposedEvent(known) if len(known) == len(each) else None
+        each = group_events(self.events, size)
+        return None if each is None else ComposedEvent(each)
 
 
 @dataclass(frozen=True)
@@ -150,9 +149,7 @@ class PoissonSampledEvent(
     event: Event
 
     def __post_init__(self) -> None:
-        positive("sampling_rate", self.sampling_rate)
-        if self.sampling_rate > 1:
-            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
+        _check_rate(self.sampling_rate)
         check_event("event", self.event)
 
     def work(self) -> float:
@@ -232,8 +229,8 @@ class SampledGroupEvent(
 ):
     """Poisson-sampled Gaussian mechanism for groups of at most ``size`` records.
 
-    It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are added,
-    removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
+    It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are
+    added, removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
 
     Parameters
     ----------
@@ -284,8 +281,8 @@ class SampledGroupEvent(
     Examples
     --------
     >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, SampledGroupEvent, epsilon_of
-    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000), 1e-5), 2)
-    ...  for k in (1, 2, 5)]
+    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000),
+    1e-5), 2) ...  for k in (1, 2, 5)]
     [0.62, 1.33, 3.73]
     """
 
@@ -294,9 +291,7 @@ class SampledGroupEvent(
     size: int
 
     def __post_init__(self) -> None:
-        positive("sampling_rate", self.sampling_rate)
-        if self.sampling_rate > 1:
-            raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
+        _check_rate(self.sampling_rate)
         if not isinstance(self.event, GaussianEvent):
             raise TypeError(
                 f"event={self.event!r} must be a GaussianEvent: nothing is proved for groups in "
@@ -342,6 +337,19 @@ class SampledGroupEvent(
         """Return the weights and the shifts of P and of Q, for removing or replacing a group."""
         weights, up = _count_probabilities(self.sampling_rate, self.size)
         return weights, up, tuple(-c if allows_replacement(relation) else 0.0 for c in up)
+
+
+def group_events(events: tuple[Event, ...], size: int) -> tuple[Event, ...] | None:
+    """Return each event for groups, or None if it is not known for some of them."""
+    each = [event.grouped(size) for event in events]
+    known = tuple(event for event in each if event is not None)
+    return known if len(known) == len(each) else None
+
+
+def _check_rate(sampling_rate: float) -> None:
+    positive("sampling_rate", sampling_rate)
+    if sampling_rate > 1:
+        raise ValueError(f"sampling_rate={sampling_rate!r} must be in (0, 1].")
 
 
 @lru_cache(maxsize=64)

@@ -23,9 +23,7 @@ def gnmax_rdp(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Floats:
     a, log_q = np.asarray(orders, dtype=float), np.asarray(log_q, dtype=float)
     # Papernot et al. 2018, Proposition 8: the data-independent bound
     plain = a / sigma**2 + np.zeros_like(log_q)
-    with np.errstate(
-        all="ignore"
-    ):  # undefined values are not used: ``is_within_cap`` is False there
+    with np.errstate(all="ignore"):  # undefined values are not used: ``holds`` is False there
         # Papernot et al. 2018, Proposition 10: near-optimal orders mu1 and mu2
         mu2 = sigma * np.sqrt(-log_q)
         mu1 = mu2 + 1

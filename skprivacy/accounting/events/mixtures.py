@@ -18,7 +18,7 @@ from ..pld import PrivacyLossDistribution, pld
 from ..pld.pairs import AtomPair, MixedPair, pair_from_curve, symmetric_pairs
 from ..renyi import DEFAULT_ORDERS, rdp
 from ..work_limit import CURVE_WORK
-from .composition import PoissonSampledEvent, total_zcdp
+from .composition import PoissonSampledEvent, group_events, total_zcdp
 
 __all__ = [
     "MixtureEvent",
@@ -26,14 +26,11 @@ __all__ = [
 ]
 
 _SUM_TOLERANCE = 1e-9  # largest deviation of the sum of probabilities from 1
-_SMALLEST_BRANCH_DELTA = 1e-15  # on the privacy curve of a composed branch
-_LARGEST_BRANCH_LOSS = 350.0  # the exponential of twice this loss is still finite
-_BRANCH_POINTS = 1000
+_SMALLEST_DELTA = 1e-15  # on a privacy curve, above the probability of an infinite loss
+_LARGEST_LOSS = 350.0  # the exponential of twice this loss is still finite
+_BRANCH_POINTS, _RUN_POINTS = 1000, 250  # on the privacy curve of a branch, and of a run
 _ZERO_LOSS_PAIR = AtomPair((0.0,), (1.0,), (1.0,))
-_SMALLEST_RUN_DELTA = 1e-15  # on the privacy curve of a run that cannot fail
 _FAILURE_MARGIN = 1e-4  # relative margin above the probability of an infinite loss
-_LARGEST_RUN_LOSS = 350.0  # the exponential of twice this loss is still finite
-_RUN_POINTS = 250
 _ZERO_SHAPE = 1e-100  # shapes below this give the same floats as shape 0
 Floats = NDArray[np.float64]
 
@@ -53,7 +50,8 @@ class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=Tru
     Notes
     -----
     **Guarantees.** For every epsilon, delta is the weighted mean of the events' deltas, whereas
-    :class:`ComposedEvent` would count each event fully. The dominating pair chooses each event's pair
+    :class:`ComposedEvent` would count each event fully. The dominating pair chooses each event's
+    pair
     with its probability, and composes like any other pair. If an event is itself a composition, a
     bound on its privacy curve takes the place of its pair. The Renyi cost of order a is
     ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP has no such mean, so the most expensive event
@@ -137,9 +135,8 @@ class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=Tru
         return max(total_zcdp(e, relation) for e in self.events)
 
     def grouped(self, size: int) -> MixtureEvent | None:
-        each = [event.grouped(size) for event in self.events]
-        known = tuple(event for event in each if event is not None)
-        return MixtureEvent(self.p, known) if len(known) == len(each) else None
+        each = group_events(self.events, size)
+        return None if each is None else MixtureEvent(self.p, each)
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,7 @@ class PrivateSelectionEvent(
 
     The dominating pair bounds the privacy curve of the best run by the curve of one run, as in
     Koskela, Redberg and Wang. Let u(y) be the probability that one run is no better than y, and f
-    the generating function of K. The best run has the density f'(u(y)) times that of one run. f'
+    the generating function of K. The density of the best run is f'(u(y)) times one run's. f'
     increases up to f'(1) = E K, and f'(u) is proportional to
     (gamma + (1 - gamma)(1 - u))^-(eta + 1). Suppose one run is (e, d)-private with
     (1 - gamma) d <= gamma (expm1 e). Then between neighbouring data sets gamma + (1 - gamma)(1 - u)
@@ -220,18 +217,12 @@ class PrivateSelectionEvent(
 
     def dominating_pairs(self, relation: str) -> Pairs:
         one = pld(self.event, relation)
-        least = one.infinity * (1 + _FAILURE_MARGIN) + _SMALLEST_RUN_DELTA  # delta is at least this
+        least = one.infinity * (1 + _FAILURE_MARGIN) + _SMALLEST_DELTA  # delta is at least this
         top = one.epsilon(least) if least < 1 else math.inf
-        if not top < _LARGEST_RUN_LOSS:
-            raise NoLossDistributionError(
-                f"{self!r} has privacy losses too large for a distribution. Use more noise."
-            )
-        epsilons = np.linspace(0, top, _RUN_POINTS)
-        deltas = one.deltas(epsilons)
-        deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # exceeds all later rounding errors
+        epsilons, deltas = _curve_points(one, top, _RUN_POINTS, self)
         # Koskela, Redberg and Wang 2024: delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon)
         drift = (self.eta + 1) * _least_drift(epsilons, deltas, self.gamma)
-        if not drift < _LARGEST_RUN_LOSS:
+        if not drift < _LARGEST_LOSS:
             raise NoLossDistributionError(
                 f"{self!r} has too many trials for a distribution. Use a larger gamma."
             )
@@ -252,22 +243,27 @@ def _branch_pairs(loss: PrivacyLossDistribution, event: Event) -> Pairs:
     top = _largest_loss(loss)
     if top == 0 and loss.infinity == 0:
         return symmetric_pairs(_ZERO_LOSS_PAIR)
-    if not top < _LARGEST_BRANCH_LOSS:
+    return symmetric_pairs(pair_from_curve(*_curve_points(loss, top, _BRANCH_POINTS, event)))
+
+
+def _curve_points(
+    loss: PrivacyLossDistribution, top: float, n_points: int, event: Event
+) -> tuple[Floats, Floats]:
+    """Return epsilons up to ``top``, and an upper bound on delta at each."""
+    if not top < _LARGEST_LOSS:
         raise NoLossDistributionError(
             f"{event!r} has privacy losses too large for a distribution. Use more noise."
         )
-    epsilons = np.linspace(0, top, _BRANCH_POINTS)
+    epsilons = np.linspace(0, top, n_points)
     # The factor exceeds all later rounding errors.
-    return symmetric_pairs(
-        pair_from_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0))
-    )
+    return epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0)
 
 
 def _largest_loss(loss: PrivacyLossDistribution) -> float:
     """Return the largest finite loss, or a loss exceeded with negligible probability."""
     if loss.infinity == 0 and math.isfinite(loss.max_loss):
         return loss.max_loss
-    return loss.epsilon(loss.infinity * (1 + 1e-3) + _SMALLEST_BRANCH_DELTA)
+    return loss.epsilon(loss.infinity * (1 + 1e-3) + _SMALLEST_DELTA)
 
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:

@@ -20,7 +20,6 @@ from ..pld.pairs import (
     WORK_PER_ATOM,
     AtomPair,
     GaussianPair,
-    LooseGaussianPair,
     SlopePair,
     pure_pair,
     symmetric_pairs,
@@ -62,8 +61,8 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
         return orders / (2 * self.noise_multiplier**2)  # Mironov 2017, Gaussian mechanism
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        # PoissonSampledEvent asks at rate 1 only if records are replaced: a contribution may change its
-        # sign, which is twice its norm.
+        # PoissonSampledEvent asks at rate 1 only if records are replaced: a contribution may
+        # change its sign, which is twice its norm.
         if rate == 1:
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
@@ -152,16 +151,11 @@ class DiscreteGaussianEvent(
         return orders * self.sensitivity**2 / (2 * self.sigma**2)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if allows_replacement(relation):
-            if rate == 1:  # a contribution may change its sign, which is twice its norm
-                return rdp(self.grouped(2), orders, relation)
-            raise TypeError(
-                "No Renyi bound is known for Poisson-sampled discrete Gaussian noise under "
-                f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
-            )
-        z = self.sigma / self.sensitivity
-        # Mironov, Talwar and Zhang 2019, the sum for integer orders; see Notes of the class
-        return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
+        if rate == 1 and allows_replacement(relation):  # its sign may change: twice its norm
+            return rdp(self.grouped(2), orders, relation)
+        return _integer_order_rdp(
+            "discrete Gaussian", self.sigma / self.sensitivity, rate, orders, relation
+        )
 
     def dominating_pairs(self, relation: str) -> Pairs:
         shift = int(self.sensitivity)
@@ -348,14 +342,13 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
     Notes
     -----
     On a Poisson sample the Renyi bound of the Gaussian with the same zCDP is valid at integer
-    orders. Fractional orders are rounded up, because the divergence does not decrease
-    with the order.
+    orders. Fractional orders are rounded up, since the divergence does not decrease with the order.
 
     Under L2 sensitivity a Gaussian pair dominates, in any dimension. Logistic noise x of scale 1 is
     g(y) for standard normal y, with g = F^-1(Phi) and the logistic F. To move x by t is to move y
     by at most t max F(1-F)/phi = t sqrt(pi/8). Here F(1-F) <= e^(-y^2/2)/4 follows from erf(u)^2 >=
     1 - e^(-u^2): a square contains more of a bivariate normal law than its inscribed disc. So
-    the trade-off curve of each coordinate lies above that of a normal coordinate with that shift.
+    the trade-off curve of each coordinate lies above the curve of a normal coordinate so shifted.
     Trade-off curves of normal coordinates compose, and the squares of their shifts add up.
 
     References
@@ -381,19 +374,13 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         return (_log_sinhc((2 * orders - 1) * t / 2) - _log_sinhc(t / 2)) / (orders - 1)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if allows_replacement(relation):
-            raise TypeError(
-                "No Renyi bound is known for Poisson-sampled logistic noise under "
-                f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
-            )
-        z = math.sqrt(3) * self.noise_multiplier
-        return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
+        z = math.sqrt(3) * self.noise_multiplier  # of the Gaussian with the same zCDP
+        return _integer_order_rdp("logistic", z, rate, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
         if self.norm == 2:  # see Notes of the class
-            return symmetric_pairs(
-                LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier)
-            )
+            z = math.sqrt(8 / math.pi) * self.noise_multiplier
+            return symmetric_pairs(GaussianPair(z, loose=True))
         return symmetric_pairs(SlopePair(1 / self.noise_multiplier))
 
     def zcdp(self, relation: str) -> float:
@@ -458,6 +445,17 @@ class SmoothGaussianEvent(
         means = a * (distance * math.exp(-b) / z) ** 2 / (2 * variance)
         spreads = (-a * b - np.log(variance) / 2) / (a - 1)
         return np.where(variance > 0, means + spreads, np.inf)
+
+
+def _integer_order_rdp(noise: str, z: float, rate: float, orders: Orders, relation: str) -> Orders:
+    """Return the divergence of a sampled Gaussian at the orders, rounded up to integers."""
+    if allows_replacement(relation):
+        raise TypeError(
+            f"No Renyi bound is known for Poisson-sampled {noise} noise under "
+            f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
+        )
+    # Mironov, Talwar and Zhang 2019, the sum for integer orders; see Notes of both classes
+    return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
 
 
 def _log_sinhc(values: ArrayLike) -> Orders:

@@ -1,7 +1,7 @@
 """Events of PATE votes: noisy arg-max and threshold tests (Papernot et al. 2017 and 2018).
 
-Each vote has a data-independent and a data-dependent cost. :class:`VoteBlockEvent` is a declared number
-of noisy arg-max queries of which only the winners are released.
+Each vote has a data-independent and a data-dependent cost. :class:`VoteBlockEvent` is a declared
+number of noisy arg-max queries of which only the winners are released.
 """
 
 from __future__ import annotations
@@ -332,8 +332,8 @@ class VoteBlockEvent(
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
     A block costs about a fifth less than the same number of :class:`GNMaxEvent` or
-    :class:`VoteThresholdEvent` events, and little more than half as much as :class:`LNMaxEvent` events.
-    Those events would also allow the noisy counts to be published.
+    :class:`VoteThresholdEvent` events, and little more than half as much as :class:`LNMaxEvent`
+    events. Those events would also allow the noisy counts to be published.
 
     Parameters
     ----------

@@ -23,7 +23,6 @@ __all__ = [
     "WORK_PER_ATOM",
     "AtomPair",
     "GaussianPair",
-    "LooseGaussianPair",
     "MixedPair",
     "Pair",
     "SlopePair",
@@ -125,6 +124,7 @@ class GaussianPair(Pair):
     """N(1, z^2) from N(0, z^2), a symmetric pair: swapping P and Q changes nothing."""
 
     z: float
+    loose: bool = False  # it dominates another mechanism, but not tightly
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         shift = 1 / (2 * self.z)
@@ -140,15 +140,6 @@ class GaussianPair(Pair):
         p = np.exp(-((loss * z - 1 / (2 * z)) ** 2) / 2)
         q = np.exp(-((loss * z + 1 / (2 * z)) ** 2) / 2)
         return loss, p / p.sum(), q / q.sum()
-
-
-@dataclass(frozen=True)
-class LooseGaussianPair(GaussianPair):
-    """A Gaussian pair that dominates another mechanism, but not tightly."""
-
-    @property
-    def loose(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from ..._sklearn import num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.record_tables import concat
 from ...metrics import GuessBound
-from ...metrics.coin_guesses import inverse_line_curve, largest_refuted, refutes_curve
+from ...metrics.coin_guesses import inverse_line_curve, refutes_curve
+from ...metrics.epsilon import largest_refuted
 from .coins import CanaryRun, inverse_curve
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def run_with_gradients(
     from ...neural_network._training.gradient_canaries import CanaryCode, CanaryTraining
 
     code = CanaryCode.beyond(np.asarray(X.iloc[:, 0] if isinstance(X, pd.DataFrame) else X[:, 0]))
-    coin = "zero_out" if network.n_records is None else "add_remove"
+    coin = network.relation
     # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     rows: Any = code.rows(trained, X.shape[1])
@@ -134,10 +135,7 @@ def run_with_gradients(
 def bound_on_noise(
     counts: tuple[int, int, int], guarantee: PrivacyGuarantee, run: CanaryRun, alpha: float
 ) -> GuessBound:
-    """Return the epsilon of the claimed training with the least noise that is still refuted.
-
-    Noise below a sixteenth of the claimed noise is not tried.
-    """
+    """Return epsilon with the least noise still refuted, from a sixteenth of the claimed on."""
     claimed, event_at = run.fitted.noise_multiplier_, run.event_at
     assert event_at is not None
 

@@ -257,7 +257,7 @@ def _print_groups(sweep: Any) -> None:
 
 
 def _print_cost(sweep: Any, n_models: int) -> None:
-    from ...audit.report.facts import ledger_caveats
+    from ...audit.report.findings import ledger_caveats
     from ...model_selection.sweep_plan import validate_models
     from ...model_selection.sweep_report import cost_in_words
 
@@ -293,7 +293,7 @@ def _format_table(table: pd.DataFrame, score: str) -> str:
 def _write(
     args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any, budget: Any
 ) -> None:
-    from ...model_selection.sweep_report import figure_of, page, told
+    from ...model_selection.sweep_report import figure_of, page, sweep_to_dict
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
     known = reports.make_about(
@@ -303,7 +303,7 @@ def _write(
     for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
         reports.write_table(name, table)
     if suffix == ".json":
-        reports.write_json(args.out, told(sweep, known, caveats))
+        reports.write_json(args.out, sweep_to_dict(sweep, known, caveats))
     if args.plot or suffix in reports.PAGES:
         figure = figure_of(sweep)
         if args.plot:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
+from .._training.torch_modes import numpy_sees
 from .contributions import (
     ROW_COST,
     Contribution,
@@ -26,7 +27,6 @@ from .contributions import (
     Lookups,
     OuterProduct,
     OuterProducts,
-    numpy_sees,
     products,
 )
 
@@ -46,9 +46,8 @@ _Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 class AutogradBackward:
     """Book-keeping for a module whose trained layers all have a rule and are used once.
 
-    With several ``views``, consecutive rows of the inputs show the same example, and its
-    contribution is their mean. ValueError is raised if a layer has no rule, shares a parameter, is
-    used twice, or has its input overwritten.
+    With several ``views``, an example contributes the mean of as many consecutive rows. ValueError
+    is raised if a layer has no rule, shares a parameter, is used twice, or is overwritten.
     """
 
     name = "book-keeping"
@@ -81,8 +80,7 @@ class AutogradBackward:
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
         """Run the module; record every layer's input, and the graph edge of its output.
 
-        A later layer may overwrite an output, as ``nn.ReLU(inplace=True)`` does. The edge stays
-        valid, except for views, which are cloned.
+        If a later layer overwrites an output, its edge stays valid; views are cloned.
         """
         seen: _Seen = []
 
@@ -113,10 +111,7 @@ def has_rule(layer: nn.Module) -> bool:
 
 
 def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Return contributions by Gram matrices over the positions, or as gradients: the faster one.
-
-    ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
-    """
+    """Return contributions by Gram matrices over the positions, or as gradients: the faster one."""
     if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
         return [OuterProducts(layer.weight, layer.bias, a, d)]
     return _weight_and_bias(layer, d.mT @ a, d.sum(1))
@@ -154,8 +149,7 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     """Return the contributions of a convolution: a linear layer on the patch at every position.
 
-    Patches take several times the memory of their image. So the patches of a few examples are
-    multiplied, and their results squared, while they are in the cache.
+    Patches are large: a few examples at a time are multiplied and squared, in the cache.
     """
     grads, views = _by_position(d, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
@@ -185,9 +179,7 @@ def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
 def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield bands of a window: the columns of a band, and its inputs by position.
 
-    A window further down sees most rows of an image again. These are copied once, in a layout in
-    which a band of rows is one matrix over all positions. Where bands would be too short for fast
-    products, the only band is the whole window.
+    Overlapping rows of an image are copied once. Bands too short for fast products are one band.
     """
     kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
     together = stride if gap == 1 else 1
@@ -210,10 +202,9 @@ def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return a convolution's inputs by position, shape (batch, positions, kernel x channels).
+    """Return a convolution's inputs by position, (batch, positions, kernel x channels).
 
-    Copied from a strided view with the channels last, in long pieces: faster than
-    ``torch.nn.functional.unfold``.
+    Copied with the channels last, in long pieces: faster than ``torch.nn.functional.unfold``.
     """
     a = _channels_last(layer, a)
     for axis in range(a.dim() - 2, 0, -1):
@@ -229,12 +220,9 @@ def _channels_last(layer: Any, a: Tensor) -> Tensor:
 
 
 def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
-    """Return a view of the windows along an axis, the kernel and the channels last.
-
-    Short rows are copied side by side with the next row first.
-    """
+    """Return a view of the windows along an axis, the kernel and the channels last."""
     kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
-    if a.shape[-1] < _SHORT:
+    if a.shape[-1] < _SHORT:  # copied side by side with the next row
         a = a.movedim(axis, -2).contiguous().movedim(-2, axis)
     return a.unfold(axis, (kernel - 1) * gap + 1, stride)[..., ::gap].mT
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .._training.torch_modes import flush_denormals
+from .._training.torch_modes import flush_denormals, numpy_sees
 from .clipping import CLIPPING, Clip
-from .contributions import Contribution, OuterProduct, numpy_sees
+from .contributions import Contribution, OuterProduct
 from .device_clipping import AdaptiveClippingOnDevice
-from .perceptron import PerceptronBackward, PerceptronSum, Workspace
-from .trial import Probe, select_gradient_method
+from .perceptron import PerceptronGradients, Workspace
+from .trial import PerExampleGradients, Probe, select_gradient_method
 
 if TYPE_CHECKING:
     from .._training.mapped_rows import MappedRows
@@ -63,10 +63,8 @@ _MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 class ClippedGradientSum:
     """Adds the clipped per-example gradients of a module to its ``grad`` buffers.
 
-    The module must not mix examples. ``per_example_loss`` maps (output, target) to one loss per
-    example. ``max_grad_norm`` bounds each example's gradient over all parameters jointly.
-    ``gradients.name`` is the method: book-keeping, ``torch.func`` or one by one. ``probe`` holds
-    public numbers of the shape of the data.
+    ``probe`` holds public numbers of the shape of the data, on which methods are tried; without it,
+    only the built-in perceptron is accepted.
 
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
     other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. So
@@ -86,21 +84,22 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
-        self._in_numpy: PerceptronSum | None = None
-        if isinstance(self.gradients, PerceptronBackward):
-            self._in_numpy = PerceptronSum(self.gradients.layers, self.gradients.activations)
-        self.numbers_an_example = 0.0
-        if self.probe is not None:
+        self.gradients: PerExampleGradients
+        self.probe: Probe | None = None
+        if probe is None:
+            self.gradients = PerceptronGradients(module, per_example_loss)
+            self.numbers_an_example = float(self.gradients.numbers_an_example)
+        else:
+            self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
             found = self.gradients(self.probe.inputs, self.probe.targets)
             self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
     @property
     def overwrites(self) -> bool:
         """Whether a sum can overwrite ``grad``, which then needs no clearing."""
-        return isinstance(self.gradients, PerceptronBackward)
+        return isinstance(self.gradients, PerceptronGradients)
 
     @flush_denormals()
     def __call__(
@@ -111,24 +110,18 @@ class ClippedGradientSum:
         *,
         first: bool = False,
     ) -> None:
-        """Add the clipped sum over this batch to ``grad`` of every parameter.
+        """Add the clipped sum over a batch to ``grad``; with ``shares``, groups are clipped.
 
-        ``inputs`` has one row per view of each target. With ``shares``, groups are clipped instead
-        of examples. If the batch is the ``first``, the sum overwrites ``grad``; this needs an
-        example and
-        :attr:`overwrites`.
+        The ``first`` batch overwrites ``grad``, which needs an example and :attr:`overwrites`.
         """
         if targets.shape[0] == 0:
             return
-        # An audit may have replaced the gradients, to plant canaries.
-        in_numpy = self._in_numpy if isinstance(self.gradients, PerceptronBackward) else None
-        if shares is None and in_numpy is not None and in_numpy.takes(inputs):
-            in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
-        elif first:
-            assert isinstance(self.gradients, PerceptronBackward)
-            self._add(self.gradients.first(inputs, targets), shares)
-        else:
+        if not isinstance(self.gradients, PerceptronGradients):
             self._add(self.gradients(inputs, targets), shares)
+        elif shares is None and self.gradients.takes(inputs):
+            self.gradients.add_clipped(inputs, targets, self.clip, self.max_grad_norm, first)
+        else:
+            self._add(self.gradients(inputs, targets, first), shares)
 
     def _add(self, examples: list[Contribution], shares: GroupedExamples | None) -> None:
         with torch.no_grad():
@@ -137,14 +130,15 @@ class ClippedGradientSum:
             finite = math.isfinite(float(squared.sum()))
             if shares is not None and not finite:  # the finite examples of a group still count
                 bad = ~torch.isfinite(_squared_norms(examples).sum(0))
-                examples = _without(examples, bad)
+                examples = [c.without(bad) for c in examples]
                 squared = _squared_norms(examples, shares)
                 squared = squared.masked_fill(shares.has_only(bad), math.inf)
             factors = self._factors(squared)  # ... the clip factors
             if not finite:
                 bad = ~torch.isfinite(squared.sum(0))
                 factors = factors.masked_fill(bad, 0.0)
-                examples = _without(examples, bad if shares is None else shares.by_example(bad))
+                lost = bad if shares is None else shares.by_example(bad)
+                examples = [c.without(lost) for c in examples]
             if shares is not None:
                 factors = shares.factors(factors)
             # ... and the weighted sum, without a second backward pass
@@ -162,9 +156,6 @@ class ClippedGradientSum:
 
 class BatchSum:
     """Sums the clipped gradients of a step's sample, split into parts of bounded memory.
-
-    ``grad`` is the vector that ``clipped`` adds to, and ``expected`` the public expected number of
-    records in a step.
 
     **Guarantees.** At most 2,048 rows are added up in single precision, except for the rows of a
     larger group. Steps with an expected number of up to 1,024 records return the single-precision
@@ -192,20 +183,20 @@ class BatchSum:
         self._workspace = Workspace()
 
     def __call__(
-        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: GroupRows | None = None
+        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, group_rows: GroupRows | None = None
     ) -> Tensor:
         """Return the sum over the drawn rows of ``X`` and ``y``, or over drawn groups."""
         rows = self._rows_at_once(X.shape[1:].numel())
         parts: list[tuple[Tensor, GroupedExamples | None]]
-        if people is None:
+        if group_rows is None:
             n_parts = math.ceil(len(drawn) / rows)
             drawn = drawn.to(X.device)
             cut = drawn.tensor_split(n_parts) if n_parts > 1 else [drawn] * n_parts
             parts = [(part, None) for part in cut]
             expected = self._expected
         else:
-            parts = list(people.parts(drawn.numpy(), rows, X.device))
-            expected = math.inf if people.most is None else people.most * self._expected
+            parts = list(group_rows.iterate_parts(drawn.numpy(), rows, X.device))
+            expected = math.inf if group_rows.most is None else group_rows.most * self._expected
         n_rows = sum(len(part) for part, _ in parts)
         if max(2 * expected, n_rows) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
             if not parts:
@@ -254,13 +245,7 @@ class BatchSum:
 
 
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
-    """Return the lengths to which batches are padded, from public facts only.
-
-    >>> lengths_for(256, sampled=True)
-    (288, 320, 352)
-    >>> lengths_for(256, sampled=False)
-    (256,)
-    """
+    """Return the lengths to which batches are padded, such as 288, 320 and 352 for 256 records."""
     if not sampled:
         return (expected,)
     ends = [expected + spread * math.sqrt(expected) for spread in _SPREADS]
@@ -287,11 +272,7 @@ class Table:
 
 
 class PaddedSum:
-    """Clipped sum over the rows of a table whose indices are in a vector.
-
-    ``grad`` is the single-precision vector that contributions add to, ``expected`` the expected
-    number of records in a step, and ``longest`` the most rows, blank ones included. ``total`` holds
-    the sum after a call; with adaptive clipping, the count follows it.
+    """Clipped sum, in ``total``, over the rows of a table whose indices are in a vector.
 
     **Guarantees.** Those of :class:`ClippedGradientSum`, and the same sum up to rounding. A blank
     row adds exactly zero, however often it occurs and whatever the weights are; so does a record
@@ -348,7 +329,7 @@ class PaddedSum:
                 whole += self._grad
                 self._grad.zero_()
         if isinstance(self._clipped.clip, AdaptiveClippingOnDevice):
-            self.total.copy_(self._clipped.clip.joined(whole))
+            self.total.copy_(self._clipped.clip.append_count(whole))
 
     def _add(self, part: Tensor) -> None:
         X, y = self._table.X.index_select(0, part), self._table.y.index_select(0, part)
@@ -370,11 +351,6 @@ def _squared_norms(examples: list[Contribution], shares: GroupedExamples | None 
     return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
 
 
-def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
-    """Return the contributions with zeros for some examples."""
-    return [c.without(bad) for c in examples]
-
-
 def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
     n = len(values)
     longer = values.new_zeros((n + 1 + len(public), *values.shape[1:]), device=device)
@@ -384,7 +360,7 @@ def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
 
 
 def _cleared(examples: Contribution, bad: Tensor) -> Contribution:
-    """Return the contributions with zeros for some examples, in place where allowed."""
+    """Return the contributions with zeros for some examples, in place if they are spare."""
     if isinstance(examples, OuterProduct) and examples.spare:
         for values in (examples.input, examples.output_grad):
             values.masked_fill_(bad[:, None], 0.0)

@@ -29,7 +29,7 @@ Clip = Callable[[Any, Any, float], Any]
 # because 4,096 squares are added up at a time (``contributions.py``), each sum rounded by a part in
 # 2**24. A row's contribution is a factor times single-precision numbers, exact to a part in 2**53,
 # and so is each addition. After t additions the sum is off by t 2**-53 of the added lengths; t
-# counts additions within a part of at most 2,048 rows, and those of the parts. Over a million rows
+# counts additions within a part of at most 2,048 rows, and additions of parts. Over a million rows
 # this is 3e-7 of one contribution, and twice that for two sums. Where a row's positions cancel,
 # their lengths may add up to 1,000 times its norm: over 10,000 such rows in parts of 2**16
 # positions the error is 7e-5.
@@ -82,8 +82,8 @@ class AdaptiveClipping:
     and ``divisor`` the expected batch size.
 
     **Guarantees.** In units of ``allowed``, a record with gradient g contributes a g / max(abs(g),
-    norm) to the sum, of norm at most a. It adds w (b - 1/2) to one more number, where b tells
-    whether g is within the norm: w / 2 at most, and nothing if it has no gradient. With a^2 + (w /
+    norm) to the sum, of norm at most a. It adds w (b - 1/2) to one more number, where b is 1 if g
+    is within the norm and else 0: w / 2 at most, and nothing if it has no gradient. With a^2 + (w /
     2)^2 = 1, both together have norm at most 1, so the longer vector is one release of the same
     mechanism. In terms of Andrew et al., noise multipliers z / a for the sum and z / w for the
     count give the accounted z. The norm of the next step is computed from released numbers.
@@ -122,12 +122,12 @@ class AdaptiveClipping:
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self.norm)
 
-    def joined(self, total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def append_count(self, total: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sum with the count appended, and reset the count."""
         counted, self._counted = self._counted, 0.0
         return np.append(total, self._allowed * self._count_weight * counted)
 
-    def parted(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def remove_count(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the noisy sum, and update the norm by the noisy count."""
         counted = float(noisy[-1]) / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor

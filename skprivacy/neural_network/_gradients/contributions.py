@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._training.torch_modes import numpy_sees
+
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
 
 __all__ = [
     "LOST",
-    "NUMPY_ON",
     "ROW_COST",
     "SUMMED",
     "Contribution",
@@ -30,7 +31,6 @@ __all__ = [
     "OuterProduct",
     "OuterProducts",
     "add_weighted",
-    "numpy_sees",
     "products",
     "squared_lengths",
 ]
@@ -114,16 +114,16 @@ class OuterProduct:
         longest = shares.longest(each)
         return torch.cat(
             [
-                each[people.part]
-                if people.m == 1
+                each[bucket.part]
+                if bucket.m == 1
                 else _norms_of_sums(
-                    people.of(self.input),
-                    people.blanked(self.output_grad),
-                    longest[people.who],
-                    people.most,
+                    bucket.gather(self.input),
+                    bucket.gather_blanked(self.output_grad),
+                    longest[bucket.who],
+                    bucket.most,
                     bias,
                 )
-                for people in shares.joined
+                for bucket in shares.buckets
             ]
         )
 
@@ -135,9 +135,8 @@ class OuterProduct:
 class OuterProducts:
     """A layer with many positions per example, whose outer products are summed.
 
-    Of a convolution, the channels are the last of the numbers at a position. The norm comes from
-    two Gram matrices over the positions ("ghost norm") in double precision: single precision loses
-    it where positions nearly cancel.
+    Norms come from two Gram matrices over the positions ("ghost norm") in double precision: single
+    precision loses them where positions nearly cancel.
     """
 
     weight: Tensor
@@ -173,17 +172,17 @@ class OuterProducts:
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found, positions = [], self.input.shape[1]
-        for people in shares.joined:
-            if people.m == 1:  # as without groups
-                part = self.input[people.part], self.output_grad[people.part]
+        for bucket in shares.buckets:
+            if bucket.m == 1:  # as without groups
+                part = self.input[bucket.part], self.output_grad[bucket.part]
                 found.append(OuterProducts(self.weight, self.bias, *part).squared_norms())
                 continue
-            a = people.of(self.input).flatten(1, 2)
-            d = people.blanked(self.output_grad).flatten(1, 2)
+            a = bucket.gather(self.input).flatten(1, 2)
+            d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None
             each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias).view(a.shape[:2])
-            longest = each.sum(1).mul_(positions * shares.sizes[people.who])
-            found.append(_norms_of_sums(a, d, longest, positions * people.most, bias))
+            longest = each.sum(1).mul_(positions * shares.sizes[bucket.who])
+            found.append(_norms_of_sums(a, d, longest, positions * bucket.most, bias))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -215,10 +214,10 @@ class Lookups:
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found = []
-        for people in shares.joined:
-            index = people.of(self.index).flatten(1, 2)
-            d = people.blanked(self.output_grad).flatten(1, 2)
-            few = people.most * self.index.shape[1] <= _MAX_POSITIONS
+        for bucket in shares.buckets:
+            index = bucket.gather(self.index).flatten(1, 2)
+            d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
+            few = bucket.most * self.index.shape[1] <= _MAX_POSITIONS
             norms = Lookups.squared_norms if few else _norms_by_row
             found.append(norms(Lookups(self.weight, index, d)))
         return torch.cat(found)
@@ -253,14 +252,14 @@ class DenseGradients:
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         each = self.squared_norms()
         found = []
-        for people in shares.joined:
-            if people.m == 1:
-                found.append(each[people.part])
+        for bucket in shares.buckets:
+            if bucket.m == 1:
+                found.append(each[bucket.part])
                 continue
-            rows = people.blanked(self.rows.flatten(1)).sum(1)
+            rows = bucket.gather_blanked(self.rows.flatten(1)).sum(1)
             sums = squared_lengths(rows, _LOST * self.parameter.numel())
-            lengths = people.blanked(each).sqrt().sum(1)
-            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
+            lengths = bucket.gather_blanked(each).sqrt().sum(1)
+            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, bucket.most * _UNIT)))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -288,8 +287,8 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
 
     ``a`` is (sums, terms, n_in); ``d`` is (sums, terms, n_out), zero for padding. ``longest`` is
     the number of terms of each sum times the sum of their squared norms by :func:`_norms_of_terms`:
-    at least the squared sum of the norms, by Cauchy-Schwarz. ``most`` bounds the number of terms of
-    such sums. With ``bias``, a term contains the numbers of ``d`` once more.
+    at least the squared sum of the norms, by Cauchy-Schwarz. ``most`` bounds the number of
+    terms. With ``bias``, a term contains the numbers of ``d`` once more.
 
     **Guarantees.** The faster of two methods: products of all pairs of terms, or the sums
     themselves. The possible loss by rounding where terms nearly cancel is added. The bound holds
@@ -350,21 +349,16 @@ def _add_rounding_margin(exact: Tensor, lengths: Tensor, rounding: float = _ROUN
 
 
 _SMALL_PRODUCT = 1 << 22  # multiplications of a product below which numpy is faster
-_FEW_THREADS = 2  # threads of torch that are no faster than one of numpy
+_FEW_THREADS = 2  # threads of torch up to which numpy's one is as fast
 # Numbers whose squares are added up in sequence: over a million of equal size the norm came out too
 # small by 8e-4, over four million by 2e-3.
 SUMMED = 1 << 12
 # Rows that numpy adds up: over more, its products of few columns round more than torch's.
 _SUMMED_ROWS = 512
-# Devices whose memory numpy can access.
-NUMPY_ON = {"cpu"}
 
 
 def products(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Compute the product of each matrix of ``a`` and its matrix of ``b`` into ``out``.
-
-    On small matrices, numpy takes half the time of torch on one thread.
-    """
+    """Compute products of matrices into ``out``; numpy needs half of torch's time on one thread."""
     if numpy_sees(a) and torch.get_num_threads() <= _FEW_THREADS:
         np.matmul(a.numpy(), b.numpy(), out=out.numpy())
     else:
@@ -382,8 +376,7 @@ def add_weighted(
 ) -> None:
     """Add the outer products of the rows of ``d`` and ``a``, times factors, to ``weight``.
 
-    The rows of ``d`` times factors are added to ``bias``. ``out`` is overwritten if given, and may
-    be ``d``. With ``first``, ``weight`` and ``bias`` are overwritten.
+    ``out``, which may be ``d``, is memory to use. With ``first``, the sums are overwritten.
     """
     # As in _is_small, the number of rows affects the rounding only.
     short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32
@@ -423,11 +416,6 @@ def squared_lengths(rows: Tensor, lost: float) -> Tensor:
         found += lost
         return torch.from_numpy(found)
     return torch.linalg.vector_norm(rows, dim=1).square_().add_(lost)
-
-
-def numpy_sees(values: Tensor) -> bool:
-    """Return True if numpy can access the memory of a tensor."""
-    return values.device.type in NUMPY_ON
 
 
 def _is_small(a: Tensor, n: int) -> bool:

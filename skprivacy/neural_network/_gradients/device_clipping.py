@@ -13,13 +13,10 @@ __all__ = ["AdaptiveClippingOnDevice"]
 
 
 class AdaptiveClippingOnDevice(AdaptiveClipping):
-    """AdaptiveClipping on a device, without synchronisation; ``host`` is one that has not started.
+    """AdaptiveClipping on a device; only reading :attr:`norm` synchronises with it.
 
     **Guarantees.** Those of :class:`AdaptiveClipping`: the same numbers up to rounding. Only
-    :meth:`parted` changes the norm, in place and from released numbers; captured operations read
-    the new value.
-
-    **Edge cases.** Reading :attr:`norm` synchronises with the device.
+    :meth:`remove_count` changes the norm, in place, so captured operations read the new value.
     """
 
     def __init__(self, host: AdaptiveClipping, device: str) -> None:
@@ -33,7 +30,7 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
 
     @property
     def state(self) -> Tensor:
-        """The tensor that :meth:`parted` changes."""
+        """The tensor that :meth:`remove_count` changes."""
         return self._norm
 
     def __call__(self, squared: Tensor, total: Tensor, allowed: float) -> Tensor:
@@ -43,7 +40,7 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self._norm)
 
-    def joined(self, total: Tensor) -> Tensor:  # type: ignore[override]  # a tensor for a tensor
+    def append_count(self, total: Tensor) -> Tensor:  # type: ignore[override]  # a tensor for a tensor
         """Return the sum with the count appended, and reset the count."""
         counted, self._counted = self._counted, 0.0
         longer = total.new_empty(len(total) + 1)
@@ -51,7 +48,7 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
         longer[-1] = self._allowed * self._count_weight * counted
         return longer
 
-    def parted(self, noisy: Tensor) -> Tensor:  # type: ignore[override]
+    def remove_count(self, noisy: Tensor) -> Tensor:  # type: ignore[override]
         """Return the noisy sum, and update the norm by the noisy count."""
         counted = noisy[-1].double() / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor

@@ -28,16 +28,11 @@ _EXACT = 8
 
 
 class GroupedExamples:
-    """Division of a batch's consecutive examples among groups.
-
-    ``sizes`` (n_groups,) are the numbers of examples, at least 1 and ascending, so that groups of
-    similar size are computed at once. With ``mean``, a group contributes the mean of its gradients,
-    otherwise their sum. ``joined`` are the buckets of groups of similar size, in order.
-    """
+    """Division of a batch's consecutive examples among groups, of ascending ``sizes``."""
 
     def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
         ends = np.cumsum(sizes)
-        self.joined = [_make_bucket(sizes, ends, *cut, device) for cut in _buckets(sizes)]
+        self.buckets = [_make_bucket(sizes, ends, *cut, device) for cut in _buckets(sizes)]
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = torch.from_numpy(owner).to(device)
         self.sizes = torch.from_numpy(sizes.astype(np.float32)).to(device)
@@ -45,15 +40,12 @@ class GroupedExamples:
         self._squared_weights = self._weights.square()
 
     @property
-    def alone(self) -> int:
+    def n_single_examples(self) -> int:
         """Number of groups with one example; they come first."""
-        return self.joined[0].who.stop if self.joined[0].most == 1 else 0
+        return self.buckets[0].who.stop if self.buckets[0].most == 1 else 0
 
     def squared_norms(self, joint: Tensor) -> Tensor:
-        """Return upper bounds of the squared norms of each group's contribution, in place.
-
-        ``joint`` bounds the squared norm of the sum over the examples of each group.
-        """
+        """Return bounds of squared norms of groups' contributions, given bounds of their sums."""
         return joint.mul_(self._squared_weights)
 
     def longest(self, squared: Tensor) -> Tensor:
@@ -77,43 +69,37 @@ class GroupedExamples:
 
 @dataclass(frozen=True)
 class GroupBucket:
-    """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each.
-
-    ``most`` is the largest size in such a bucket, a function of a group's own size: it alone
-    decides how norms are computed. ``who`` and ``part`` are the slices of groups and examples.
-    ``places`` are the padded positions of examples, and ``extra`` the positions that count nothing;
-    both are None if all groups have ``m`` examples.
-    """
+    """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each."""
 
     m: int
-    most: int
-    who: slice
-    part: slice
-    places: Tensor | None = None
-    extra: Tensor | None = None
+    most: (
+        int  # largest size in such a bucket, by a group's own size: decides how norms are computed
+    )
+    who: slice  # the groups
+    part: slice  # their examples
+    places: Tensor | None = None  # padded positions of examples; None if all groups have m
+    extra: Tensor | None = None  # positions that count nothing
 
-    def of(self, values: Tensor) -> Tensor:
+    def gather(self, values: Tensor) -> Tensor:
         """Return each group's values, shape (n_groups, m, ...); padding has any values."""
         values = values[self.part]
         if self.places is not None:
             values = values.index_select(0, self.places)
         return values.view(-1, self.m, *values.shape[1:])
 
-    def blanked(self, values: Tensor) -> Tensor:
+    def gather_blanked(self, values: Tensor) -> Tensor:
         """Return each group's values with zeros in padding."""
         if self.places is None or self.extra is None:
-            return self.of(values)
+            return self.gather(values)
         values = values[self.part].index_select(0, self.places)
         return values.index_fill_(0, self.extra, 0).view(-1, self.m, *values.shape[1:])
 
 
 class GroupRows:
-    """Rows of each group; a group takes part in a step with all of them.
+    """Rows of each group; a group takes part in a step with all of those in use.
 
-    ``rows`` are the positions of the rows in use, at least one of each group of ``groups``.
-
-    **Guarantees.** Every row in use belongs to one group. :meth:`parts` puts all rows of a drawn
-    group, and no rows of other groups, into one part as one contribution to the step.
+    **Guarantees.** Every row in use belongs to one group. :meth:`iterate_parts` puts all rows of a
+    drawn group, and no rows of other groups, into one part as one contribution to the step.
     """
 
     def __init__(self, groups: Groups, rows: NDArray[np.int64], terms: PerGroup) -> None:
@@ -130,7 +116,7 @@ class GroupRows:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def parts(
+    def iterate_parts(
         self, drawn: NDArray[np.int64], n_rows: int, device: torch.device
     ) -> Iterator[tuple[Tensor, GroupedExamples | None]]:
         """Yield the rows of drawn groups, at most ``n_rows`` at a time, and the group of each.

@@ -1,14 +1,15 @@
 """The built-in perceptron: its module, backpropagation and clipped gradient sum.
 
-On a small batch, torch's overhead per operation exceeds the arithmetic, and numpy's is smaller:
-:class:`PerceptronSum` computes the clipped sum in numpy. On large matrices torch is faster:
-:class:`PerceptronBackward` is backpropagation by hand, which avoids autograd's overhead.
+Backpropagation by hand avoids autograd's overhead. On a small batch, torch's overhead per operation
+exceeds the arithmetic, and numpy's is smaller. On large matrices torch is faster. Start reading at
+:class:`PerceptronGradients`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,15 +21,13 @@ from torch.nn.utils import skip_init
 
 from ..._environment import MUCH_WORK
 from ..._validation import as_array
-from .bookkeeping import Loss, has_rule
+from .._training.torch_modes import numpy_sees
 from .clipping import Clip
-from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small, numpy_sees
+from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
 
 __all__ = [
     "ACTIVATIONS",
-    "ACTIVATION_TYPES",
-    "PerceptronBackward",
-    "PerceptronSum",
+    "PerceptronGradients",
     "Workspace",
     "activate",
     "affine",
@@ -43,26 +42,54 @@ __all__ = [
 
 _SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
 _ATEN = torch.ops.aten
-ACTIVATION_TYPES = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
-_TORCH_IN_PLACE = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_, nn.Sigmoid: torch.sigmoid_}
-TIMES_SLOPE = {
-    nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
-    nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
-    nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
-}
+Loss = Callable[[Tensor, Tensor], Tensor]
 Array = NDArray[np.float32]
 # Multiplications by weights from which on torch's threads are worth starting.
 _MUCH_WORK = MUCH_WORK // 2
 # Rows that one product adds up: over more, products of few columns round more than torch's.
 _ROWS = 512
 
-# In place, torch takes less than half the time of numpy on many numbers, except for tanh.
-_ARRAY_IN_PLACE: dict[type[nn.Module], Callable[[Array], Any]] = {
-    nn.Tanh: lambda z: np.tanh(z, out=z),
-    nn.ReLU: lambda z: torch.relu_(torch.from_numpy(z)),
-    nn.Sigmoid: lambda z: torch.sigmoid_(torch.from_numpy(z)),
-}
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
+
+
+@dataclass(frozen=True)
+class _Activation:
+    """Functions of an activation; all but ``slope`` work in place.
+
+    On many numbers torch takes less than half the time of numpy, except for tanh.
+    """
+
+    of_tensor: Callable[[Tensor], Tensor]
+    of_array: Callable[[Array], Any]
+    times_slope: Callable[[Tensor, Tensor], Any]
+    slope: Callable[[Array], NDArray[Any]]
+
+
+def _slope_of_tanh(value: Array) -> Array:
+    slope = value * value
+    return np.subtract(1.0, slope, out=slope)
+
+
+_FUNCTIONS: dict[type[nn.Module], _Activation] = {
+    nn.Tanh: _Activation(
+        torch.tanh_,
+        lambda z: np.tanh(z, out=z),
+        lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
+        _slope_of_tanh,
+    ),
+    nn.ReLU: _Activation(
+        torch.relu_,
+        lambda z: torch.relu_(torch.from_numpy(z)),
+        lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
+        lambda value: value > 0,
+    ),
+    nn.Sigmoid: _Activation(
+        torch.sigmoid_,
+        lambda z: torch.sigmoid_(torch.from_numpy(z)),
+        lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
+        lambda value: value - value * value,
+    ),
+}
 
 
 def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:
@@ -90,23 +117,20 @@ def activate(kind: type[nn.Module], values: Tensor) -> Tensor:
         array = values.numpy()
         np.tanh(array, out=array)
         return values
-    return _TORCH_IN_PLACE[kind](values)
+    return _FUNCTIONS[kind].of_tensor(values)
 
 
 def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> None:
     """Multiply a gradient in place by the slope of an activation with output ``value``."""
     if _is_few(grad):
         d, v = grad.numpy(), value.numpy()
-        d *= _SLOPES[kind](v)
+        d *= _FUNCTIONS[kind].slope(v)
     else:
-        TIMES_SLOPE[kind](grad, value)
+        _FUNCTIONS[kind].times_slope(grad, value)
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
-    """Compute each example's gradient of the cross-entropy by its outputs into ``out``.
-
-    An example with a negative target has none, as in ``nn.CrossEntropyLoss``.
-    """
+    """Compute gradients of the cross-entropy into ``out``; negative targets have none."""
     grad = torch.softmax(outputs, 1, out=out)
     if numpy_sees(grad) and targets.numpy().min(initial=0) >= 0:
         if _is_few(grad):
@@ -117,84 +141,12 @@ def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
     return grad.scatter_add_(1, targets.clamp(min=0)[:, None], -counted).mul_(counted)
 
 
-class PerceptronSum:
-    """Backpropagation, norms, clipping and the sum in one pass of numpy arrays.
+class PerceptronGradients:
+    """Backpropagation of the cross-entropy through alternating linear layers and activations.
 
-    ``layers`` are (weight, bias) of the linear layers, whose ``grad`` is added to, and
-    ``activations`` the types between them: ``nn.Tanh``, ``nn.ReLU`` or ``nn.Sigmoid``.
-
-    **Guarantees.** Those of ``ClippedGradientSum``, for examples that are records.
+    A call returns the contributions of a batch. :meth:`add_clipped` clips and adds them up in the
+    same pass, in numpy, if :meth:`takes` says that a batch is small enough.
     """
-
-    def __init__(
-        self, layers: Sequence[tuple[Tensor, Tensor]], activations: Sequence[type[nn.Module]]
-    ) -> None:
-        self._layers = layers
-        self._activations = activations
-        self._work = sum(weight.numel() for weight, _ in layers)
-        self._widest = max(size for weight, _ in layers for size in weight.shape)
-        self._kept: dict[Any, Array] = {}
-
-    def takes(self, inputs: Tensor) -> bool:
-        """Return True if these rows are summed here."""
-        grad = self._layers[0][0].grad
-        single = inputs.dtype == torch.float32 and grad is not None and grad.dtype == torch.float32
-        # The number of rows decides the rounding of gradients, as shapes of products always do.
-        # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
-        short = len(inputs) * self._work < _MUCH_WORK and self._widest <= SUMMED
-        return single and short and numpy_sees(inputs)
-
-    def __call__(
-        self, inputs: Tensor, targets: Tensor, clip: Clip, norm: float, first: bool
-    ) -> None:
-        """Add the clipped sum to ``grad``, or overwrite ``grad`` if it is the ``first``."""
-        # Abadi et al. 2016, Algorithm 1, "Compute gradient", by book-keeping (Bu et al. 2023)
-        terms = self._terms(inputs.numpy(), targets.numpy())
-        squared = np.stack([_squared_norms(a, d) for a, d in terms])
-        total = squared.sum(0)
-        # Algorithm 1, "Clip gradient"
-        factors = clip(squared, total, norm).astype(np.float32, copy=False)
-        if not math.isfinite(float(total.sum())):
-            bad = ~np.isfinite(total)
-            factors[..., bad] = 0.0
-            terms = [(_zero_rows(a, bad), _zero_rows(d, bad)) for a, d in terms]
-        each = factors if factors.ndim == 2 else [factors] * len(terms)
-        for (a, d), scale, (weight, bias) in zip(terms, each, reversed(self._layers), strict=True):
-            _add_product(bias, scale, d, first)
-            torch.from_numpy(d).mul_(torch.from_numpy(scale)[:, None])
-            _add_product(weight, d.T, a, first)
-
-    def _terms(self, inputs: Array, targets: NDArray[np.int64]) -> list[tuple[Array, Array]]:
-        """Return each layer's input and the gradient at its output, from the last one down."""
-        weights = [(w.detach().numpy(), b.detach().numpy()) for w, b in self._layers]
-        seen, n = [inputs], len(inputs)
-        for i, (weight, bias) in enumerate(weights):
-            out = np.matmul(seen[-1], weight.T, out=self._room("out", i, n, len(weight)))
-            torch.from_numpy(out).add_(torch.from_numpy(bias))
-            seen.append(out)
-            if i < len(self._activations):
-                _ARRAY_IN_PLACE[self._activations[i]](out)
-        errors = [seen.pop()]
-        _subtract_targets(_softmax(errors[0]), targets)
-        for i in range(len(self._activations) - 1, -1, -1):
-            below = np.matmul(
-                errors[-1], weights[i + 1][0], out=self._room("error", i, n, len(weights[i][0]))
-            )
-            grad, value = torch.from_numpy(below), torch.from_numpy(seen[i + 1])
-            TIMES_SLOPE[self._activations[i]](grad, value)
-            errors.append(below)
-        return list(zip(reversed(seen), errors, strict=True))
-
-    def _room(self, name: str, layer: int, rows: int, columns: int) -> Array:
-        """Return a reused array to compute into, since Poisson batches differ in length."""
-        kept = self._kept.get((name, layer))
-        if kept is None or len(kept) < rows:
-            kept = self._kept[name, layer] = np.empty((rows + rows // 8, columns), np.float32)
-        return kept[:rows]
-
-
-class PerceptronBackward:
-    """Backpropagation of the cross-entropy through alternating linear layers and activations."""
 
     name = "book-keeping"
 
@@ -203,20 +155,21 @@ class PerceptronBackward:
         """Return True if this is the backpropagation of that module and loss."""
         return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
-    def __init__(self, module: nn.Sequential) -> None:
+    def __init__(self, module: nn.Module, per_example_loss: Loss) -> None:
+        if not self.fits(module, per_example_loss):
+            raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+        assert isinstance(module, nn.Sequential)
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
         self.layers = [(layer.weight, layer.bias) for layer in linear]
         self.activations = [type(m) for m in list(module)[1::2]]
+        self.numbers_an_example = sum(sum(weight.shape) for weight, _ in self.layers)
+        self._work = sum(weight.numel() for weight, _ in self.layers)
+        self._widest = max(size for weight, _ in self.layers for size in weight.shape)
         self._workspace = Workspace()
+        self._kept: dict[Any, Array] = {}
 
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        return self._contributions(inputs, targets, False)
-
-    def first(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        """Return contributions that overwrite the ``grad`` of every parameter when added."""
-        return self._contributions(inputs, targets, True)
-
-    def _contributions(self, inputs: Tensor, targets: Tensor, first: bool) -> list[Contribution]:
+    def __call__(self, inputs: Tensor, targets: Tensor, first: bool = False) -> list[Contribution]:
+        """Return contributions; with ``first``, they overwrite ``grad`` when they are added."""
         with torch.no_grad(), np.errstate(all="ignore"):
             seen = [inputs]
             for i, activation in enumerate(self.activations):
@@ -240,32 +193,75 @@ class PerceptronBackward:
         buffer = self._workspace(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
         return affine(bias, inputs, weight, buffer)
 
+    def takes(self, inputs: Tensor) -> bool:
+        """Return True if :meth:`add_clipped` sums these rows."""
+        grad = self.layers[0][0].grad
+        single = inputs.dtype == torch.float32 and grad is not None and grad.dtype == torch.float32
+        # The number of rows decides the rounding of gradients, as shapes of products always do.
+        # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
+        short = len(inputs) * self._work < _MUCH_WORK and self._widest <= SUMMED
+        return single and short and numpy_sees(inputs)
+
+    def add_clipped(
+        self, inputs: Tensor, targets: Tensor, clip: Clip, norm: float, first: bool
+    ) -> None:
+        """Add the clipped sum to ``grad``, or overwrite ``grad`` if it is the ``first``.
+
+        **Guarantees.** Those of ``ClippedGradientSum``, for examples that are records.
+        """
+        # Abadi et al. 2016, Algorithm 1, "Compute gradient", by book-keeping (Bu et al. 2023)
+        terms = self._terms(inputs.numpy(), targets.numpy())
+        squared = np.stack([_squared_norms(a, d) for a, d in terms])
+        total = squared.sum(0)
+        # Algorithm 1, "Clip gradient"
+        factors = clip(squared, total, norm).astype(np.float32, copy=False)
+        if not math.isfinite(float(total.sum())):
+            bad = ~np.isfinite(total)
+            factors[..., bad] = 0.0
+            terms = [(_zero_rows(a, bad), _zero_rows(d, bad)) for a, d in terms]
+        each = factors if factors.ndim == 2 else [factors] * len(terms)
+        for (a, d), scale, (weight, bias) in zip(terms, each, reversed(self.layers), strict=True):
+            _add_product(bias, scale, d, first)
+            torch.from_numpy(d).mul_(torch.from_numpy(scale)[:, None])
+            _add_product(weight, d.T, a, first)
+
+    def _terms(self, inputs: Array, targets: NDArray[np.int64]) -> list[tuple[Array, Array]]:
+        """Return each layer's input and the gradient at its output, from the last one down."""
+        weights = [(w.detach().numpy(), b.detach().numpy()) for w, b in self.layers]
+        seen, n = [inputs], len(inputs)
+        for i, (weight, bias) in enumerate(weights):
+            out = np.matmul(seen[-1], weight.T, out=self._buffer("out", i, n, len(weight)))
+            torch.from_numpy(out).add_(torch.from_numpy(bias))
+            seen.append(out)
+            if i < len(self.activations):
+                _FUNCTIONS[self.activations[i]].of_array(out)
+        errors = [seen.pop()]
+        _subtract_targets(_softmax(errors[0]), targets)
+        for i in range(len(self.activations) - 1, -1, -1):
+            below = np.matmul(
+                errors[-1], weights[i + 1][0], out=self._buffer("error", i, n, len(weights[i][0]))
+            )
+            grad, value = torch.from_numpy(below), torch.from_numpy(seen[i + 1])
+            _FUNCTIONS[self.activations[i]].times_slope(grad, value)
+            errors.append(below)
+        return list(zip(reversed(seen), errors, strict=True))
+
+    def _buffer(self, name: str, layer: int, rows: int, columns: int) -> Array:
+        """Return a reused array to compute into."""
+        kept = self._kept.get((name, layer))
+        if kept is None or len(kept) < rows:
+            kept = self._kept[name, layer] = np.empty((rows + rows // 8, columns), np.float32)
+        return kept[:rows]
+
 
 class Workspace:
-    """Reusable buffers by name, each as large as the largest request so far.
-
-    Poisson batches differ in length. Memory that is freed after every step would be mapped again
-    page by page, which takes longer than a small network's arithmetic.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skprivacy.neural_network._gradients.perceptron import Workspace
-    >>> workspace = Workspace()
-    >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
-    torch.Size([100, 8])
-    >>> workspace("hidden", (90, 8), torch.zeros(1)).shape
-    torch.Size([90, 8])
-    """
+    """Reusable buffers by name; mapping new memory in every step would outweigh the arithmetic."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Tensor] = {}
 
     def __call__(self, name: Hashable, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Return an uninitialised tensor of ``shape``, with the device and dtype of ``like``.
-
-        A name always has the same shape, except for the number of rows.
-        """
+        """Return an uninitialised tensor; of a name, only the number of rows may differ."""
         rows = shape[0]
         kept = self._kept.get(name)
         if kept is None or kept.shape[0] < rows:
@@ -291,11 +287,7 @@ def make_mlp(
     activation: str,
     random_state: np.random.RandomState,
 ) -> nn.Sequential:
-    """Build a perceptron whose initial weights depend on ``random_state`` only.
-
-    Hidden layers start uniform within 1/sqrt(fan-in). The output layer starts at zero, so training
-    starts at equal class probabilities and need not first undo noise.
-    """
+    """Build a perceptron whose initial weights depend on ``random_state`` only."""
     sizes = [n_features, *hidden_layer_sizes, n_outputs]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
@@ -306,7 +298,7 @@ def make_mlp(
             p.data = torch.from_numpy(start.astype(np.float32))
         layers += [linear, ACTIVATIONS[activation]()]
     layers.pop()
-    for p in layers[-1].parameters():
+    for p in layers[-1].parameters():  # start at equal class probabilities
         p.data.zero_()
     return nn.Sequential(*layers)
 
@@ -339,16 +331,8 @@ def _is_few(values: Tensor) -> bool:
     return values.numel() <= _SMALL_ARRAY and values.dtype == torch.float32 and numpy_sees(values)
 
 
-def _slope_of_tanh(value: NDArray) -> NDArray:
-    slope = value * value
-    return np.subtract(1.0, slope, out=slope)
-
-
 def _softmax(logits: Array) -> Array:
-    """Turn logits into probabilities in place, row by row.
-
-    On rows of few numbers torch's softmax takes several times as long.
-    """
+    """Turn logits into probabilities in place: on short rows faster than torch's softmax."""
     logits -= torch.amax(torch.from_numpy(logits), 1, keepdim=True).numpy()
     np.exp(logits, out=logits)
     logits /= logits @ np.ones((logits.shape[1], 1), np.float32)
@@ -356,10 +340,7 @@ def _softmax(logits: Array) -> Array:
 
 
 def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
-    """Subtract 1 at each row's target; rows with a negative target become zero.
-
-    A target without a column raises, and affects no other row.
-    """
+    """Subtract 1 at each row's target; rows with a negative target become zero."""
     probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
     if targets.min(initial=0) < 0:
         probabilities[targets < 0] = 0.0
@@ -402,12 +383,17 @@ def _is_perceptron(module: nn.Module) -> bool:
     layers = list(module)
     linear, activations = layers[::2], layers[1::2]
     return (
-        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
-        and all(type(m) is nn.Linear for m in linear)
-        and all(type(m) in ACTIVATION_TYPES for m in activations)
+        all(type(m) is nn.Linear and _trained(m) == {"weight", "bias"} for m in linear)
+        and all(type(m) in _FUNCTIONS for m in activations)
         and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
         and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
     )
+
+
+def _trained(layer: nn.Linear) -> set[str]:
+    """Return the names of a layer's parameters, or none if some of them stay fixed."""
+    own = dict(layer.named_parameters(recurse=False))
+    return set(own) if all(p.requires_grad for p in own.values()) else set()
 
 
 def _is_plain_cross_entropy(loss: Loss) -> bool:
@@ -421,8 +407,3 @@ def _is_plain_cross_entropy(loss: Loss) -> bool:
 
 
 np.finfo(np.float64)  # cached here: computed later, with denormals flushed, it would warn
-_SLOPES = {
-    nn.Tanh: _slope_of_tanh,
-    nn.ReLU: lambda value: value > 0,
-    nn.Sigmoid: lambda value: value - value * value,
-}

@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from .._training.torch_modes import is_off_cpu
 from .bookkeeping import AutogradBackward
 from .contributions import Contribution, DenseGradients
-from .perceptron import PerceptronBackward
+from .perceptron import PerceptronGradients
 
 __all__ = [
     "PROBES",
@@ -29,8 +29,6 @@ __all__ = [
     "PerExampleGradients",
     "Probe",
     "Vectorised",
-    "flatten_parameters",
-    "gradients_of",
     "select_gradient_method",
 ]
 
@@ -40,10 +38,7 @@ _TRIAL_TOLERANCE = 1e-3  # relative tolerance: wrong methods are far above, roun
 
 
 class PerExampleGradients(Protocol):
-    """Maps (inputs, targets) to the contributions of each example to the gradient.
-
-    Each example has one target, and one row of inputs per view.
-    """
+    """Maps (inputs, targets) to contributions; an example has one row of inputs per view."""
 
     name: str
 
@@ -60,7 +55,7 @@ class Probe:
     views: int = 1  # rows of ``inputs`` per target
 
     @classmethod
-    def like(
+    def for_shape(
         cls,
         shape: tuple[int, ...],
         n_classes: int | None,
@@ -85,34 +80,21 @@ class Probe:
         return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
 
 
-def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
-    """Return the fastest method that gives per-example gradients on the probe.
+def select_gradient_method(
+    module: nn.Module, loss: Loss, probe: Probe
+) -> tuple[PerExampleGradients, Probe]:
+    """Return the fastest method of per-example gradients, and the probe as the module accepts it.
 
-    ``loss`` maps (outputs, targets) to one loss per example. Only the built-in perceptron needs no
-    probe. ValueError is raised if the module or the loss mixes examples, stores them, or fails on
-    its input.
+    ValueError is raised if the module or the loss mixes examples, stores them, or fails on them.
 
     **Guarantees.** A trial on another device runs on the CPU first. So every device refuses the
     same modules. An operation that fails on the CPU, such as an index outside of a table, never
     reaches a GPU, which would not recover from it.
     """
-    return select_gradient_method(module, loss, probe)[0]
-
-
-def select_gradient_method(
-    module: nn.Module, loss: Loss, probe: Probe | None
-) -> tuple[PerExampleGradients, Probe | None]:
-    """Return the method of :func:`gradients_of`, and the probe in a form the module accepts."""
     refuse_mixing_layers(module)
-    if probe is None:
-        if PerceptronBackward.fits(module, loss):
-            assert isinstance(module, nn.Sequential)
-            return PerceptronBackward(module), None
-        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     if is_off_cpu(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
         _, understood = select_gradient_method(*_copy_to_cpu(module, loss), here)
-        assert understood is not None
         if not torch.equal(understood.inputs, here.inputs):
             probe = probe.as_indices()
     trial = _trial_copy(module)
@@ -142,30 +124,6 @@ def refuse_mixing_layers(module: nn.Module) -> None:
                 f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
                 "record affect the gradients of others. Leave them at None and False."
             )
-
-
-def flatten_parameters(
-    module: nn.Module, sums: torch.dtype | None = None
-) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
-
-    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
-    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
-    it is also the ``grad`` of the vector.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    grad = torch.zeros_like(flat, dtype=sums)
-    start = 0
-    for p in parameters:
-        stop = start + p.numel()
-        p.data = flat.data[start:stop].view_as(p)
-        p.grad_dtype = grad.dtype
-        p.grad = grad[start:stop].view_as(p)
-        start = stop
-    if grad.dtype == flat.dtype:
-        flat.grad = grad
-    return flat, grad
 
 
 class Vectorised:
@@ -229,9 +187,8 @@ def _fastest_method(
     module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe
 ) -> PerExampleGradients:
     views = probe.views
-    if views == 1 and PerceptronBackward.fits(module, loss):
-        assert isinstance(module, nn.Sequential)
-        return PerceptronBackward(module)
+    if views == 1 and PerceptronGradients.fits(module, loss):
+        return PerceptronGradients(module, loss)
     _refuse_stored_examples(trial, loss, probe)
     expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
@@ -254,8 +211,14 @@ def _trial_copy(module: nn.Module) -> nn.Module:
     for layer in trial.modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.p = 0.0
-    flatten_parameters(trial)
+    _clear_gradients(trial)
     return trial
+
+
+def _clear_gradients(module: nn.Module) -> None:
+    """Give every trained parameter a ``grad`` of zeros, which contributions add to."""
+    for p in module.parameters():
+        p.grad = torch.zeros_like(p) if p.requires_grad else None
 
 
 def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
@@ -326,8 +289,7 @@ def _are_probabilities(outputs: Tensor) -> bool:
 def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     """Refuse a module or loss whose gradients or weights depend on examples seen before.
 
-    A module can store records outside of its buffers, and a loss can store some. Weights that a
-    forward pass shifts are released, whether or not gradients depend on them.
+    Weights that a forward pass shifts are released, whether or not gradients depend on them.
     """
     views = probe.views
     other = replace(
@@ -352,7 +314,7 @@ def _sums_after(
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
     fresh, its_loss = copy.deepcopy((trial, loss))
-    flatten_parameters(fresh)
+    _clear_gradients(fresh)
     way = OneByOne(fresh, its_loss, views)
     devices = [then.inputs.device] if then.inputs.is_cuda else []
     with torch.random.fork_rng(devices=devices):

@@ -5,7 +5,7 @@ Files, in reading order:
 - ``training_config``: TrainingConfig: the plan of sampler, noise, event and updates
 - ``engine``: Training: DP-SGD, step by step
 - ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
-- ``private_net``: modules to train, and the skorch net that trains with the engine
+- ``skorch_rules``: settings of skorch that private training refuses
 - ``mapped_rows``: records in single precision, in memory or on disk
 - ``graph_step``: a step as CUDA graphs on fixed memory
 - ``process_group``: training in several processes (torch.distributed)

@@ -49,20 +49,14 @@ _AVERAGE_DECAY = 0.999  # decay of the average of the generator's weights
 
 @dataclass(frozen=True)
 class GeneratorPlan:
-    """Public facts of a generator and of its training.
+    """Public facts of a generator and of its training."""
 
-    ``widths`` are the columns of each part of a row: 1 for a number in [0, 1], more for the
-    categories of a column. A row starts from ``n_noise`` random numbers and one of ``n_classes``
-    labels. ``learning_rate`` is the discriminator's. The generator takes one step per ``every``
-    steps.
-    """
-
-    widths: tuple[int, ...]
-    n_classes: int
-    n_noise: int
+    widths: tuple[int, ...]  # columns of each part of a row: 1 for a number, more for categories
+    n_classes: int  # labels, of which a row starts with one
+    n_noise: int  # random numbers that a row starts from
     hidden_layer_sizes: tuple[int, ...]
-    learning_rate: float
-    every: int
+    learning_rate: float  # of the discriminator
+    every: int  # steps of the discriminator per step of the generator
 
 
 class Generator(nn.Module):

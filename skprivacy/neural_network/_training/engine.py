@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,9 +26,9 @@ from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping, Clip
 from .._gradients.device_clipping import AdaptiveClippingOnDevice
 from .._gradients.group_batches import GroupRows
-from .._gradients.trial import Probe, flatten_parameters
+from .._gradients.trial import Probe
 from .graph_step import FIXED_ON, GraphStep, Run
-from .mapped_rows import MappedRows, move_rows_to_device
+from .mapped_rows import FREE_MEMORY, MappedRows, move_rows_to_device
 from .torch_modes import ordinary_torch, private_randomness, usable_device
 from .training_config import Sampler, TrainingConfig
 from .update_rules import OPTIMIZERS, MomentumSGD, PrivateAdam
@@ -38,6 +38,8 @@ __all__ = [
     "SingleProcess",
     "Training",
     "WeightAverage",
+    "flatten_parameters",
+    "needs_public_rows",
     "why_unsupported",
 ]
 
@@ -52,11 +54,9 @@ MUCH_MEMORY = 1 << 20
 class Training:
     """A private training run, ready to start: its module is tested, and no record has been read.
 
-    ``module`` is trained in place; :meth:`run` returns another one. ``loss`` maps (outputs,
-    targets) to one number per example, and a copy of it is used. ``probe`` holds public numbers of
-    the shape of the data; only plain perceptrons need none. ``gradients`` names how per-example
-    gradients are computed, ``rate`` is the step size before the schedule, and ``why_unsupported``
-    says why a GPU run does not use CUDA graphs.
+    ``module`` is trained in place; :meth:`run` returns another one. ``probe`` holds public numbers
+    of the shape of the data; only the built-in perceptron needs none. ``hindrance`` says why a run
+    on a GPU does not use CUDA graphs.
 
     **Guarantees.** Records reach the result of :meth:`run` through ``Mechanism.release`` only, and
     a run releases ``config.event``. The returned module is a copy from before training that
@@ -103,7 +103,7 @@ class Training:
         self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
-        self._people: GroupRows | None = None
+        self._group_rows: GroupRows | None = None
         self._step = 0
         self.hindrance: str | None = None
 
@@ -141,12 +141,14 @@ class Training:
             ordinary_torch(self.device),
             private_randomness(self.random, self.device),
         ):
-            n, X = len(X), move_rows_to_device(X, self.device)
+            n = len(X)
+            if torch.device(self.device).type in FREE_MEMORY:
+                X = move_rows_to_device(X, self.device)
             fixed = self._make_graph_step(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
             if groups is not None:
-                self._people = self._draw_group_rows(groups, peers)
+                self._group_rows = self._draw_group_rows(groups, peers)
                 n = groups.n
             steps = range(self.config.n_steps)
             # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
@@ -193,7 +195,7 @@ class Training:
         """Return the rows of each group that train, drawn once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
-        return GroupRows(groups, peers.kept(groups, terms.most, self.random), terms)
+        return GroupRows(groups, peers.select_rows(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Release the clipped sum of one batch, and move the weights by it."""
@@ -201,7 +203,7 @@ class Training:
             self.module.train()
         random = self._random_of_step(peers)
         # Abadi et al. 2016, Algorithm 1, "Compute gradient" and "Clip gradient"; then their sum
-        total = self._sum(X, y, drawn, self._people)
+        total = self._sum(X, y, drawn, self._group_rows)
         # Algorithm 1, "Add noise": N(0, sigma^2 C^2 I), added to the sum by the mechanism
         noisy = self._noisy(total, peers, random)
         self.update(noisy)
@@ -220,10 +222,9 @@ class Training:
         self._step += 1
 
     def _random_of_step(self, peers: Peers) -> SecureRandom:
-        """Return the source of this step's noise; long noise is drawn while gradients are computed.
+        """Return the source of this step's noise: a new stream; long noise is drawn meanwhile.
 
-        **Guarantees.** Every step has a new stream with its own key. The numbers do not depend on
-        whether a core is free.
+        **Guarantees.** The numbers do not depend on whether a core is free.
         """
         size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
         of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
@@ -238,22 +239,22 @@ class Training:
         A single process on a GPU draws the noise there. Otherwise the sum moves to the CPU for it.
         """
         if total.device.type not in NOISE_ON:
-            value = self._joined(total.cpu().numpy())
+            value = self._append_count(total.cpu().numpy())
             noisy = peers.release(self._mechanism, value, random)
-            return torch.from_numpy(self._parted(noisy))
-        value = self._joined(total)
+            return torch.from_numpy(self._remove_count(noisy))
+        value = self._append_count(total)
         if type(peers) is SingleProcess:  # no other process needs the sum
-            return cast(Tensor, self._parted(self._mechanism.release(value, random)))
+            return cast(Tensor, self._remove_count(self._mechanism.release(value, random)))
         noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
-        return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
+        return cast(Tensor, self._remove_count(torch.from_numpy(noisy).to(self.device)))
 
-    def _joined(self, total: Any) -> Any:
+    def _append_count(self, total: Any) -> Any:
         """Return all numbers that a step releases: the sum and, if counted, the count."""
-        return self._clip.joined(total) if isinstance(self._clip, AdaptiveClipping) else total
+        return self._clip.append_count(total) if isinstance(self._clip, AdaptiveClipping) else total
 
-    def _parted(self, noisy: Any) -> Any:
+    def _remove_count(self, noisy: Any) -> Any:
         """Return the noisy sum from the released numbers."""
-        return self._clip.parted(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
+        return self._clip.remove_count(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
 
     def _move_clip(self, clip: Clip) -> Clip:
         """Return the clipping function, with its state on the device of the gradients."""
@@ -283,11 +284,38 @@ class Training:
                 f"All weights are NaN: the sum of a step was not finite, or device={self.device!r} "
                 "computed beyond single precision. Scale the features, or lower learning_rate."
             )
-        self._weights.data.copy_(self._average.of(self._weights.data))
+        self._weights.data.copy_(self._average.result(self._weights.data))
         released = {name: p.detach().cpu().clone() for name, p in self.module.named_parameters()}
         for name, p in self._released.named_parameters():
             p.data = released[name]
         return self._released.eval()
+
+
+def needs_public_rows(device: str) -> bool:
+    """Return True if a run on this device tries its steps on public rows first."""
+    return torch.device(device).type in FIXED_ON
+
+
+def flatten_parameters(
+    module: nn.Module, sums: torch.dtype | None = None
+) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters into one vector; return it and their ``grad``, of dtype ``sums``.
+
+    Both keep views as the parameters. So noise, momentum and averaging are one operation each.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    grad = torch.zeros_like(flat, dtype=sums)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        p.data = flat.data[start:stop].view_as(p)
+        p.grad_dtype = grad.dtype
+        p.grad = grad[start:stop].view_as(p)
+        start = stop
+    if grad.dtype == flat.dtype:
+        flat.grad = grad
+    return flat, grad
 
 
 def _without_weights(module: nn.Module) -> nn.Module:
@@ -331,18 +359,19 @@ class WeightAverage:
             shares[step] = 1.0 / mass
         return shares
 
-    def of(self, weights: Tensor) -> Tensor:
+    def result(self, weights: Tensor) -> Tensor:
         """Return the average, or the last ``weights`` if no step is averaged."""
         return weights if self._mean is None else self._mean
 
 
-class Peers(Protocol):
-    """Points of a run at which the processes of a distributed training synchronise."""
+class Peers:
+    """Points of a run at which processes that train together synchronise; here there is one."""
 
     def count(
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
     ) -> int:
         """Return the number of records, or groups, over all processes."""
+        return len(inputs) if groups is None else groups.n
 
     def agree(self, facts: dict[str, str]) -> None:
         """Raise ValueError unless all processes are configured alike."""
@@ -354,48 +383,27 @@ class Peers(Protocol):
         self, budget: PrivacyBudget | None, *terms: Any
     ) -> AbstractContextManager[Receipt | None]:
         """Charge the budget once for all processes."""
-
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the positions of at most ``most`` records of each of this process's groups."""
-
-    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, among this process's ``n`` records or groups, of the sample."""
-
-    def release(
-        self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
-    ) -> NDArray[np.float64]:
-        """Return the noisy sum over all processes, the same in each."""
-
-
-class SingleProcess:
-    """Training in one process."""
-
-    def count(
-        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
-    ) -> int:
-        return len(inputs) if groups is None else groups.n
-
-    def agree(self, facts: dict[str, str]) -> None:
-        return None
-
-    def same(self, module: nn.Module) -> None:
-        return None
-
-    def reserve(
-        self, budget: PrivacyBudget | None, *terms: Any
-    ) -> AbstractContextManager[Receipt | None]:
         return reserve_release(budget, *terms)
 
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+    def select_rows(
+        self, groups: Groups, most: int | None, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        """Return the positions of at most ``most`` records of each of this process's groups."""
         return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the indices, among this process's ``n`` records or groups, of the sample."""
         return sampler.draw(n, random)
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
+        """Return the noisy sum over all processes, the same in each."""
         return mechanism.release(total, random)
+
+
+class SingleProcess(Peers):
+    """Training in one process."""
 
 
 def why_unsupported(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:

@@ -68,7 +68,7 @@ class CanaryCode:
         rows[~there] = np.nan
         return rows
 
-    def found(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def find_canaries(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return a mask of the rows that are canaries, and the numbers of these canaries."""
         first = inputs[:, 0]
         is_canary = (first >= self.start) & (first < 2 * self.start)
@@ -79,8 +79,7 @@ class CanaryCode:
 class CanaryGradients:
     """Per-example gradients in which canaries have a gradient of ``length`` in their own weight.
 
-    ``weights`` are the positions of the canaries' weights in ``grad``. ``clean`` is the sum that
-    records without canaries have added there since it was last cleared.
+    ``clean`` is the sum that other records have added there since it was last cleared.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class CanaryGradients:
         self._code = code
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        is_canary, numbers = self._code.found(inputs)
+        is_canary, numbers = self._code.find_canaries(inputs)
         blank = inputs.masked_fill(is_canary[:, None], 0.0)
         *rest, last = [c.without(is_canary) for c in self._others(blank, targets)]
         before = self.grad[self.weights]
@@ -130,7 +129,7 @@ class _WithCanaries:
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found = self.records.joint_norms(shares)
-        alone = shares.alone
+        alone = shares.n_single_examples
         if self.is_canary[alone:].any():
             raise ValueError("A canary shares its group with other rows. Give it its own group.")
         found[:alone].masked_fill_(self.is_canary[:alone], self.to.length**2)
@@ -152,8 +151,6 @@ class _WithCanaries:
 
 class CanaryTraining(Training):
     """A run of the engine with canaries among its rows, observed by ``watcher``.
-
-    ``public`` draws the weight of each canary.
 
     **Guarantees.** Canaries are sampled, clipped and released as records are, or as groups of one
     row. The watcher's view of the sums is a function of the noisy sums and of the records that are

@@ -55,10 +55,7 @@ Body = Callable[[], None]
 
 
 class GraphStep:
-    """The steps of a run on fixed memory.
-
-    ``X`` and ``y`` may be on any device; ``probe`` holds public rows. RuntimeError is raised if the
-    sum over the probe's rows differs from the ordinary one.
+    """The steps of a run on fixed memory; RuntimeError if the sum over public rows differs.
 
     **Guarantees.** A step releases what an ordinary step releases, up to rounding: once, by the
     same mechanism, sensitivity and noise. Graphs are captured on public rows, and used only if they
@@ -81,11 +78,11 @@ class GraphStep:
             training._clipped, training._grad, self._table, float(config.batch_size), lengths[-1]
         )
         self._rows = {n: self._table.of_probe.new_full((n,), self._table.n) for n in lengths}
-        room = graph_memory_pool(self._sum.total.device)
+        pool = graph_memory_pool(self._sum.total.device)
         steady = _is_capturable(training.module) and _is_capturable(training._loss)
         with _move_off_zero(training._weights.data):
-            self._sums = {n: self._summing(rows, steady, room) for n, rows in self._rows.items()}
-        self._move = self._moving(room)
+            self._sums = {n: self._summing(rows, steady, pool) for n, rows in self._rows.items()}
+        self._move = self._moving(pool)
 
     def __call__(self, drawn: NDArray[np.int64]) -> None:
         """Carry out a step on the records with these indices."""
@@ -107,7 +104,9 @@ class GraphStep:
         length = next((n for n in self._sums if len(drawn) <= n), None)
         if length is None:
             training = self._training
-            return training._joined(training._sum(*self._table.records, torch.from_numpy(drawn)))
+            return training._append_count(
+                training._sum(*self._table.records, torch.from_numpy(drawn))
+            )
         rows = self._rows[length]
         here = torch.full((length,), self._table.n, pin_memory=rows.is_cuda)
         here[: len(drawn)] = torch.from_numpy(drawn)
@@ -115,11 +114,13 @@ class GraphStep:
         self._sums[length]()
         return self._sum.total
 
-    def _summing(self, rows: Tensor, steady: bool, room: Any) -> Body:
+    def _summing(self, rows: Tensor, steady: bool, pool: Any) -> Body:
         """Return a function that sums over the rows named in ``rows``, tested on the probe's."""
         training, total = self._training, self._sum.total
         tried = self._table.of_probe[: len(rows)]
-        expected = training._joined(training._sum(self._table.X, self._table.y, tried)).clone()
+        expected = training._append_count(
+            training._sum(self._table.X, self._table.y, tried)
+        ).clone()
         rows[: len(tried)] = tried
         add_up = self._sum.over(rows)
         add_up()
@@ -127,20 +128,20 @@ class GraphStep:
             raise RuntimeError("the sum over padded rows differs")
         if steady:
             total.fill_(torch.nan)  # a graph that writes nothing would be noticed
-            add_up = _capture_or_keep(add_up, [total], room)
+            add_up = _capture_or_keep(add_up, [total], pool)
         rows.fill_(self._table.n)
         return add_up
 
-    def _moving(self, room: Any) -> Body:
+    def _moving(self, pool: Any) -> Body:
         """Return a function that moves the weights by the released sum in ``total``."""
         training, total = self._training, self._sum.total
         if type(training._optimizer) is MomentumSGD:
-            return Momentum(training, total, room)
-        return lambda: training.update(training._parted(total))
+            return Momentum(training, total, pool)
+        return lambda: training.update(training._remove_count(total))
 
 
 class Run(Protocol):
-    """What fixed steps take of a run and change in it: see :class:`~.engine.Training`."""
+    """Attributes of a run that fixed steps read and change: see :class:`~.engine.Training`."""
 
     config: TrainingConfig
     module: nn.Module
@@ -161,22 +162,19 @@ class Run(Protocol):
     _weights: nn.Parameter
 
     def update(self, noisy: Tensor) -> None:
-        """Move the weights by a sum that was released."""
+        """Move the weights by a released sum."""
 
-    def _joined(self, total: Any) -> Any:
-        """Return all that is released of a step."""
+    def _append_count(self, total: Any) -> Any:
+        """Return all numbers that a step releases."""
 
-    def _parted(self, noisy: Any) -> Any:
-        """Return the noisy sum out of what was released."""
+    def _remove_count(self, noisy: Any) -> Any:
+        """Return the noisy sum from the released numbers."""
 
 
 class Momentum:
-    """Momentum SGD with its schedule and its average, as one graph.
+    """Momentum SGD with its schedule and its average, as one graph; ``released`` holds the sum."""
 
-    ``released`` is the tensor that holds the released sum.
-    """
-
-    def __init__(self, training: Run, released: Tensor, room: Any = None) -> None:
+    def __init__(self, training: Run, released: Tensor, pool: Any = None) -> None:
         config, weights = training.config, training._weights.data
         self._training = training
         self._released = released
@@ -195,7 +193,7 @@ class Momentum:
             changes.append(training._clip.state)
         released.zero_()
         released += 1.0  # public numbers that move the weights visibly
-        self._launch = _capture_or_keep(self._move, changes, room)
+        self._launch = _capture_or_keep(self._move, changes, pool)
         released.zero_()
 
     def __call__(self) -> None:
@@ -205,7 +203,7 @@ class Momentum:
     def _move(self) -> None:
         training = self._training
         with torch.no_grad():
-            noisy = training._parted(self._released).to(training._grad)
+            noisy = training._remove_count(self._released).to(training._grad)
             torch.mul(noisy, 1.0 / training.config.batch_size, out=training._grad)
             self._velocity.mul_(self._momentum).add_(training._grad)
             rate = self._rates.index_select(0, self._at)
@@ -220,15 +218,12 @@ class Momentum:
             self._training._weights.data.copy_(self._mean)
 
 
-def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
+def capture_graph(body: Body, changes: Sequence[Tensor], pool: Any = None) -> Body:
     """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
 
-    ``body`` consists of operations on tensors that stay in place. It must read no number from the
-    CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
-    on one device; they are restored. ``room`` is the memory of :func:`graph_memory_pool`, shared
-    by graphs
-    that never run at once. RuntimeError is raised if the graph does not reproduce the results of
-    ``body`` on the numbers in memory, which must be public.
+    ``body`` works on tensors that stay in place, and ``changes`` are all that it changes. It must
+    read no number from the CPU that changes between calls, and draw no noise. RuntimeError is
+    raised if the graph does not reproduce its results on the numbers in memory, which are public.
     """
     record = RECORD.get(changes[0].device.type)
     if record is None:
@@ -237,7 +232,7 @@ def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Bo
         for _ in range(WARM_UPS):
             body()
     with _restore_tensors(changes):
-        again = record(body, room)
+        again = record(body, pool)
     with _restore_tensors(changes):
         body()
         expected = [value.to("cpu", copy=True) for value in changes]
@@ -271,10 +266,10 @@ def _move_off_zero(weights: Tensor) -> Iterator[None]:
         weights.copy_(before)
 
 
-def _capture_or_keep(body: Body, changes: list[Tensor], room: Any) -> Body:
+def _capture_or_keep(body: Body, changes: list[Tensor], pool: Any) -> Body:
     """Return a function that launches a body as one graph, or the body where that fails."""
     try:
-        return capture_graph(body, changes, room)
+        return capture_graph(body, changes, pool)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # from a driver or a third-party library
@@ -302,14 +297,14 @@ def _restore_tensors(changes: Sequence[Tensor]) -> Iterator[None]:
             value.copy_(was)
 
 
-def _cuda_graph(body: Body, room: Any) -> Body:
+def _cuda_graph(body: Body, pool: Any) -> Body:
     """Capture a CUDA graph, which keeps the memory that it works in."""
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         body()  # libraries initialise themselves once per stream, which must not be captured
     torch.cuda.current_stream().wait_stream(side)
-    with torch.cuda.graph(graph, room, side, capture_error_mode="thread_local"):
+    with torch.cuda.graph(graph, pool, side, capture_error_mode="thread_local"):
         body()
 
     def launch(body: Body = body) -> None:  # keeps the body's tensors alive for the graph

@@ -1,4 +1,4 @@
-"""Records and targets in single precision, in memory or on disk.
+"""Records and targets as training takes them, in memory or on disk.
 
 Rows of a memory-mapped array are read when a step needs them.
 """
@@ -9,47 +9,42 @@ import math
 import mmap
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._input_data import is_mapped, make_huge_infinite, memory_map_of
 from ...mechanisms.chacha import copy_to_device
 
 __all__ = [
+    "FREE_MEMORY",
     "MappedRows",
     "as_rows",
     "as_targets",
-    "is_mapped",
     "iterate_chunks",
-    "make_huge_infinite",
     "move_rows_to_device",
-    "single_precision",
 ]
 
 # Bytes of a file that reading may keep in memory before they are released.
 _HELD_BYTES = 1 << 25
-# Beyond this, products overflow. Then the order of a sum, which depends on the number of other
-# records, would decide whether a record's gradient is finite.
-_LARGEST_VALUE = 1e15
-_AT_A_TIME = 1 << 14  # rows compared at a time
 # Free memory of devices with their own memory.
-_FREE: dict[str, Callable[[str], int]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
+FREE_MEMORY: dict[str, Callable[[str], int]] = {
+    "cuda": lambda device: torch.cuda.mem_get_info(device)[0]
+}
 # Bytes that one access to a mapping may load: Linux maps up to this many around it.
 _BYTES_PER_ACCESS = 1 << 16
 
 
 class MappedRows:
-    """Rows of a memory-mapped matrix, or of one too large for the device, read in single precision.
+    """Rows of a memory-mapped matrix, or of one too large for the device, in place of a tensor.
 
-    It stands in for a tensor in a training step: selected rows are converted and go to ``device``.
+    Selected rows are read in single precision, and go to ``device``.
 
     **Guarantees.** Only the rows of one selection are in memory, plus a constant amount of the
-    file. The system may cache the rest, and frees its cache when memory is needed.
-
-    **Edge cases.** Numbers beyond 1e15 become infinite, as in training from memory.
+    file, apart from the system's cache.
     """
 
     def __init__(self, matrix: NDArray, device: str = "cpu", dtype: Any = np.float32) -> None:
@@ -68,43 +63,22 @@ class MappedRows:
         """Return a copy of the rows with these indices; ``dim`` is 0."""
         assert dim == 0
         rows = _read_rows(self.matrix, index.cpu().numpy(), self.dtype)
-        return copy_to_device(make_huge_infinite(torch.from_numpy(rows)).numpy(), self.device)
+        return copy_to_device(make_huge_infinite(rows), self.device)
 
 
 def move_rows_to_device(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
     """Return the rows, or MappedRows that send each step's rows to a device with little memory."""
-    free = _FREE.get(torch.device(device).type)
+    free = FREE_MEMORY[torch.device(device).type]
     # The number of records decides where they are stored; a step gets the same numbers either way.
-    if isinstance(X, MappedRows) or free is None or 2 * X.nbytes <= free(device):
+    if isinstance(X, MappedRows) or 2 * X.nbytes <= free(device):
         return X
     return MappedRows(X.numpy(), device, X.numpy().dtype)
-
-
-def is_mapped(X: Any) -> TypeGuard[NDArray]:
-    """Return True if an array of numbers, with a row for each record, is stored in a file.
-
-    Rows selected from a memory map by index are a copy in memory, although numpy still calls it a
-    ``memmap``; a slice is not. The underlying buffer decides.
-    """
-    return (
-        isinstance(X, np.ndarray)
-        and X.ndim > 1
-        and X.dtype.kind in "biuf"
-        and _mapping(X) is not None
-    )
 
 
 def iterate_chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield all rows of a memory-mapped matrix in order, ``size`` at a time."""
     for start in range(0, len(X), size):
         yield _read_rows(X, np.arange(start, min(start + size, len(X))))
-
-
-def _mapping(X: NDArray) -> mmap.mmap | None:
-    base: Any = X
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, mmap.mmap) else None
 
 
 def _read_rows(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
@@ -120,17 +94,6 @@ def _read_rows(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) 
     return out
 
 
-def make_huge_infinite(rows: Tensor) -> Tensor:
-    """Make numbers that are too large to compute with infinite, in place."""
-    if not rows.is_floating_point():
-        return rows
-    for part in rows.split(_AT_A_TIME):  # views
-        if not part.numel() or part.abs().max() <= _LARGEST_VALUE:  # false where there is NaN
-            continue
-        part.masked_fill_((part > _LARGEST_VALUE) | (part < -_LARGEST_VALUE), math.inf)
-    return rows
-
-
 def _rows_at_a_time(X: NDArray) -> int:
     """Return how many rows, wherever they are, may be read before memory is released."""
     numbers = math.prod(X.shape[1:])
@@ -142,60 +105,22 @@ def _rows_at_a_time(X: NDArray) -> int:
 
 def _release_pages(X: NDArray) -> None:
     """Release the part of the file that reading has loaded into memory."""
-    mapping = _mapping(X)
+    mapping = memory_map_of(X)
     # A copy-on-write mapping (mode "c") holds changes that exist nowhere else.
     if mapping is not None and hasattr(mapping, "madvise") and getattr(X, "mode", "c") != "c":
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
-    """Return rows in single precision; huge numbers become infinite, hence add nothing.
-
-    **Guarantees.** The argument is not changed. If it has the right form already, the result shares
-    its memory, which training only reads.
-    """
-    if isinstance(rows, MappedRows):
-        return rows
-    if not isinstance(rows, Tensor):
-        with np.errstate(over="ignore"):
-            rows = _as_tensor(np.ascontiguousarray(rows, dtype=np.float32))
-    return make_huge_infinite(rows.clone()) if _has_huge(rows) else rows
-
-
-def _as_tensor(array: NDArray) -> Tensor:
-    """Return a tensor that shares the memory of an array, also of a read-only one."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array)
-
-
-def _has_huge(rows: Tensor) -> bool:
-    """Return True if any number is too large to compute with."""
-    if not rows.is_floating_point():
-        return False
-    return any(map(_contains_huge, rows.split(_AT_A_TIME)))
-
-
-def _contains_huge(rows: Tensor) -> bool:
-    """Check the extremes first: numpy finds them in one pass without waiting for threads."""
-    values = rows.numpy()
-    with np.errstate(invalid="ignore"):
-        if values.min(initial=0) >= -_LARGEST_VALUE and values.max(initial=0) <= _LARGEST_VALUE:
-            return False
-    return bool((rows.abs() > _LARGEST_VALUE).any())  # comparisons with NaN are False
-
-
 def as_rows(X: Any) -> Tensor | MappedRows:
-    """Return a tensor in single precision or of integers; a memory-mapped array stays on disk.
-
-    **Edge cases.** The result may share the caller's memory: it is only read.
-    """
+    """Return rows in single precision or as integers; mapped arrays stay on disk."""
     if is_mapped(X):
         return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
     array = _as_numeric_array(X, "X")
     if array.ndim < 2:
         raise ValueError(f"X has shape {array.shape}; expected one row per record. Reshape X.")
-    return _as_tensor(np.ascontiguousarray(array))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def as_targets(y: Any, n: int) -> NDArray:

@@ -24,6 +24,7 @@ from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
+from .engine import Peers
 from .mapped_rows import MappedRows
 from .training_config import Sampler
 
@@ -51,7 +52,7 @@ def join_process_group(distributed: str) -> Iterator[ProcessGroup]:
     group.close()
 
 
-class ProcessGroup:
+class ProcessGroup(Peers):
     """All processes of torch.distributed's default group, with "replicated" or "sharded" records.
 
     **Guarantees.** Every drawn record contributes in exactly one process, so the sum over processes
@@ -118,10 +119,10 @@ class ProcessGroup:
             self._training = True
             yield receipt
 
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        kept = np.arange(len(groups.codes))
-        if most is not None:
-            kept = groups.at_most(most, random)
+    def select_rows(
+        self, groups: Groups, most: int | None, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        kept = super().select_rows(groups, most, random)
         if self.replicated:  # all processes know the length
             shared = torch.from_numpy(kept)
             self._meet(dist.broadcast, shared, 0)
@@ -138,9 +139,9 @@ class ProcessGroup:
         self._meet(dist.broadcast, size, 0)
         drawn = drawn if self.rank == 0 else torch.zeros(int(size), dtype=torch.int64)
         self._meet(dist.broadcast, drawn, 0)
-        return self._own(drawn.numpy())
+        return self._own_part(drawn.numpy())
 
-    def _own(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _own_part(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return this process's part of the sample: every drawn record is in exactly one part."""
         if self.replicated:
             return drawn[self.rank :: len(self._numbers)]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from .._gradients.perceptron import PerceptronBackward
-from .mapped_rows import single_precision
+from ..._input_data import single_precision
+from .._gradients.perceptron import PerceptronGradients
 from .training_config import TrainingConfig
 
 __all__ = ["StackedFit", "as_stacked_fit", "is_stackable_fit"]
@@ -50,8 +50,7 @@ def is_stackable_fit(estimator: Any) -> bool:
 def _as_supported(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration as the stacked trainer would carry it out.
 
-    Fields that are not named here get their defaults. A configuration that uses an unknown field
-    then differs, and its network is trained without the stack.
+    Fields that are not named here get their defaults, so a configuration that uses one differs.
     """
     known: dict[str, Any] = {}
     if config.clipping != "adaptive":
@@ -82,16 +81,13 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
         estimator.epsilon, estimator.delta, estimator.noise_multiplier
     )
     module, loss = estimator._make_module(recipe, estimator.random_state), estimator._loss()
-    plain = nn.CrossEntropyLoss(reduction="none")
-    weight = loss.pop("criterion__weight", None)
-    if loss != {"criterion": nn.CrossEntropyLoss} or not PerceptronBackward.fits(module, plain):
+    n_classes, weight = len(estimator.classes_), loss.weight
+    loss.weight = None  # the stack knows weights of classes, and else what the perceptron knows
+    if not PerceptronGradients.fits(module, loss):
         raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
-    n_classes = len(estimator.classes_)
-    inputs = single_precision(rows)
-    assert isinstance(inputs, Tensor)
     return StackedFit(
         config=config,
-        inputs=inputs.numpy(),
+        inputs=single_precision(rows),
         targets=targets.astype(np.intp),
         classes=estimator.classes_,
         layers=[

@@ -14,12 +14,18 @@ from torch import Tensor
 from ...mechanisms import SecureRandom
 
 __all__ = [
+    "NUMPY_ON",
     "flush_denormals",
     "is_off_cpu",
+    "numpy_sees",
     "ordinary_torch",
     "private_randomness",
     "usable_device",
 ]
+
+
+# Devices whose memory numpy can access.
+NUMPY_ON = {"cpu"}
 
 
 def usable_device(name: str) -> str:
@@ -118,7 +124,7 @@ def _precision_holders() -> list[Any]:
 
 
 def _precision_of_convolutions() -> tuple[bool | None, str]:
-    """Return cuDNN's one TF32 setting, None if there is none, and that of convolutions."""
+    """Return cuDNN's one TF32 setting, if there is one, and the precision of convolutions."""
     cudnn: Any = torch.backends.cudnn
     try:
         return cudnn.allow_tf32, cudnn.conv.fp32_precision
@@ -201,6 +207,11 @@ def flush_denormals() -> Iterator[None]:
             yield
         finally:
             torch.set_flush_denormal(before)
+
+
+def numpy_sees(values: Tensor) -> bool:
+    """Return True if numpy can access the memory of a tensor."""
+    return values.device.type in NUMPY_ON
 
 
 def is_off_cpu(values: Tensor) -> bool:

@@ -59,10 +59,7 @@ __all__ = [
 class TrainingConfig:
     """Plan of a private run, without its module, its loss and its records.
 
-    ``n_records`` is public. ``batch_size`` is expected, and at most ``n_records``. ``noise``,
-    ``clipping``, ``optimizer`` and ``schedule`` are keys of ``NOISE``, ``CLIPPING`` (or
-    "adaptive"), ``OPTIMIZERS`` (or a class of ``torch.optim``) and ``SCHEDULES``. With
-    ``per_group``, records above means groups. Public estimators document the other fields.
+    The public estimators document the fields. With ``per_group``, records stands for groups.
 
     **Guarantees.** The plan is frozen, and depends only on public facts and parameters.
     :attr:`event` is the cost of the run that :class:`~.engine.Training` makes of it: both read
@@ -119,10 +116,7 @@ class TrainingConfig:
     def with_noise_for(
         self, epsilon: float | None, delta: float, noise_multiplier: float | None = None
     ) -> TrainingConfig:
-        """Return the plan with noise calibrated to ``epsilon``, or with the given noise.
-
-        Exactly one of the two must be given. An infinite ``epsilon`` means no noise.
-        """
+        """Return the plan with noise calibrated to ``epsilon``, or with the given noise."""
         if (epsilon is None) == (noise_multiplier is None):
             raise ValueError(
                 f"epsilon={epsilon!r} and noise_multiplier={noise_multiplier!r}: give exactly one, "
@@ -234,15 +228,11 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class PerGroup:
-    """Terms of a run that protects groups.
+    """Terms of a run that protects groups."""
 
-    ``unit`` names a group. At most ``most`` of its records are used. ``contribution`` is "mean" or
-    "sum", applied to their gradients before clipping.
-    """
-
-    unit: str
-    most: int | None
-    contribution: str
+    unit: str  # name of a group
+    most: int | None  # records of a group that are used at most
+    contribution: str  # "mean" or "sum" of their gradients, before clipping
 
 
 class Sampler(Protocol):
@@ -252,13 +242,10 @@ class Sampler(Protocol):
 
 
 class Noise(ABC):
-    """A kind of noise, as a function of noise multiplier z, clipping norm and run.
-
-    ``sums`` is the precision in which clipped gradients are added up.
-    """
+    """A kind of noise, as a function of noise multiplier z, clipping norm and run."""
 
     streams = False
-    sums = "float32"
+    sums = "float32"  # precision in which clipped gradients are added up
 
     def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
         """Return the assumptions of a run's guarantee."""
@@ -303,18 +290,6 @@ class SequentialBatches:
         start = self._step % self.steps_per_epoch * self.batch_size
         self._step += 1
         return np.arange(start, min(start + self.batch_size, n))
-
-
-def _constant(done: float) -> float:
-    return 1.0
-
-
-def _linear(done: float) -> float:
-    return 1.0 - done
-
-
-def _cosine(done: float) -> float:
-    return 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 @dataclass(frozen=True)
@@ -417,9 +392,9 @@ def _independent_error(run: TrainingConfig) -> float:
 
 # Factor of the step size as a function of the share of steps done; it never depends on the data.
 SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": _constant,
-    "linear": _linear,
-    "cosine": _cosine,
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 NOISE: dict[str, Noise] = {
     "gaussian": _Sampled(GaussianEvent, FloatGaussian, 1.0),

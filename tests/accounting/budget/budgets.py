@@ -1,5 +1,9 @@
 """What the tests of budgets share."""
 
+import subprocess
+import sys
+import textwrap
+
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skprivacy.accounting import (
@@ -11,6 +15,13 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
 )
 from skprivacy.base import reserve_release
+
+
+def run_script(code, *arguments, **options):
+    """Run a program in another process; return its exit status and what it printed."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    options = {"capture_output": True, "text": True, "timeout": 300, "check": False, **options}
+    return subprocess.run(command, **options)
 
 
 def sgd(epsilon, delta=1e-6):

@@ -320,15 +320,9 @@ def test_entries_export_and_plot(ledger, tmp_path):
     budget.export(tmp_path / "copy.jsonl")
     lines = [json.loads(x) for x in (tmp_path / "copy.jsonl").read_text().splitlines()]
     assert lines[-1]["digest"] == budget.verify()
-    import matplotlib
-
-    matplotlib.use("Agg")
-    axes = budget.plot()
+    axes, drawn, _ = _shown(budget)
     assert axes.get_ylabel() == "epsilon at delta = 1e-06"
-    drawn = axes.lines[0].get_ydata()
-    assert drawn[1] == pytest.approx(0.5, rel=2e-3)
-    assert drawn[-1] == pytest.approx(budget.spent())
-    matplotlib.pyplot.close(axes.figure)
+    assert drawn == [0.0, pytest.approx(0.5, rel=2e-3), pytest.approx(budget.spent())]
     assert budget.guarantee().epsilon() == pytest.approx(budget.spent())
     assert PrivacyBudget(epsilon=1.0).entries().empty
 

@@ -261,6 +261,7 @@ def test_a_rehearsal_does_not_move_the_counter(ledger, counter):
 
 IGNORE = "BEGIN SELECT RAISE(IGNORE); END"
 TAMPERINGS = {
+    "both are dropped": ["DROP TRIGGER no_update", "DROP TRIGGER no_delete"],
     "no_update is dropped": ["DROP TRIGGER no_update"],
     "no_delete is dropped": ["DROP TRIGGER no_delete"],
     "no_delete does nothing": [

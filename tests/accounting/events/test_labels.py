@@ -59,10 +59,6 @@ class Subclass(GaussianEvent):
     """A subclass does not inherit what its parent knows: its sensitivity may be another one."""
 
 
-def test_label_is_a_relation():
-    assert "label" in RELATIONS
-
-
 @pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("event", EVENTS + EVENTS_NOW, ids=repr)
@@ -140,22 +136,6 @@ def test_a_budget_never_adds_labels_to_another_relation(other):
             budget.reserve(RandomizedResponseEvent(1.0), relation=second)
         assert budget.relation == first
         assert budget.spent() == pytest.approx(1.0)
-
-
-def test_a_ledger_of_labels_is_read_again(tmp_path):
-    path = tmp_path / "ledger"
-    PrivacyBudget(3.0, path=path, relation="label").reserve(RandomizedResponseEvent(1.0))
-    again = PrivacyBudget(3.0, path=path)
-    assert again.relation == "label"
-    again.verify(again.digest)
-    assert again.guarantee().relation == "label"
-    with pytest.raises(ValueError, match="relation"):
-        again.reserve(LaplaceEvent(5.0), relation="replace_one")
-
-
-def test_labels_have_no_parallel_composition():
-    with pytest.raises(ValueError, match="changed record"):
-        PrivacyBudget(1.0, relation="label").partition("positives")
 
 
 def test_label_guarantee_states_its_relation():

@@ -45,7 +45,7 @@ ATOMS = pairs.AtomPair(
 )  # fmt: skip
 PAIRS: dict[str, pairs.Pair] = {
     "GaussianPair": pairs.GaussianPair(0.83),
-    "LooseGaussianPair": pairs.LooseGaussianPair(0.83),
+    "GaussianPair-loose": pairs.GaussianPair(0.83, loose=True),
     "AtomPair": ATOMS,
     "SlopePair": pairs.SlopePair(1.03),
     "SlopePair-atoms": pairs.SlopePair(1.03, atoms=True),

@@ -88,7 +88,12 @@ def sums_seen(network, records=(X, y), n_canaries=60):
     ("network", "records"),
     [
         (DPSGDClassifier(classes=[0, 1]), (X, y)),
-        (DPSGDClassifier(classes=[0, 1], n_records=900, max_grad_norm=0.3), (X, y)),
+        (
+            DPSGDClassifier(
+                classes=[0, 1], relation="add_remove", n_records=900, max_grad_norm=0.3
+            ),
+            (X, y),
+        ),
         (DPSGDClassifier(classes=[0, 1], clipping="automatic"), (X.astype(float), y)),
         (DPSGDClassifier(classes=[0, 1], clipping="adaptive"), (X, y)),
         (DPSGDClassifier(classes=[0, 1], module=nn.Linear, module__in_features=30,
@@ -128,9 +133,10 @@ def test_absent_canaries_are_records_that_contribute_nothing_or_none_at_all():
 
     original = Training.run
     with mock.patch.object(Training, "run", run):
-        for n_records in (None, 900):
-            report = audited(DPSGDClassifier(**SMALL, epochs=1, n_records=n_records))
-            assert report.coin == ("zero_out" if n_records is None else "add_remove")
+        for relation, n_records in (("zero_out", None), ("add_remove", 900)):
+            network = DPSGDClassifier(**SMALL, epochs=1, relation=relation, n_records=n_records)
+            report = audited(network)
+            assert report.coin == relation
     present = int(report.trained.sum())
     assert sizes == [(1800, 1000 - present), (800 + present, 0)]
 
@@ -141,7 +147,7 @@ def test_no_record_is_taken_for_a_canary():
         code = CanaryCode.beyond(first)
         rows = code.rows(np.ones(3000, bool), 2).astype(np.float32)
         mixed = np.concatenate([np.stack([first, first], axis=1), rows])
-        is_canary, numbers = code.found(torch.from_numpy(mixed))
+        is_canary, numbers = code.find_canaries(torch.from_numpy(mixed))
         np.testing.assert_array_equal(is_canary.numpy(), np.arange(3005) >= 5)
         np.testing.assert_array_equal(numbers.numpy(), np.arange(3000))
         assert np.abs(rows).max() < 1e15

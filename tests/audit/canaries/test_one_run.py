@@ -189,7 +189,7 @@ def test_the_coin_follows_what_the_parameters_announce():
     assert one_run.coin_for(PRIVATE) == "add_remove"
     assert one_run.coin_for(make_pipeline(StandardScaler(), PRIVATE)) == "add_remove"
     assert one_run.coin_for(DPSGDClassifier()) == "replace_one"
-    assert one_run.coin_for(DPSGDClassifier(n_records=1000)) == "add_remove"
+    assert one_run.coin_for(DPSGDClassifier(relation="add_remove", n_records=1000)) == "add_remove"
     assert one_run.coin_for(PATEClassifier()) == "replace_one"
     assert one_run.coin_for(DecisionTreeClassifier()) == "add_remove"
 

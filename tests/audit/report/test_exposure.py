@@ -1,7 +1,5 @@
 """Who is most exposed: found where it is so, and hardly ever where it is not."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy import audit
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.attacks import attack_result as result_module
-from skprivacy.audit.report import audit_report as report_module
 from skprivacy.audit.report import findings as _exposure
 from skprivacy.audit.report.findings import exposed_records, group_exposures, group_partitions
 
@@ -45,14 +42,10 @@ def test_the_exposed_subgroup_is_found_and_no_other(report):
     assert sorted(table.loc["class"].index) == ["0", "1"]
 
 
-def test_it_is_in_every_form_of_the_report(report):
-    told = json.loads(json.dumps(report.to_dict()))
-    assert told["groups"][0]["group"] == "C"
-    assert told["n_exposed"] == len(report.exposed_records())
+def test_the_most_exposed_group_comes_first_in_every_form(report):
+    assert report.to_dict()["groups"][0]["group"] == "C"
     assert "most exposed: subgroup C, AUC" in repr(report)
-    page = report.to_html()
-    assert "Most exposed groups" in page
-    assert "subgroup C" in page
+    assert "<td>subgroup C</td>" in report.to_html()
 
 
 def test_columns_may_be_named():
@@ -101,18 +94,6 @@ def test_exposed_records_are_those_that_stand_out():
     assert found["q_value"].is_monotonic_increasing
     assert (found["attack"] == "made up").all()
     assert exposed_records([], 0.05).empty
-
-
-@pytest.mark.slow
-def test_records_are_named_only_on_request(report, monkeypatch):
-    named = pd.DataFrame({"row": [4217], "attack": ["made up"], "risk": [0.002], "q_value": [0.01]})
-    monkeypatch.setattr(report_module, "exposed_records", lambda results, alpha: named)
-    for text in (report.to_html(), json.dumps(report.to_dict()), repr(report)):
-        assert "4217" not in text
-    assert "not named here" in report.to_html()
-    for text in (report.to_html(records=True), json.dumps(report.to_dict(records=True))):
-        assert "4217" in text
-    assert "This page names records" in report.to_html(records=True)
 
 
 DRAWS = [

@@ -17,8 +17,9 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._gradients.perceptron import Workspace
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
+from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import update_rules as optimizers
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.update_rules import MomentumSGD
 
 N = 5000
@@ -32,7 +33,7 @@ def summed(expected, rows, layer=nn.Tanh, before=0.0, dtype=None):
     y = torch.randint(3, (N,), generator=generator)
     _, grad = flatten_parameters(module, dtype)
     grad.fill_(before)
-    probe = None if layer is nn.Tanh else Probe.like((6,), 3)
+    probe = None if layer is nn.Tanh else Probe.for_shape((6,), 3)
     clipped = ClippedGradientSum(
         module, nn.CrossEntropyLoss(reduction="none"), 0.1, CLIPPING["flat"], probe
     )

@@ -23,7 +23,7 @@ def test_a_record_contributes_no_more_than_is_allowed(norm, divisor):
     squared = torch.tensor([[0.36 * norm**2], [0.64 * norm**2]], dtype=torch.float64)
     factors = clip(squared, squared.sum(0), 0.7)
     contribution = float((factors * squared.sqrt()).norm())
-    joined = clip.joined(np.array([contribution]))
+    joined = clip.append_count(np.array([contribution]))
     assert np.linalg.norm(joined) <= 0.7
     if norm >= 2.0:  # the bound is used up, but for the margin of the clipping
         assert np.linalg.norm(joined) >= 0.7 * _SAFETY
@@ -46,10 +46,10 @@ def test_what_is_not_finite_is_nobody():
     clip = adaptive()
     total = torch.tensor([1.0, float("nan"), float("inf"), 9.0])
     clip(total[None], total, 0.7)
-    assert clip.joined(np.zeros(2))[-1] == 0.0  # one short, one long
+    assert clip.append_count(np.zeros(2))[-1] == 0.0  # one short, one long
     clip(total[None, :3], total[:3], 0.7)
-    assert clip.joined(np.zeros(2))[-1] == pytest.approx(0.5 * 0.7 * clip._count_weight)
-    assert clip.joined(np.zeros(2))[-1] == 0.0  # begun anew
+    assert clip.append_count(np.zeros(2))[-1] == pytest.approx(0.5 * 0.7 * clip._count_weight)
+    assert clip.append_count(np.zeros(2))[-1] == 0.0  # begun anew
 
 
 def test_the_sum_comes_back_in_the_size_it_went():
@@ -57,7 +57,7 @@ def test_the_sum_comes_back_in_the_size_it_went():
     squared = torch.full((1, 40), 100.0)
     factors = clip(squared, squared[0], 0.7)
     total = np.array([float((factors * 10.0).sum()), 0.0])
-    noisy = clip.parted(clip.joined(total))
+    noisy = clip.remove_count(clip.append_count(total))
     assert noisy == pytest.approx([40 * 0.7 * _SAFETY, 0.0], rel=1e-5)
     # 40 of 50 expected records, all long: counted as a fifth of a half above nobody short.
     assert clip.norm == pytest.approx(2.0 * np.exp(-0.2 * (0.5 - 0.4 - 0.5)), rel=1e-6)
@@ -66,7 +66,7 @@ def test_the_sum_comes_back_in_the_size_it_went():
 def test_the_norm_stays_within_bounds():
     clip = adaptive(quantile=0.99)
     for _ in range(10_000):
-        clip.parted(np.array([0.0, -1e6]))
+        clip.remove_count(np.array([0.0, -1e6]))
     assert np.isfinite(clip.norm)
     assert clip.norm <= 2.0 * 1e6 * 1.01
 
@@ -79,8 +79,8 @@ def test_the_norm_finds_the_quantile(start, quantile):
     clip = adaptive(start=start, quantile=quantile, divisor=2000.0, noise=2.0)
     for _ in range(200):
         clip(norms[None] ** 2, norms**2, 0.7)
-        value = clip.joined(np.zeros(1))
-        clip.parted(value + rng.normal(size=2) * 2.0 * 0.7)
+        value = clip.append_count(np.zeros(1))
+        clip.remove_count(value + rng.normal(size=2) * 2.0 * 0.7)
     assert float((norms <= clip.norm).double().mean()) == pytest.approx(quantile, abs=0.05)
 
 

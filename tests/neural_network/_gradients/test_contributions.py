@@ -18,9 +18,9 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
-    gradients_of,
+    select_gradient_method,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -191,7 +191,9 @@ def gradient_rows(module, X, y):
 
 def engine_of(module, clip=1.0, clipping="flat"):
     _, grad = flatten_parameters(module)
-    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], Probe.like((72,), 3)), grad
+    return ClippedGradientSum(
+        module, LOSS, clip, CLIPPING[clipping], Probe.for_shape((72,), 3)
+    ), grad
 
 
 def clipped_sum(module, X, y, clip, clipping="flat"):
@@ -493,7 +495,7 @@ class ScaledByTheLast(nn.Module):
 def test_a_loss_that_remembers_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match=r"or its loss, .* stores private records"):
-        gradients_of(module, ScaledByTheLast(), Probe.like((72,), 3))
+        select_gradient_method(module, ScaledByTheLast(), Probe.for_shape((72,), 3))
 
 
 @pytest.mark.parametrize(
@@ -523,7 +525,7 @@ def test_modules_that_mix_or_keep_examples_are_refused(make, match):
 def test_a_loss_that_mixes_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match="reduction='none'"):
-        gradients_of(module, nn.CrossEntropyLoss(), Probe.like((72,), 3))
+        select_gradient_method(module, nn.CrossEntropyLoss(), Probe.for_shape((72,), 3))
 
 
 def test_frozen_layers_stay_and_take_no_part():
@@ -542,7 +544,7 @@ def test_frozen_layers_stay_and_take_no_part():
 def test_a_wrong_rule_is_noticed(monkeypatch):
     """The trial on random numbers is what stands between a wrong rule and a wrong norm."""
     rule = RULES[nn.LayerNorm]
-    for wrong in (lambda m, a, d: rule(m, a, 0.5 * d), lambda m, a, d: rule(m, 0 * a, d)):
+    for wrong in (lambda m, a, d, n: rule(m, a, d / 2, n), lambda m, a, d, n: rule(m, 0 * a, d, n)):
         monkeypatch.setitem(RULES, nn.LayerNorm, wrong)
         assert engine_of(BOOK_KEEPING["layer norm"]())[0].gradients.name == "torch.func"
 

@@ -22,8 +22,8 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.training_config import PerGroup
 
 from ..test_augmentation import MODULES, VIEWS, mean_gradients
@@ -36,7 +36,7 @@ MEAN = pytest.mark.parametrize("mean", [True, False], ids=["mean", "sum"])
 
 def engine_of(module, clip, clipping="flat", views=1):
     _, grad = flatten_parameters(module)
-    probe = Probe.like((72,), 3, views=views)
+    probe = Probe.for_shape((72,), 3, views=views)
     return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
@@ -235,7 +235,7 @@ def test_rows_that_are_made_to_mislead_spoil_no_sum(size):
     for parameter in module.parameters():
         nn.init.zeros_(parameter)
     _, grad = flatten_parameters(module)
-    engine = ClippedGradientSum(module, LOSS, 1.0, probe=Probe.like((4096,), 2))
+    engine = ClippedGradientSum(module, LOSS, 1.0, probe=Probe.for_shape((4096,), 2))
     X = misleading(4096, size)
     y = torch.arange(size) % 2
     engine(X, y, GroupedExamples(np.array([size]), True, CPU))
@@ -290,7 +290,7 @@ def test_all_rows_of_a_person_are_in_one_part(n_rows):
     codes, found = people(SIZES)
     drawn = np.array([0, 3, 4, 7, 8])
     met = []
-    for rows, shares in found.parts(drawn, n_rows, CPU):
+    for rows, shares in found.iterate_parts(drawn, n_rows, CPU):
         whose = codes[rows.numpy()]
         of_people = np.unique(whose)
         met += of_people.tolist()

@@ -13,13 +13,13 @@ from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron import PerceptronBackward
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
-from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
+from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method
+from skprivacy.neural_network._training.engine import Training, flatten_parameters
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
-PROBE = Probe.like((6,), 3)
+PROBE = Probe.for_shape((6,), 3)
 NETWORKS = {
     "linear": lambda: nn.Sequential(nn.Linear(6, 3)),
     "mlp": lambda: nn.Sequential(
@@ -106,8 +106,7 @@ def test_the_perceptron_by_hand_equals_autograd(name):
     torch.manual_seed(0)
     module = NETWORKS[name]()
     X, y = batch()
-    by_hand, by_autograd = gradients_of(module, LOSS), AutogradBackward(module, LOSS)
-    assert type(by_hand) is PerceptronBackward
+    by_hand, by_autograd = PerceptronGradients(module, LOSS), AutogradBackward(module, LOSS)
     found = {id(r.weight): r for r in by_hand(X, y)}
     for expected in by_autograd(X, y):
         record = found.pop(id(expected.weight))
@@ -126,12 +125,25 @@ def test_the_perceptron_by_hand_equals_autograd(name):
     ],
 )
 def test_anything_else_goes_through_autograd(change):
-    assert type(gradients_of(change(NETWORKS["mlp"]()), LOSS, PROBE)) is AutogradBackward
+    module = change(NETWORKS["mlp"]())
+    assert type(select_gradient_method(module, LOSS, PROBE)[0]) is AutogradBackward
+    with pytest.raises(ValueError, match="A probe is needed"):
+        ClippedGradientSum(module, LOSS, 1.0)
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "sigmoid"])
+def test_the_perceptron_needs_no_trial(name):
+    """It is the method that a trial finds, and it holds as many numbers."""
+    module = NETWORKS[name]()
+    flatten_parameters(module)
+    tried, untried = (ClippedGradientSum(module, LOSS, 1.0, probe=probe) for probe in (PROBE, None))
+    assert type(tried.gradients) is type(untried.gradients) is PerceptronGradients
+    assert tried.numbers_an_example == untried.numbers_an_example
 
 
 def test_a_module_that_ends_in_softmax_is_told():
     with pytest.warns(UserWarning, match="Leave the final Softmax out"):
-        gradients_of(NETWORKS["mlp"]().append(nn.Softmax(1)), LOSS, PROBE)
+        select_gradient_method(NETWORKS["mlp"]().append(nn.Softmax(1)), LOSS, PROBE)
 
 
 def test_a_caller_without_gradients_changes_nothing():

@@ -13,8 +13,8 @@ from skprivacy.neural_network._gradients import perceptron as arithmetic
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import OuterProduct, squared_lengths
-from skprivacy.neural_network._gradients.perceptron import PerceptronSum, make_mlp
-from skprivacy.neural_network._gradients.trial import flatten_parameters
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients, make_mlp
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.torch_modes import flush_denormals
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
@@ -42,7 +42,7 @@ def batch(n, bad=None):
 @pytest.fixture
 def by_layer(monkeypatch):
     """Let tensors stand between the operations, as on large batches."""
-    monkeypatch.setattr(PerceptronSum, "takes", lambda self, inputs: False)
+    monkeypatch.setattr(PerceptronGradients, "takes", lambda self, inputs: False)
 
 
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf, 1e30])
@@ -96,8 +96,7 @@ def test_large_and_precise_sums_have_tensors(dtype):
     """Several threads add up the one; the other is in double precision."""
     module = make_mlp(600, (256,), 100, "tanh", np.random.RandomState(0))
     flatten_parameters(module, dtype)
-    layers = [(layer.weight, layer.bias) for layer in module[::2]]
-    found = PerceptronSum(layers, [nn.Tanh])
+    found = PerceptronGradients(module, LOSS)
     assert found.takes(torch.zeros(64, 600)) is (dtype == torch.float32)
     assert not found.takes(torch.zeros(64, 600, dtype=torch.float64))
     assert not found.takes(torch.zeros(256, 600))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip, augmentation
 from skprivacy.neural_network._gradients import trial
-from skprivacy.neural_network._gradients.trial import Probe, gradients_of, select_gradient_method
+from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method
 from skprivacy.neural_network.augmentation import Views
 
 from ..test_augmentation import by_numpy, by_value, centred, noisy, with_a_partner
@@ -33,7 +33,7 @@ def device(monkeypatch):
 
 
 def there(*shape, **params):
-    probe = Probe.like(shape, 2, **params)
+    probe = Probe.for_shape(shape, 2, **params)
     return Probe(probe.inputs.as_subclass(There), probe.targets, 2, probe.views)
 
 
@@ -61,7 +61,7 @@ def test_augmentations_that_only_the_processor_would_refuse(augment):
         mock.patch.object(Views, "_check", blind),
         pytest.raises(ValueError, match="mixes records, or its randomness is not torch's"),
     ):
-        Views.of(augment, 2).check(there(4).inputs)
+        Views.from_params(augment, 2).check(there(4).inputs)
 
 
 @pytest.mark.parametrize("error", [TypeError, RuntimeError])
@@ -72,7 +72,7 @@ def test_augmentations_that_fail_on_the_device(error):
         return noisy(rows)
 
     with pytest.raises(ValueError, match=r"augment=.* works on the CPU .*Compute with torch"):
-        Views.of(augment, 1).check(there(4).inputs)
+        Views.from_params(augment, 1).check(there(4).inputs)
 
 
 @pytest.mark.parametrize("augment", [noisy, RandomFlip((1, 2, 2))])
@@ -82,7 +82,7 @@ def test_good_ones_are_tried_on_both(augment):
     with mock.patch.object(
         Views, "_check", lambda self, inputs: seen.add(type(inputs)) or check(self, inputs)
     ):
-        Views.of(augment, 1).check(there(4).inputs)
+        Views.from_params(augment, 1).check(there(4).inputs)
     assert seen == {Tensor, There}
 
 
@@ -107,7 +107,7 @@ def test_modules_and_losses_are_refused_by_the_processor(module, loss, match):
         mock.patch.object(trial, "_check_behaviour", seen),
         pytest.raises(ValueError, match=match),
     ):
-        gradients_of(module, loss, there(72))
+        select_gradient_method(module, loss, there(72))
     assert set(places) == {Tensor}
 
 

@@ -164,7 +164,7 @@ def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
         mode: [_moved(rank, mode, record) for record in (3, N - 3)]
         for mode in ("replicated", "sharded")
     }
-    with mock.patch.object(ProcessGroup, "_own", lambda self, drawn: drawn):
+    with mock.patch.object(ProcessGroup, "_own_part", lambda self, drawn: drawn):
         found["counted twice"] = [_moved(rank, "replicated", 3)]
     return found
 
@@ -264,7 +264,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     found: dict[str, list] = {}
     for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):
-        original = ProcessGroup._own
+        original = ProcessGroup._own_part
         steps: list = found.setdefault(mode, [])
 
         def noted(self, drawn, original=original, steps=steps):
@@ -272,7 +272,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
             steps.append((drawn.tolist(), part.tolist()))
             return part
 
-        with mock.patch.object(ProcessGroup, "_own", noted):
+        with mock.patch.object(ProcessGroup, "_own_part", noted):
             private(distributed=mode, noise_seed=None).fit(X[own], y[own])
     return found
 

@@ -16,16 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skprivacy.mechanisms import chacha
 from skprivacy.mechanisms import float_noise as floating
-from skprivacy.neural_network._gradients import contributions
-from skprivacy.neural_network._training import (
-    engine,
-)
-from skprivacy.neural_network._training import (
-    graph_step as fixed_step,
-)
-from skprivacy.neural_network._training import (
-    graph_step as recorded,
-)
+from skprivacy.neural_network._training import engine, graph_step, torch_modes
 
 # What makes the processor wait for a device, or what a graph cannot do.
 WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "_assert")
@@ -81,13 +72,13 @@ def graph_of(body, room=None):
 def simulated_gpu(graphs=True):
     """Let the processor be treated as a GPU is."""
     with ExitStack() as stack:
-        for owner, name in ((engine, "NOISE_ON"), (fixed_step, "FIXED_ON"), (engine, "FIXED_ON")):
+        for owner, name in ((engine, "NOISE_ON"), (graph_step, "FIXED_ON"), (engine, "FIXED_ON")):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         for owner, name in ((chacha, "GRAPHS_ON"), (floating, "_ASYNCHRONOUS")):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         capturing = mock.patch.object(torch.cuda, CAPTURING, return_value=False)
         stack.enter_context(capturing)
-        stack.enter_context(mock.patch.object(contributions, "NUMPY_ON", set()))  # is not recorded
+        stack.enter_context(mock.patch.object(torch_modes, "NUMPY_ON", set()))  # is not recorded
         record = {"cpu": graph_of} if graphs else {}
-        stack.enter_context(mock.patch.object(recorded, "RECORD", record))
+        stack.enter_context(mock.patch.object(graph_step, "RECORD", record))
         yield

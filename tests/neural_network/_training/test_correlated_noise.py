@@ -140,7 +140,7 @@ def test_a_stream_in_several_parts_is_composed(blobs):
 def test_a_public_figure_for_the_number_of_records_is_refused(blobs):
     budget = PrivacyBudget(5.0, 1e-3)
     with pytest.raises(ValueError, match=r"n_records=1000 hides .* noise='banded'"):
-        private(noise="banded", n_records=1000, budget=budget).fit(*blobs)
+        private(noise="banded", relation="add_remove", n_records=1000, budget=budget).fit(*blobs)
     assert budget.spent() == 0
 
 
@@ -181,7 +181,7 @@ def averaged(averaging, decay, steps):
     )
     for step in steps:
         average.add(torch.tensor([step]))
-    return float(average.of(torch.tensor([steps[-1]])))
+    return float(average.result(torch.tensor([steps[-1]])))
 
 
 def test_the_average_of_the_last_steps():

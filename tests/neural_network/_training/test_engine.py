@@ -84,7 +84,7 @@ def test_what_is_returned_has_the_weights_and_nothing_else_of_the_module_under_t
     module = network()
     module.kept = None
     module.register_forward_hook(lambda layer, args, output: setattr(layer, "kept", args[0]))
-    training = Training(planned(), module, LOSS, Probe.like((3,), 2))
+    training = Training(planned(), module, LOSS, Probe.for_shape((3,), 2))
     trained = training.run(*data())
     assert module.kept is not None
     assert trained is not module
@@ -158,7 +158,7 @@ def test_short_steps_take_one_thread_and_long_ones_all(module, width, threads, t
                 raise KeyboardInterrupt
             return super().draw(*args)
 
-    probe = Probe.like((width,), 2)
+    probe = Probe.for_shape((width,), 2)
     training = Training(planned(), module, LOSS, probe)
     with pytest.raises(KeyboardInterrupt):
         training.run(torch.zeros(60, width), torch.arange(60) % 2, Watching())

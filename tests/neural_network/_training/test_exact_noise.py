@@ -87,7 +87,7 @@ def ready(kind, norm=1.0, **settings):
     torch.manual_seed(0)
     settings = {"n_records": 1000, "batch_size": 300, "epochs": 1, **settings}
     config = TrainingConfig(relation="zero_out", noise="exact", max_grad_norm=norm, **settings)
-    return Training(config, MODULES[kind](), LOSS, Probe.like((6,), 3))
+    return Training(config, MODULES[kind](), LOSS, Probe.for_shape((6,), 3))
 
 
 def data(n=1000):
@@ -195,7 +195,7 @@ def check_releases(**params):
         {},
         {"clipping": "adaptive", "max_grad_norm": 0.7},
         {"clipping": "per-layer", "optimizer": "adam"},
-        {"n_records": 200, "batch_size": 40},
+        {"relation": "add_remove", "n_records": 200, "batch_size": 40},
     ],
     ids=["plain", "adaptive", "per-layer", "add/remove"],
 )
@@ -224,7 +224,7 @@ def test_the_guarantee_is_that_of_gaussian_noise(blobs):
 def test_what_is_assumed_of_another_number_of_rows(blobs):
     X, y = blobs
     params = {"noise": "exact", "epochs": 2, "classes": [0, 1, 2]}
-    hidden = DPSGDClassifier(**params, n_records=len(X)).fit(X, y)
+    hidden = DPSGDClassifier(**params, relation="add_remove", n_records=len(X)).fit(X, y)
     assert WITHOUT in hidden.privacy_.assumptions
     grouped = DPSGDClassifier(**params).fit(X, y, groups=np.arange(len(X)) // 2)
     assert WITHOUT.replace("record", "group") in grouped.privacy_.assumptions

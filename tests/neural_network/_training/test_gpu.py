@@ -92,7 +92,7 @@ def test_the_first_sum_is_that_of_the_processor_to_rounding(params):
 def run_without_noise(make, device, **params):
     torch.manual_seed(0)
     settings = config(noise_multiplier=0.0, device=device, **params)
-    training = Training(settings, make(), LOSS, Probe.like((16,), 3, device), SecureRandom(1))
+    training = Training(settings, make(), LOSS, Probe.for_shape((16,), 3, device), SecureRandom(1))
     return training.run(*data()), training
 
 
@@ -132,7 +132,7 @@ def test_steps_are_launched_as_graphs():
 @pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
 def test_a_step_waits_for_nothing(noise, clipping):
     settings = config(device=GPU, noise=noise, clipping=clipping)
-    training = Training(settings, MODULES["perceptron"](), LOSS, Probe.like((16,), 3, GPU))
+    training = Training(settings, MODULES["perceptron"](), LOSS, Probe.for_shape((16,), 3, GPU))
     with engine.ordinary_torch(GPU):
         fixed = GraphStep(training, *data(), training._clipped.probe)
         for _ in range(3):
@@ -171,7 +171,7 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features,
     generator = torch.Generator().manual_seed(0)
     X = 0.5 + torch.rand(rows, features, generator=generator)
     y = torch.zeros(rows, dtype=torch.long)
-    probe = Probe.like((features,), 2, GPU)
+    probe = Probe.for_shape((features,), 2, GPU)
     settings = TrainingConfig(
         n_records=1, batch_size=1, epochs=1, relation="zero_out", max_grad_norm=0.5, device=GPU
     )

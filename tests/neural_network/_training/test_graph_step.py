@@ -18,18 +18,8 @@ from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip
 from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import (
-    engine,
-)
-from skprivacy.neural_network._training import (
-    graph_step as fixed_step,
-)
-from skprivacy.neural_network._training import (
-    graph_step as recorded,
-)
-from skprivacy.neural_network._training import (
-    mapped_rows as rows,
-)
+from skprivacy.neural_network._training import engine, graph_step, mapped_rows
+from skprivacy.neural_network._training import training_config as noise_kinds
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.graph_step import GraphStep
 from skprivacy.neural_network._training.torch_modes import ordinary_torch
@@ -81,10 +71,24 @@ def data(n=200, seed=0):
     return X, torch.from_numpy(rng.integers(3, size=n))
 
 
-def trained(make, gpu, graphs=True, at_start=lambda training: None, loss=LOSS, **params):
+def run_of(make=MODULES["perceptron"], loss=LOSS, random=None, **params):
+    """Return a run that has not started."""
+    return Training(config(**params), make(), loss, Probe.for_shape((16,), 3), random)
+
+
+def assert_sums(released, expected):
+    for (*_, value), (*_, its_value) in zip(released, expected, strict=True):
+        np.testing.assert_allclose(value, its_value, atol=2e-5)
+
+
+def assert_weights(ours, theirs):
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def trained(make, gpu, graphs=True, **params):
     """Return what a run made, and what went through the door."""
     torch.manual_seed(0)
-    module = make()
     released = []
 
     def release(self, value, random):  # noise that both ways can make
@@ -97,19 +101,14 @@ def trained(make, gpu, graphs=True, at_start=lambda training: None, loss=LOSS, *
             value += noise.astype(value.dtype)
         return value
 
-    with mock.patch.object(FloatGaussian, "_release", release):
-        if not gpu:
-            training = Training(
-                config(**params), module, loss, Probe.like((16,), 3), SecureRandom(1)
-            )
-            return training.run(*data()), released, training
-        with simulated_gpu(graphs), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            training = Training(
-                config(**params), module, loss, Probe.like((16,), 3), SecureRandom(1)
-            )
-            at_start(training)
-            return training.run(*data()), released, training
+    with (
+        mock.patch.object(FloatGaussian, "_release", release),
+        simulated_gpu(graphs) if gpu else nullcontext(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        training = run_of(make, random=SecureRandom(1), **params)
+        return training.run(*data()), released, training
 
 
 def assert_same(make, **params):
@@ -121,8 +120,7 @@ def assert_same(make, **params):
         for (norm, z, value), (its_norm, its_z, its_value) in zip(released, expected, strict=True):
             assert (norm, z) == (its_norm, its_z)
             np.testing.assert_allclose(value, its_value, atol=2e-5 * norm)
-        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-            torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+        assert_weights(ours, theirs)
 
 
 @pytest.mark.everyday(2)
@@ -168,26 +166,13 @@ def test_other_noise(noise):
             return release(self, value, random)
 
         torch.manual_seed(0)
-        with mock.patch.object(engine.Mechanism, "release", seen):
-            if gpu:
-                with simulated_gpu():
-                    made = Training(
-                        config(noise=noise),
-                        MODULES["relu"](),
-                        LOSS,
-                        Probe.like((16,), 3),
-                        SecureRandom(1),
-                    )
-                    made.run(*data())
-                assert made.hindrance is None
-            else:
-                Training(
-                    config(noise=noise),
-                    MODULES["relu"](),
-                    LOSS,
-                    Probe.like((16,), 3),
-                    SecureRandom(1),
-                ).run(*data())
+        with (
+            mock.patch.object(engine.Mechanism, "release", seen),
+            simulated_gpu() if gpu else nullcontext(),
+        ):
+            made = run_of(MODULES["relu"], random=SecureRandom(1), noise=noise)
+            made.run(*data())
+        assert made.hindrance is None
         assert len(tape) == 30
         sums.append(tape[0])
     np.testing.assert_allclose(*sums, atol=1e-5)
@@ -196,7 +181,7 @@ def test_other_noise(noise):
 def a_sum(make=MODULES["perceptron"], rows=64, norm=0.5, **params):
     """Return a padded sum, the numbers of its rows, and what adds up."""
     with simulated_gpu(graphs=False):
-        training = Training(config(**params), make(), LOSS, Probe.like((16,), 3), SecureRandom(1))
+        training = run_of(make, random=SecureRandom(1), **params)
         table = Table(*data(), training._clipped.probe, "cpu")
         padded = PaddedSum(training._clipped, training._grad, table, 20.0, rows)
         numbers = torch.full((rows,), table.n)
@@ -243,7 +228,7 @@ def test_a_forgotten_mask_is_noticed(value):
 def test_no_batch_moves_the_memory_of_a_graph():
     """Which would go on to work in memory that others write to."""
     with simulated_gpu():
-        training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+        training = run_of()
         fixed = GraphStep(training, *data(), training._clipped.probe)
         kept = fixed._sum._gradients._workspace._kept
         places = {name: tensor.data_ptr() for name, tensor in kept.items()}
@@ -273,7 +258,7 @@ def test_large_batches_are_added_up_in_double_precision():
             settings = config(n_records=5000, batch_size=2400, epochs=1)
             torch.manual_seed(0)
             module = nn.Sequential(nn.Linear(4, 3))
-            training = Training(settings, module, LOSS, Probe.like((4,), 3), SecureRandom(1))
+            training = Training(settings, module, LOSS, Probe.for_shape((4,), 3), SecureRandom(1))
             seen = []
             release = FloatGaussian._release
 
@@ -301,29 +286,20 @@ class Sampler:
         return np.sort(np.random.default_rng(0).choice(n, self.sizes.pop(0), replace=False))
 
 
-def test_batches_of_nobody_of_all_and_of_any_length_between():
-    def drawn(training):
-        training._sampler = Sampler(*[0, 64, 65, 200, 0, 30, 200, 1, 32, 33] * 3)
-
-    releases = []
-    for gpu, graphs in ((False, False), (True, False), (True, True)):
-        with mock.patch.object(engine, "PoissonSampler", Sampler, create=True):
-            original = engine.Training.__init__
-
-            def init(self, *args, original=original):
-                original(self, *args)
-                drawn(self)
-
-            with (
-                mock.patch.object(engine.Training, "__init__", init),
-                mock.patch.object(fixed_step, "PoissonSampler", Sampler),
-            ):
-                _, released, _ = trained(MODULES["perceptron"], gpu, graphs)
-        releases.append(released)
+def test_batches_of_nobody_of_all_and_of_any_length_between(monkeypatch):
+    monkeypatch.setattr(graph_step, "PoissonSampler", Sampler)
+    monkeypatch.setattr(
+        noise_kinds._Sampled,
+        "sampler",
+        lambda self, run: Sampler(*[0, 64, 65, 200, 0, 30, 200, 1, 32, 33] * 3),
+    )
+    releases = [
+        trained(MODULES["perceptron"], gpu, graphs)[1]
+        for gpu, graphs in ((False, False), (True, False), (True, True))
+    ]
     assert len(releases[0]) == 30
     for released in releases[1:]:
-        for (*_, value), (*_, expected) in zip(released, releases[0], strict=True):
-            np.testing.assert_allclose(value, expected, atol=2e-5)
+        assert_sums(released, releases[0])
     assert not releases[2][0][-1].any()
 
 
@@ -331,9 +307,7 @@ def test_a_step_waits_for_nothing():
     """From the numbers of the rows to the weights, the release and its check included."""
     with simulated_gpu(graphs=False):
         for clipping in ("flat", "adaptive"):
-            training = Training(
-                config(clipping=clipping), MODULES["perceptron"](), LOSS, Probe.like((16,), 3)
-            )
+            training = run_of(clipping=clipping)
             fixed = GraphStep(training, *data(), training._clipped.probe)
             fixed(np.arange(5))
             with NoWaits():
@@ -353,15 +327,15 @@ def test_noise_in_a_graph_is_an_error():
 @pytest.mark.heavy
 def test_a_graph_that_held_the_release_would_be_refused():
     """The planted bug: what moves the weights releases, too, whenever it is repeated."""
-    move = fixed_step.Momentum._move
+    move = graph_step.Momentum._move
 
     def releases(self):
         training = self._training
         training._mechanism.release(self._released, training.random)
         move(self)
 
-    with simulated_gpu(), mock.patch.object(fixed_step.Momentum, "_move", releases):
-        training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+    with simulated_gpu(), mock.patch.object(graph_step.Momentum, "_move", releases):
+        training = run_of()
         with pytest.warns(RuntimeWarning, match="every launch of the graph"):
             training.run(*data())
 
@@ -377,7 +351,7 @@ def test_steps_have_noise_of_their_own():
         return noisy
 
     with simulated_gpu(), mock.patch.object(FloatGaussian, "_release", seen):
-        Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3)).run(*data())
+        run_of().run(*data())
     noise = np.array(tape)
     assert len(noise) == 30
     cosines = np.corrcoef(noise)[np.triu_indices(30, 1)]
@@ -395,7 +369,7 @@ def test_what_is_recorded_wrongly_is_not_used():
 
     value = torch.ones(4)
     with simulated_gpu(), pytest.raises(RuntimeError, match="other numbers"):
-        recorded.capture_graph(body, [value])
+        graph_step.capture_graph(body, [value])
     assert torch.equal(value, torch.ones(4))
 
 
@@ -403,9 +377,9 @@ def test_a_graph_that_does_nothing_is_not_used():
     """The planted bug: what was captured on another device's stream holds no operation."""
     with (
         simulated_gpu(),
-        mock.patch.object(recorded, "RECORD", {"cpu": lambda body, room: lambda: None}),
+        mock.patch.object(graph_step, "RECORD", {"cpu": lambda body, room: lambda: None}),
     ):
-        training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+        training = run_of()
         with pytest.warns(RuntimeWarning, match="the captured operations give other numbers"):
             fixed = GraphStep(training, *data(), training._clipped.probe)
         summed = fixed._summed(np.arange(20)).clone()
@@ -423,7 +397,7 @@ def test_the_gpu_that_is_asked_for_is_the_current_one(device):
     ):
         assert entered == [device]
     with mock.patch.object(torch.cuda, "device", mock.Mock(side_effect=AssertionError)):
-        Training(config(device="cpu"), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+        run_of(device="cpu")
 
 
 def test_other_weights_in_the_padded_sum_are_noticed():
@@ -438,15 +412,14 @@ def test_other_weights_in_the_padded_sum_are_noticed():
         _, released, training = trained(MODULES["perceptron"], gpu=True)
     assert "padded rows differs" in training.hindrance
     _, expected, _ = trained(MODULES["perceptron"], gpu=False)
-    for (*_, value), (*_, its_value) in zip(released, expected, strict=True):
-        np.testing.assert_allclose(value, its_value, atol=2e-5)
+    assert_sums(released, expected)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_sum_that_is_not_finite_is_not_released(bad):
     """In one place of one step: nothing of it is seen, and the run is refused."""
-    move, seen = fixed_step.Momentum._move, []
+    move, seen = graph_step.Momentum._move, []
 
     def spoiled(self, drawn):
         value = original(self, drawn)
@@ -462,10 +435,10 @@ def test_a_sum_that_is_not_finite_is_not_released(bad):
     with (
         simulated_gpu(graphs=False),
         mock.patch.object(GraphStep, "_summed", spoiled),
-        mock.patch.object(fixed_step.Momentum, "_move", moved),
+        mock.patch.object(graph_step.Momentum, "_move", moved),
         pytest.raises(ValueError, match="All weights are NaN"),
     ):
-        Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3)).run(*data())
+        run_of().run(*data())
     assert seen[6].isfinite().all()
     assert seen[7].isnan().all()
 
@@ -531,14 +504,12 @@ def test_a_module_that_takes_no_blank_rows_takes_the_other_way():
 @pytest.mark.parametrize("free", [1, 10**9])
 def test_records_that_do_not_fit_are_sent_step_by_step(free):
     """The same sums, while only the rows of a step are on the device."""
-    with mock.patch.dict(rows._FREE, {"cpu": lambda device: free}):
+    with mock.patch.dict(mapped_rows.FREE_MEMORY, {"cpu": lambda device: free}):
         ours, released, training = trained(MODULES["perceptron"], gpu=True)
     theirs, expected, _ = trained(MODULES["perceptron"], gpu=False)
     assert training.hindrance == ("the records are not on the device" if free == 1 else None)
-    for (*_, value), (*_, its_value) in zip(released, expected, strict=True):
-        np.testing.assert_allclose(value, its_value, atol=2e-5)
-    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    assert_sums(released, expected)
+    assert_weights(ours, theirs)
 
 
 class Others(engine.SingleProcess):
@@ -554,15 +525,11 @@ def test_processes_that_train_together_take_the_other_way(clipping):
     made = []
     for gpu in (False, True):
         torch.manual_seed(0)
-        settings = config(clipping=clipping)
         with simulated_gpu() if gpu else nullcontext():
-            training = Training(
-                settings, MODULES["perceptron"](), LOSS, Probe.like((16,), 3), SecureRandom(1)
-            )
+            training = run_of(random=SecureRandom(1), clipping=clipping)
             made.append(training.run(*data(), Others()))
     assert training.hindrance == "several processes train together"
-    for p, q in zip(made[0].parameters(), made[1].parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    assert_weights(*made)
 
 
 def test_the_table_of_records_is_gone_with_the_fit():
@@ -588,7 +555,7 @@ def out_of_memory(*args):
 @pytest.mark.parametrize(
     ("owner", "name", "charges"),
     [
-        (fixed_step, "Table", 1),
+        (graph_step, "Table", 1),
         (PaddedSum, "_add", 1),
         (FloatGaussian, "_release", 1),
         (engine, "flatten_parameters", 0),

@@ -64,21 +64,21 @@ def test_contract_of_sampled_records(check):
 def exact_count(original):
     """Move the norm by the count itself."""
 
-    def joined(self, total):
+    def append_count(self, total):
         value = original(self, total)
         self._bare = value[-1].clone()
         return value
 
-    return joined
+    return append_count
 
 
 def reads_the_exact_count(original):
-    def parted(self, noisy):
+    def remove_count(self, noisy):
         noisy = noisy.clone()
         noisy[-1] = self._bare
         return original(self, noisy)
 
-    return parted
+    return remove_count
 
 
 def counts_the_missing(original):
@@ -142,8 +142,8 @@ def test_planted_bugs_are_caught(owner, attribute, make, check):
 def test_a_norm_that_moves_by_the_exact_count_is_caught():
     with (
         simulated_gpu(graphs=False),
-        patched(AdaptiveClippingOnDevice, "joined", exact_count),
-        patched(AdaptiveClippingOnDevice, "parted", reads_the_exact_count),
+        patched(AdaptiveClippingOnDevice, "append_count", exact_count),
+        patched(AdaptiveClippingOnDevice, "remove_count", reads_the_exact_count),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES[ADAPTIVE])

@@ -145,7 +145,7 @@ def without_cross_terms(original):
 
     def joint_norms(self, shares):
         each = self.squared_norms()
-        return torch.cat([people.blanked(each).sum(1) for people in shares.joined])
+        return torch.cat([people.gather_blanked(each).sum(1) for people in shares.buckets])
 
     return joint_norms
 
@@ -171,11 +171,13 @@ MUTANTS = {
     "rows are counted, and their number told": (
         SingleProcess, "count", rows_for_people, people.check_replay, SUM,
     ),
-    "a person in two lots": (GroupRows, "parts", halved, people.check_replay, SUM),
-    "a person in two lots, seen": (GroupRows, "parts", halved, people.check_rows, SUM),
-    "a person in two parts": (GroupRows, "parts", split_between_parts, people.check_replay, SUM),
+    "a person in two lots": (GroupRows, "iterate_parts", halved, people.check_replay, SUM),
+    "a person in two lots, seen": (GroupRows, "iterate_parts", halved, people.check_rows, SUM),
+    "a person in two parts": (
+        GroupRows, "iterate_parts", split_between_parts, people.check_replay, SUM,
+    ),
     "a person in two parts, seen": (
-        GroupRows, "parts", split_between_parts, people.check_rows, SUM,
+        GroupRows, "iterate_parts", split_between_parts, people.check_rows, SUM,
     ),
     "k is not kept": (Groups, "at_most", no_limit, people.check_rows, SUM),
     "clipped before joined": (
@@ -192,7 +194,7 @@ MUTANTS = {
         GroupedExamples, "has_only", counts_who_has_nothing, people.check_replay,
         NETWORKS["adaptive"],
     ),
-    "a part is lost": (GroupRows, "parts", forgets_the_rest, people.check_rows, SUM),
+    "a part is lost": (GroupRows, "iterate_parts", forgets_the_rest, people.check_rows, SUM),
 }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier
-from skprivacy.neural_network._training.mapped_rows import as_rows, single_precision
+from skprivacy.neural_network._training.mapped_rows import as_rows
+from skprivacy.neural_network.network import training_rows
 
 
 def table(n=40):
@@ -18,7 +19,7 @@ def table(n=40):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize("rows", [single_precision, lambda X: single_precision(as_rows(X))])
+@pytest.mark.parametrize("rows", [training_rows, lambda X: training_rows(as_rows(X))])
 def test_no_copy_is_made_of_what_can_be_trained_on(rows, read_only):
     X = table()
     X.setflags(write=not read_only)
@@ -26,7 +27,7 @@ def test_no_copy_is_made_of_what_can_be_trained_on(rows, read_only):
 
 
 @pytest.mark.parametrize("huge", [1e30, -1e30, np.inf, -np.inf])
-@pytest.mark.parametrize("rows", [single_precision, lambda X: single_precision(as_rows(X))])
+@pytest.mark.parametrize("rows", [training_rows, lambda X: training_rows(as_rows(X))])
 def test_what_is_too_large_is_infinite_in_a_copy(rows, huge):
     X = table()
     X[3, 1] = huge
@@ -40,7 +41,7 @@ def test_what_is_too_large_is_infinite_in_a_copy(rows, huge):
 def test_nan_stays():
     X = table()
     X[2, 2] = np.nan
-    assert torch.isnan(single_precision(X)[2, 2])
+    assert torch.isnan(training_rows(X)[2, 2])
 
 
 @pytest.mark.parametrize(
@@ -49,12 +50,12 @@ def test_nan_stays():
 )
 def test_rows_lie_one_after_another(given):
     """Out of a matrix that lies by columns a batch takes thirty times as long to gather."""
-    made = single_precision(given(table()))
+    made = training_rows(given(table()))
     assert made.is_contiguous()
     np.testing.assert_array_equal(made.numpy(), table())
 
 
-TERMS = {"batch_size": 4000, "delta": 1e-6, "n_records": 100_000}
+TERMS = {"batch_size": 4000, "delta": 1e-6, "relation": "add_remove", "n_records": 100_000}
 
 
 @pytest.mark.everyday(1)

@@ -10,8 +10,8 @@ import textwrap
 import numpy as np
 import pytest
 
+from skprivacy._input_data import is_mapped
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._training.mapped_rows import is_mapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 
