@@ -13,6 +13,7 @@ import os
 import random
 import re
 import sys
+from collections import Counter, defaultdict
 from importlib.util import find_spec
 
 # Tests run in as many processes as there are cores. Threads on top of that would wait for one
@@ -59,6 +60,51 @@ def pytest_pycollect_makeitem(collector, obj):
     marks = marks if isinstance(marks, list) else []  # an imported module may have a single one
     heavy = leaves_out_heavy(collector.config) and any(mark.name == "heavy" for mark in marks)
     return [] if heavy else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark as slow, before pytest selects by marks, what combines anew what is run every day.
+
+    Of a test with several lists of parameters, every value of each list is run every day, but not
+    with every value of the others. ``pytest.mark.everyday(n)`` on the test leaves n cases of these
+    that are spread evenly; without a number, on a case, it runs the case every day. The inner loop
+    runs two cases of a test.
+    """
+    quick = leaves_out_heavy(config)
+    functions = defaultdict(list)
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if hasattr(item, "callspec") and "slow" not in marks and not (quick and "heavy" in marks):
+            functions[item.parent, item.originalname].append(item)
+    for cases in functions.values():
+        marks = {case: [mark.args for mark in case.iter_markers("everyday")] for case in cases}
+        limit = min([n for args in marks[cases[0]] for n in args], default=len(cases))
+        always = set() if quick else {case for case in cases if () in marks[case]}
+        chosen = covering([case for case in cases if case not in always])
+        limit = min(limit, len(chosen), 2 if quick else len(chosen))
+        chosen = [chosen[len(chosen) * k // limit] for k in range(limit)]
+        for case in set(cases) - always - set(chosen):
+            case.add_marker(pytest.mark.slow)
+
+
+def covering(cases):
+    """Return cases, few, in which every value of every list occurs, about equally often."""
+    if not cases or len(cases[0].callspec._idlist) == 1:
+        return cases
+    values = {case: set(enumerate(case.callspec._idlist)) for case in cases}
+    rest, missing = list(cases), set().union(*values.values())
+    chosen, used = [], Counter()
+    while missing:
+        best = max(
+            rest,
+            key=lambda case: (len(missing & values[case]), -sum(used[v] for v in values[case])),
+        )
+        chosen.append(best)
+        rest.remove(best)
+        used.update(values[best])
+        missing -= values[best]
+    return sorted(chosen, key=cases.index)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -74,6 +74,7 @@ def inversion():
     return partial(attack.reconstruct, gradient, 2, Y[:2])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("make", [student, encoder, white_box, inversion])
 def test_small_networks_take_one_thread(make):

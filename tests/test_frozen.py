@@ -75,6 +75,7 @@ def tuned(encoder, **fit_params):
     return model.fit(X, Y, **fit_params)
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("fitted", "assumed"),
@@ -209,6 +210,7 @@ def test_what_a_subclass_says_of_itself_is_assumed():
     assert "what is frozen in teacher depends on no private record" in told
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "function",
     [
@@ -224,6 +226,8 @@ def test_a_method_of_an_estimator_is_frozen_with_it(function):
         assert "what is frozen in teacher depends on no private record" in told
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("function", "told"),
     [

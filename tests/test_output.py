@@ -89,6 +89,7 @@ def prepared(tmp_path):
     return tmp_path
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_costs_no_earlier_file_and_is_named(name, prepared):

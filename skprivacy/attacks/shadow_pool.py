@@ -52,11 +52,7 @@ from .shadow_training import (
     train_shadows,
 )
 
-__all__ = [
-    "PoolLogits",
-    "ShadowPool",
-    "complementary_halves",
-]
+__all__ = ["PoolLogits", "ShadowPool", "complementary_halves"]
 
 REDRAWS = 20  # of a half, until both halves have two classes
 Mask = NDArray[np.bool_]
@@ -481,7 +477,7 @@ class ShadowPool(BaseEstimator):
 
     def _logits(self, X: Any, y: Any, prints: NDArray[np.uint64]) -> NDArray[np.float64]:
         y = targets_as_array(y, num_samples(X))
-        check_consistent_length(X, as_records(y, "y"))
+        check_consistent_length(X, y)
         key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             # Carlini et al. 2022, Algorithm 1, lines 6 and 8: phi of the shadow models' confidences
@@ -489,9 +485,8 @@ class ShadowPool(BaseEstimator):
         return self._cached[1]
 
     def _ask_models(self, X: Any, y: Any) -> PoolLogits:
-        """Return log-odds and membership of records, with one look-up of each record."""
+        """Return log-odds and membership of converted records, with one look-up of each."""
         check_is_fitted(self)
-        X = as_records(X)
         prints = fingerprints(X)
         columns, known = self._columns(prints)
         return PoolLogits(

@@ -23,7 +23,8 @@ from typing import Any
 from .canaries.one_run import OneRunAuditReport, audit_one_run
 from .canaries.synthesizer_audit import SynthesizerAuditReport, audit_synthesizer
 from .inspection.claims import Claim, claim_of
-from .inspection.disclosure import DisclosureCheck, DisclosureReport, check_disclosure
+from .inspection.disclosure import check_disclosure
+from .inspection.disclosure_report import DisclosureCheck, DisclosureReport
 from .label_audit import LabelAuditReport
 from .predictions import audit_predictions
 from .report.audit_report import AuditReport

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,8 +18,7 @@ from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
-from .report.facts import group_facts, report_facts
-from .report.findings import AttackFinding
+from .report.findings import AttackFinding, group_facts, report_facts
 
 __all__ = [
     "FEWEST",
@@ -37,7 +37,7 @@ class LabelAuditReport(AuditReport):
 
     Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
     model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
-    "VIOLATED" refers to labels; there is no verdict on membership. The fields are those of
+    "VIOLATED" refers to labels; membership gets no verdict. The fields are as in
     :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
     as non-members.
 
@@ -91,10 +91,9 @@ class LabelAuditReport(AuditReport):
         """Whether right guesses of all canaries would have refuted the claim."""
         return not self.claims or self.epsilon_within_reach > self.claimed_epsilon
 
-    @property
-    def doubt(self) -> str:
-        """Empty: there are no two samples that could have been exchanged."""
-        return ""
+    def _sample_checks(self) -> Iterator[str]:
+        """Yield nothing: coins leave no two samples that could have been exchanged."""
+        return iter(())
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -169,7 +168,7 @@ def guess_labels(
     """Train a clone of a model on labels with canaries, and guess their coins.
 
     Coins are drawn afresh unless the attack has a seed, and so is the noise of the model. With
-    ``groups``, those of ``X_train``, each group has one coin, and the clone is fitted with them.
+    ``groups`` of ``X_train``, each group has one coin, and the clone is fitted with the groups.
     """
     n = num_samples(X_train) if groups is None else groups.n
     if n < FEWEST:

@@ -27,8 +27,7 @@ from ..metrics.rates import check_alpha
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups
 from .report.audit_report import AuditReport
-from .report.facts import group_facts, report_facts
-from .report.findings import group_exposures, group_partitions
+from .report.findings import group_exposures, group_facts, group_partitions, report_facts
 from .runner import check_attacks, check_verbose, run_attacks, wants_pool
 
 __all__ = ["audit_predictions"]
@@ -80,7 +79,7 @@ def audit_predictions(
         The class of each column. None takes the column names of a DataFrame, or the sorted labels
         if there are as many, or 0, 1, ...
     epsilon, delta : float, default=None and 0.0
-        The claim to test. None means that there is no claim.
+        The claim to test. None means no claim.
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. None runs the loss threshold and a second attack. With shadow
         models it is :class:`~skprivacy.attacks.StrongestAttack`; without them it is

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import call_model
-from .._groups import check_order, warn_of_identifiers
+from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import num_samples, safe_indexing
 from .._validation import sequence
@@ -27,12 +27,18 @@ from ..attacks.record_tables import as_records, check_alike, concat, fingerprint
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
 from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
-from .inspection.disclosure import check_disclosure
+from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
-from .report.facts import explain_copies, group_facts, report_facts
-from .report.findings import AttackFinding, group_exposures, group_partitions
+from .report.findings import (
+    AttackFinding,
+    explain_copies,
+    group_exposures,
+    group_facts,
+    group_partitions,
+    report_facts,
+)
 
 __all__ = [
     "Records",
@@ -175,6 +181,7 @@ def audit(
         check_is_fitted(model)
     records = X_train, y_train, X_test, y_test
     _check_records(model, *records)
+    prints = fingerprints(X_train), fingerprints(X_test)
     check_alpha(alpha)
     check_verbose(verbose)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
@@ -182,14 +189,12 @@ def audit(
     if groups is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
-        for whose, X in zip(groups, (X_train, X_test), strict=True):
-            check_order(whose, X)
+        people = MemberGroups.from_records(groups, X_train, X_test)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
-    claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
+    claim = stated = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError(
@@ -204,9 +209,11 @@ def audit(
     X, y = concat_records(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
-    shared = shared_rows(X_train, X_test, people)
-    whose = None if people is None else groups[0]
-    disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
+    shared = shared_rows(prints, people)
+    disclosure = None
+    if trainable:
+        whose = resolve_groups(None if people is None else groups[0], X_train)
+        disclosure = find_signs(model, *records, claim=stated, people=whose, prints=prints[0])
 
     pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
@@ -214,8 +221,8 @@ def audit(
         why, unmeasured = NOT_TRAINABLE, served
     else:
         if served:
-            least = 0 if attacks is None else max(attack.n_shadows for attack in served)
-            ordered = _unordered(X, y, sample_weight, people)
+            least = 0 if attacks is None else max(attack.pool for attack in served)
+            ordered = _unordered(X, y, sample_weight, people, np.concatenate(prints))
             pool = ShadowPool(
                 model,
                 n_shadows=max(n_shadows, least),
@@ -242,7 +249,7 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
-        copied=explain_copies(*map(fingerprints, (X_train, X_test))) if people is None else "",
+        copied=explain_copies(*prints) if people is None else "",
     )
 
 
@@ -269,13 +276,13 @@ def run_attacks(
 
 
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
-    """Return members and non-members as one sample, with their targets."""
+    """Return converted members and non-members as one sample, with their targets."""
     X_train, y_train, X_test, y_test = records
     targets = (
         targets_as_array(y_train, num_samples(X_train)),
         targets_as_array(y_test, num_samples(X_test)),
     )
-    return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
+    return concat(X_train, X_test), np.concatenate(targets)
 
 
 def check_verbose(verbose: Any) -> None:
@@ -285,17 +292,16 @@ def check_verbose(verbose: Any) -> None:
 
 
 def shared_rows(
-    X_train: Any,
-    X_test: Any,
+    prints: tuple[NDArray[np.uint64], NDArray[np.uint64]],
     people: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
     """Return the number of rows of X_test, or of its groups, that are also in X_train.
 
-    Raises ValueError if all of them are, unless most rows of X_test repeat each other: a table of
-    few categories necessarily shares rows.
+    ``prints`` are the fingerprints of both. Raises ValueError if all rows are shared, unless most
+    rows of X_test repeat each other: a table of few categories necessarily shares rows.
     """
-    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
+    train, test = prints
     found = np.isin(test, train)
     shared = int(found.sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
@@ -313,7 +319,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
         raise TypeError(
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
-            "[LiRA(n_shadows=16)]."
+            "[LiRA(pool=16)]."
         )
     chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
     if not chosen:
@@ -322,14 +328,14 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
         if not isinstance(attack, MembershipAttack):
             raise TypeError(
                 f"attacks must be a list of membership attacks; got {attack!r}. Pass objects, such "
-                "as [LiRA(n_shadows=16)]."
+                "as [LiRA(pool=16)]."
             )
     return chosen
 
 
 def wants_pool(attack: Any) -> bool:
-    """Return whether an attack needs shadow models and has no pool."""
-    return hasattr(attack, "n_shadows") and attack.pool is None
+    """Return whether an attack needs shadow models and has no pool of its own."""
+    return hasattr(attack, "pool") and not isinstance(attack.pool, ShadowPool)
 
 
 def _of_unknown_members(
@@ -378,7 +384,7 @@ def _of_known_members(
 
 
 def _unordered(
-    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None
+    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None, prints: NDArray[np.uint64]
 ) -> tuple[Any, Any, Any, Any]:
     """Return records, weights and groups in an order that does not depend on membership.
 
@@ -386,7 +392,7 @@ def _unordered(
     without a correction, so they must not depend on who the members of the target are.
     """
     labels = np.unique(labels_as_text(y), return_inverse=True)[1]
-    keys: tuple[Any, ...] = (labels, fingerprints(X))
+    keys: tuple[Any, ...] = (labels, prints)
     weights = None
     if sample_weight is not None:
         weights = np.asarray(sample_weight, dtype=float)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from .._groups import check_order, warn_of_identifiers
+from .._groups import warn_of_identifiers
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
@@ -28,8 +29,7 @@ from ..synthesis import MarginalSynthesizer
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
-from .report.facts import group_facts
-from .report.findings import AttackFinding
+from .report.findings import AttackFinding, group_facts
 from .runner import shared_rows
 
 __all__ = ["audit_synthetic"]
@@ -74,7 +74,7 @@ def audit_synthetic(
         it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
         output, and the best attack gets half of ``alpha``.
     guarantee : PrivacyGuarantee, default=None
-        The claim to test: ``privacy_`` of the generator. None means that there is no claim.
+        The claim to test: ``privacy_`` of the generator. None means no claim.
     attacks : iterable, default=None
         Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
         :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
@@ -130,12 +130,16 @@ def audit_synthetic(
             f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
             "synthesizer, or None."
         )
-    for name, records in (("synthetic", synthetic), ("X_train", X_train), ("X_test", X_test)):
-        if num_samples(as_records(records, name)) < 2:
-            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
-    synthetic = as_records(synthetic, "synthetic")
+    tables = []
+    for name, given in (("synthetic", synthetic), ("X_train", X_train), ("X_test", X_test)):
+        tables.append(as_records(given, name))
+        if num_samples(tables[-1]) < 2:
+            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(given)}.")
+    synthetic, X_train, X_test = tables
+    prints = fingerprints(X_train), fingerprints(X_test)
+    reference = None if reference is None else as_records(reference, "reference")
     _check_generator(generator, reference)
-    _check_reference(reference, X_train, X_test)
+    _check_reference(reference, *prints)
     usual = attacks is None
     chosen = (
         _default_attacks(reference, generator, random_state)
@@ -146,8 +150,10 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    people = _people(groups, X_train, X_test)
-    n_shared = shared_rows(X_train, X_test, people, ("X_train", "X_test"))
+    people = None if groups is None else MemberGroups.from_records(groups, X_train, X_test)
+    if people is None:
+        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
+    n_shared = shared_rows(prints, people, ("X_train", "X_test"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
     claim = claim if people is None else claim_for_groups(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
@@ -185,16 +191,6 @@ def audit_synthetic(
     )
 
 
-def _people(groups: Any, X_train: Any, X_test: Any) -> MemberGroups | None:
-    if groups is None:
-        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
-        return None
-    people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
-    for whose, X in zip(groups, (X_train, X_test), strict=True):
-        check_order(whose, X)
-    return people
-
-
 def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
@@ -211,11 +207,7 @@ def _default_attacks(reference: Any, generator: Any, random_state: int | None) -
 def _rank_by_rehearsal(
     attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
 ) -> list[Any]:
-    """Return the attacks ordered by their AUC on the attacker's own copy of the generator.
-
-    The copy is fitted to one half of the reference records. One quarter serves as non-members, and
-    the last quarter is the reference of the attacks.
-    """
+    """Return the attacks ordered by their AUC on the attacker's own copy of the generator."""
     random = check_random_state(random_state)
     order = random.permutation(num_samples(reference))
     cuts = [len(order) // 2, 3 * len(order) // 4]
@@ -230,20 +222,21 @@ def _check_generator(generator: Any, reference: Any) -> None:
         return
     if not (hasattr(generator, "fit") and hasattr(generator, "sample")):
         raise TypeError(f"generator={generator!r} must have fit and sample, or be None.")
-    if reference is None or num_samples(as_records(reference, "reference")) < _FEWEST:
+    if reference is None or num_samples(reference) < _FEWEST:
         raise ValueError(
             f"generator={type(generator).__name__} needs at least {_FEWEST} records of reference "
             "to be fitted to. Pass them, or leave generator out."
         )
 
 
-def _check_reference(reference: Any, X_train: Any, X_test: Any) -> None:
+def _check_reference(
+    reference: Any, prints_in: NDArray[np.uint64], prints_out: NDArray[np.uint64]
+) -> None:
     """Raise ValueError if members are among the reference records, beyond chance."""
     if reference is None:
         return
-    known = fingerprints(as_records(reference, "reference"))
-    inside = np.isin(fingerprints(as_records(X_train, "X_train")), known)
-    outside = np.isin(fingerprints(as_records(X_test, "X_test")), known)
+    known = fingerprints(reference)
+    inside, outside = np.isin(prints_in, known), np.isin(prints_out, known)
     table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
     if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
         raise ValueError(

@@ -6,6 +6,7 @@ import errno
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from .._output import as_path, displayable
+from .._report_facts import Fact, FactReport, ReportFacts, Section
 from .._untrusted_files import parse_json, read_file
 from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
 from ..accounting.budget.snapshot import check_ledger_work, open_exported_ledger
@@ -58,7 +60,7 @@ class CertificateCheck:
 
 
 @dataclass(frozen=True, repr=False)
-class CertificateVerification:
+class CertificateVerification(FactReport):
     """Result of the verification of a certificate; returned by :func:`verify_certificate`.
 
     Attributes
@@ -103,16 +105,24 @@ class CertificateVerification:
         """
         return self.state == VERIFIED
 
+    def facts(self) -> ReportFacts:
+        checks = (
+            Fact(check.name, [check.status, check.words], _one_line(check.words),
+                 label=_one_line(f"{check.status}: {check.name}"))
+            for check in self.checks
+        )  # fmt: skip
+        return ReportFacts(
+            Fact("state", self.state, _one_line(self._verdict())),
+            (
+                Section("", (Fact("statement", self.statement, _one_line(self.statement)),)),
+                Section("Checked", tuple(checks)),
+                _titled("Assumed, and shown by no file", self.assumptions),
+                _titled("Measured, which proves nothing", self.measured),
+            ),
+        )
+
     def __repr__(self) -> str:
-        lines = [_one_line(self._verdict()), _one_line(self.statement)]
-        for title, found in (
-            ("Checked", [f"{c.status}: {c.name}: {c.words}" for c in self.checks]),
-            ("Assumed, and shown by no file", self.assumptions),
-            ("Measured, which proves nothing", self.measured),
-        ):
-            if found:
-                lines += ["", f"{title}:", *(f"  - {_one_line(line)}" for line in found)]
-        return displayable("\n".join(lines))
+        return displayable(self.facts().to_text(titled=True))
 
     def _verdict(self) -> str:
         """Return the first line: the state, with the key or the reason."""
@@ -126,6 +136,11 @@ class CertificateVerification:
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
         return f"REFUSED: {why.rstrip('.')}."
+
+
+def _titled(title: str, sentences: tuple[str, ...]) -> Section:
+    facts = (Fact("statement", text, _one_line(text)) for text in sentences)
+    return Section(title, tuple(facts), title.split(",")[0].lower())
 
 
 def _one_line(text: str) -> str:
@@ -200,11 +215,8 @@ def verify_certificate(
             "the rest", OPEN, "only sections with a valid signature are checked"
         )
         return CertificateVerification((*checks, rest), fingerprint=who)
-    checks += _run_check("the model file", lambda: _model(sections, file))
-    checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
-    checks += _run_check("the ledger", lambda: _ledger(sections))
-    checks += _run_check("the audit", lambda: _audit(sections))
-    checks += _run_check("the schema", lambda: _schema(sections["about"], schema))
+    for name, check in _CHECKS:
+        checks += _run_check(name, partial(check, sections, file, schema))
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
@@ -254,7 +266,9 @@ def _signature(
     return who, [signed, signer]
 
 
-def _model(sections: dict[str, Any], file: Path | None) -> Iterator[CertificateCheck]:
+def _model(
+    sections: dict[str, Any], file: Path | None, _: Schema | None
+) -> Iterator[CertificateCheck]:
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
@@ -290,7 +304,8 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[CertificateC
     )
 
 
-def _claim(claim: dict[str, Any]) -> Iterator[CertificateCheck]:
+def _claim(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
+    claim = sections["claim"]
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
     if claim["epsilon"] is None:
         yield CertificateCheck(
@@ -340,7 +355,7 @@ def _epsilon(
         yield CertificateCheck(second, HOLDS if value >= low else FAILED, words)
 
 
-def _ledger(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
+def _ledger(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     ledger, name = sections["ledger"], "the ledger"
     if ledger is None:
         yield CertificateCheck(
@@ -376,7 +391,7 @@ def _ledger(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
 
 
-def _audit(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
+def _audit(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     audit, name = sections["audit"], "the audit"
     if audit is None:
         yield CertificateCheck(name, OPEN, "the certificate holds no audit: nothing was measured")
@@ -388,17 +403,28 @@ def _audit(sections: dict[str, Any]) -> Iterator[CertificateCheck]:
     yield CertificateCheck(name, FAILED if refuted else HOLDS, audit["verdict"])
 
 
-def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[CertificateCheck]:
-    if about["schema"] is None:
+def _schema(
+    sections: dict[str, Any], _: Path | None, schema: Schema | None
+) -> Iterator[CertificateCheck]:
+    if sections["about"]["schema"] is None:
         return
     if schema is None:
         yield CertificateCheck("the schema", OPEN, "no schema was passed")
         return
-    same = schema_digest(schema) == about["schema"]
+    same = schema_digest(schema) == sections["about"]["schema"]
     yield CertificateCheck(
         "the schema", HOLDS if same else FAILED,
         "the one that was used" if same else "not the one that was used",
     )  # fmt: skip
+
+
+_CHECKS: tuple[tuple[str, Callable[..., Iterator[CertificateCheck]]], ...] = (
+    ("the model file", _model),
+    ("epsilon", _claim),
+    ("the ledger", _ledger),
+    ("the audit", _audit),
+    ("the schema", _schema),
+)
 
 
 def _describe_certificate(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 import sys
 from datetime import datetime, timezone
@@ -17,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._output import as_path, write_file
+from .._output import as_path, json_safe, write_file
 from .._untrusted_files import MAX_MODEL_BYTES, open_file
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
@@ -132,7 +131,7 @@ def issue_certificate(
         {"class": type(model).__name__, "name": file.name, "sha256": digest_of_file(file)},
         {
             "guarantee": guarantee.to_dict(),
-            "epsilon": _plain(guarantee.epsilon()),
+            "epsilon": json_safe(guarantee.epsilon()),
             "delta": guarantee.at_delta or 0.0,
             "words": repr(guarantee),
             "noise": guarantee.noise_in_words,
@@ -157,11 +156,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def guarantee_in_file(path: Path) -> dict[str, Any] | None:
-    """Return the guarantee that a file of ``save_model`` states; None for any other file.
-
-    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
-    is executed.
-    """
+    """Return the guarantee in the header of a file of ``save_model``; None for others."""
     try:
         stated = header_of(path).get("privacy")
     except ValueError:
@@ -207,7 +202,7 @@ def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any
         "scope": scope,
         "digest": last,
         "witness": budget.witness,
-        "epsilon": _plain(spent.epsilon()),
+        "epsilon": json_safe(spent.epsilon()),
         "delta": spent.at_delta or 0.0,
         "lines": lines,
     }
@@ -221,7 +216,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None

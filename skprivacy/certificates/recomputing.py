@@ -50,11 +50,7 @@ def differing_epsilon(stated: float, event: Event, delta: float, relation: str) 
 
 
 def epsilon_bracket(event: Event, delta: float, relation: str) -> Bracket | None:
-    """Return a lower and an upper bound on epsilon by dp_accounting.
-
-    None if dp_accounting has no loss distribution for one of the events, or if they are too many or
-    have too little noise for it.
-    """
+    """Return bounds on epsilon by dp_accounting; None for events beyond its limits."""
     counts = flatten(event)
     groups = sum(isinstance(part, SampledGroupEvent) for part in counts)
     if sum(counts.values()) > MOST_PARTS or len(counts) > MOST_KINDS or groups > MOST_GROUPS:

@@ -20,7 +20,7 @@ from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from .output_defence import CONSTRAINTS, Float64Array, OutputDefence
+from .output_defence import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefence
 
 __all__ = ["MemGuardClassifier"]
 
@@ -31,7 +31,7 @@ _FLOOR = 1e-12  # least probability whose logarithm is taken
 _DIGITS = 6  # digits of a prediction on which its noise depends
 
 
-@fill_docs
+@fill_docs(DEFENCE_DOCS)
 class MemGuardClassifier(OutputDefence):
     """MemGuard (Jia et al. 2019): classifier with adversarial noise on its probabilities.
 
@@ -56,8 +56,7 @@ class MemGuardClassifier(OutputDefence):
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted clone, unprotected. Share predictions only, not this object.
+    %(fitted_estimator)s
     attack_ : MLPClassifier
         The defender's attack.
     %(classes_)s
@@ -182,10 +181,7 @@ class MemGuardClassifier(OutputDefence):
 
 
 def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
-    """Return the least-changed probabilities on which the attack guesses, for all records.
-
-    It is the search of Jia et al. 2019, Algorithm 1 (phase I).
-    """
+    """Return the least-changed probabilities that make the attack guess (Algorithm 1)."""
     start = np.log(np.maximum(proba, _FLOOR))
     label = proba.argmax(axis=1)
     wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of the opposite guess

@@ -25,6 +25,7 @@ from ..base import roll_back_on_error
 
 __all__ = [
     "CONSTRAINTS",
+    "DEFENCE_DOCS",
     "Float64Array",
     "OutputDefence",
     "RoundedClassifier",
@@ -34,6 +35,20 @@ __all__ = [
 
 Float64Array = NDArray[np.float64]
 Self = TypeVar("Self", bound="OutputDefence")
+DEFENCE_DOCS = {
+    "defended_estimator": """\
+estimator : classifier with ``predict_proba``
+    Cloned and fitted.""",
+    "fitted_estimator": """\
+estimator_ : classifier
+    The fitted clone, unprotected. Share predictions only, not this object.""",
+    "shokri": """\
+R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
+learning models", S&P 2017, section VIII.""",
+    "still_separate": """\
+**Guarantees.** None. The shown probabilities still separate members from non-members, and so do
+labels alone.""",
+}
 CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
 
 
@@ -130,21 +145,19 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         """Return the probabilities to show, given the model's, of shape (n_samples, n_classes)."""
 
 
-@fill_docs
+@fill_docs(DEFENCE_DOCS)
 class TemperatureClassifier(OutputDefence):
     """Classifier with probabilities softened by a temperature. It proves nothing.
 
     Parameters
     ----------
-    estimator : classifier with ``predict_proba``
-        Cloned and fitted.
+    %(defended_estimator)s
     temperature : float, default=5.0
         Divisor of the log-probabilities: 1 changes nothing, larger is softer.
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted clone, unprotected. Share predictions only, not this object.
+    %(fitted_estimator)s
     %(classes_)s
 
     Notes
@@ -155,8 +168,7 @@ class TemperatureClassifier(OutputDefence):
 
     References
     ----------
-    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
-    learning models", S&P 2017, section VIII.
+    %(shokri)s
 
     Examples
     --------
@@ -185,35 +197,31 @@ class TemperatureClassifier(OutputDefence):
         return np.asarray(softer / softer.sum(axis=1, keepdims=True))
 
 
-@fill_docs
+@fill_docs(DEFENCE_DOCS)
 class TopKClassifier(OutputDefence):
     """Classifier that shows the probabilities of the k likeliest classes only. It proves nothing.
 
     Parameters
     ----------
-    estimator : classifier with ``predict_proba``
-        Cloned and fitted.
+    %(defended_estimator)s
     k : int, default=1
         Number of probabilities shown; the other classes share the rest equally.
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted clone, unprotected. Share predictions only, not this object.
+    %(fitted_estimator)s
     %(classes_)s
 
     Notes
     -----
-    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
-    labels alone.
+    %(still_separate)s
 
     **Edge cases.** Of equal probabilities the first classes are shown. With ``k`` of at least the
     number of classes nothing changes.
 
     References
     ----------
-    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
-    learning models", S&P 2017, section VIII.
+    %(shokri)s
 
     Examples
     --------
@@ -246,35 +254,31 @@ class TopKClassifier(OutputDefence):
         return shown
 
 
-@fill_docs
+@fill_docs(DEFENCE_DOCS)
 class RoundedClassifier(OutputDefence):
     """Classifier with rounded probabilities. It proves nothing.
 
     Parameters
     ----------
-    estimator : classifier with ``predict_proba``
-        Cloned and fitted.
+    %(defended_estimator)s
     decimals : int, default=1
         Number of decimal digits to keep.
 
     Attributes
     ----------
-    estimator_ : classifier
-        The fitted clone, unprotected. Share predictions only, not this object.
+    %(fitted_estimator)s
     %(classes_)s
 
     Notes
     -----
-    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
-    labels alone.
+    %(still_separate)s
 
     **Edge cases.** Rounded probabilities are divided by their sum. Where all of them would be 0,
     the likeliest class gets 1. Of classes that rounding makes equal, ``predict`` takes the first.
 
     References
     ----------
-    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
-    learning models", S&P 2017, section VIII.
+    %(shokri)s
 
     Examples
     --------

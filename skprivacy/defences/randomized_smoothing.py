@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import name_failing_model
+from .._docs import fill_docs
 from .._groups import check_order
 from .._input_data import ClassifierMixin, validate_data
 from .._sklearn import HasMethods
@@ -26,12 +27,13 @@ _ROWS = 1 << 16  # number of noisy rows to predict, or of numbers to draw, at a 
 _KEY_BYTES = 32
 
 
+@fill_docs
 class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict the class that a classifier returns most often for a row with Gaussian noise.
 
     This protects the *input of a prediction*: no perturbation of a row within the certified radius
     can change its class. It has no privacy guarantee for the training records itself, and does not
-    weaken that of a private ``estimator``: see ``estimator_.privacy_``.
+    weaken the guarantee of a private ``estimator``: see ``estimator_.privacy_``.
 
     Parameters
     ----------
@@ -54,12 +56,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ----------
     estimator_ : classifier
         The fitted clone. Its ``privacy_``, if it has one, covers all predictions and certificates.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if all of them are strings.
+    %(classes_)s
+    %(feature_attributes)s
 
     Notes
     -----

@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._html import NARROW, embed_figure, format_guarantee, render
-from .._output import json_safe
+from .._html import NARROW, embed_figure, render
+from .._report_facts import (
+    Cell,
+    Column,
+    Fact,
+    ReportFacts,
+    Section,
+    format_guarantee,
+    format_share,
+    interval,
+    number,
+    shown,
+    spread,
+)
 from ..accounting import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
-from ..audit.report.facts import ledger_caveats
+from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
 from .sweep_plan import validate_models
@@ -30,6 +42,7 @@ __all__ = [
     "figure_of",
     "of_groups_drawn",
     "page",
+    "sweep_facts",
     "sweep_to_dict",
     "table",
 ]
@@ -151,43 +164,114 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
     return [*sweep.charged_.assumptions, *ledger_caveats(models)]
 
 
+def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
+    """Return the facts of a fitted sweep: its cost, caveats, results and subgroups."""
+    rows, groups, further = table(sweep).to_dict("records"), _group_rows(sweep), _further(sweep)
+    readings = [Fact(sentence=text, level="detail") for text in _readings(sweep)]
+    utility, cost = sweep.score_name_, cost_in_words(sweep)
+    results = Section(
+        "Results",
+        (*(Fact("row", row, row=row) for row in rows), *readings),
+        "results",
+        columns=(
+            Column("Epsilon", _level_cell, f"requested, {_unit(sweep)}"),
+            Column(f"Test {utility}", spread("test_score"), "mean ± std"),
+            Column(f"Train {utility}", number("train_score")),
+            Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
+            Column("Ceiling", number("attack_auc_bound"), "set by the claim"),
+            Column(
+                "Found at 1 % false alarms", lambda row: format_share(row["attack_tpr_at_0.01"])
+            ),
+            Column("Training", number("fit_time", 1), "seconds"),
+        ),
+    )
+    pairs = [dict(row) for row in rows]
+    for name, found in further.items():
+        for row, (mean, deviation) in zip(pairs, found, strict=True):
+            row |= {name: mean, f"{name}_std": deviation}
+    others = Section(
+        "Further scores",
+        tuple(Fact(row=row) for row in pairs) if further else (),
+        columns=(
+            Column("Epsilon", _level_cell),
+            *(Column(f"Test {name}", spread(name), "mean ± std") for name in further),
+        ),
+    )
+    limits = Section(
+        "Assumptions and limits",
+        tuple(Fact("assumption", text, text) for text in caveats),
+        "assumptions",
+    )
+    of_groups = [_groups_section(sweep, groups)] if groups else []
+    return ReportFacts(Fact("cost", cost, cost), (results, others, *of_groups, limits))
+
+
+def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
+    return Section(
+        "Who pays for privacy",
+        tuple(
+            Fact("row", row, row=row if index < _MOST_ROWS else None)
+            for index, row in enumerate(groups)
+        ),
+        "by_group",
+        f"Loss of each group at each level, compared with {groups[0]['compared_with']}; the "
+        "largest losses first. “Pays” marks a group that loses more than the other records, "
+        "“exposed” one whose members the attack finds. Both are corrected for the number of "
+        "groups and levels; “not shown” is no proof of the opposite. Groups of fewer than five "
+        "test records are left out.",
+        (
+            Column("Group", _group_cell),
+            Column("Epsilon", lambda row: f"{row['epsilon']:g}"),
+            Column(f"Test {sweep.score_name_}", spread("test_score")),
+            Column("Loss", interval("loss"), "95 % interval"),
+            Column("Pays", shown("pays")),
+            Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
+            Column("Exposed", shown("exposed")),
+        ),
+        f"The first {_MOST_ROWS} of {len(groups)} rows." if len(groups) > _MOST_ROWS else "",
+    )
+
+
+def _group_cell(row: dict[str, Any]) -> Cell:
+    model = f"{row['model']}, " if row["model"] else ""
+    return f"{model}{row['by']} {row['group']}"
+
+
+def _level_cell(row: dict[Any, Any]) -> Cell:
+    """Return the model and its epsilon, or that it has no privacy."""
+    name = f"{row['model']} " if row["model"] else ""
+    if row["baseline"]:
+        return name, "no privacy"
+    if row["epsilon"] == math.inf:
+        return f"{name}∞", "no privacy"
+    return f"{name}{row['epsilon']:g}"
+
+
 def sweep_to_dict(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
     """Return all results of a fitted sweep and their subject as JSON values."""
-    groups = _group_rows(sweep)
-    return {
-        "about": about.to_dict(),
-        "cost": cost_in_words(sweep),
-        "assumptions": list(caveats),
-        "results": [json_safe(row) for row in table(sweep).to_dict("records")],
-    } | ({"by_group": [json_safe(row) for row in groups]} if groups else {})
+    return {"about": about.to_dict(), **sweep_facts(sweep, caveats).to_dict()}
 
 
 def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
     first = next((whole for _, whole in _private_ones(sweep)), sweep.guarantees_[0])
-    groups = _group_rows(sweep)
+    facts = sweep_facts(sweep, caveats)
+    figures = {}
+    if any(section.key == "by_group" for section in facts.sections):
+        figure_of_groups = embed_figure(_group_figure(sweep), "Scores by group over epsilon")
+        figures["Who pays for privacy"] = figure_of_groups
     return render(
         "sweep.html",
         about=about,
+        facts=facts,
         name=about.data or "the records",
         protected=unit_in_words(first.unit, about, of_labels=first.relation == "label"),
         n_samples=sweep.n_samples_,
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,
-        utility=sweep.score_name_,
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
-        rows=table(sweep).to_dict("records"),
-        further=_further(sweep),
-        groups=groups,
-        groups_figure=embed_figure(_group_figure(sweep), "Scores by group over epsilon")
-        if groups
-        else "",
-        most_rows=_MOST_ROWS,
-        inf=math.inf,
-        caveats=caveats,
-        cost=cost_in_words(sweep),
+        figures=figures,
         unit=_unit(sweep),
-        readings=_readings(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from .._output import output_path, without_mathtext, write_file
+from .._report_facts import Column, Fact, ReportFacts, Section, format_significant, number
 from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import BoundedColumn, Schema
@@ -25,6 +26,30 @@ __all__ = ["SyntheticQuality", "synthetic_quality"]
 
 _COMPARISON_GRID = Grid(cells=20)
 _N_SHOWN_PAIRS = 20  # on a page
+
+
+def _significant(name: str) -> Callable[[Any], str]:
+    return lambda row: format_significant(row[name])
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["name"])
+
+
+_COLUMNS = (
+    Column("Column", _name),
+    Column("Total variation", number("total_variation")),
+    Column("Mean", _significant("real_mean"), "real"),
+    Column("Mean", _significant("synthetic_mean"), "synthetic"),
+    Column("Deviation", _significant("real_std"), "real"),
+    Column("Deviation", _significant("synthetic_std"), "synthetic"),
+)
+_PAIRS = (
+    Column("Pair", lambda row: f"{row['first']}, {row['second']}"),
+    Column("Total variation", number("total_variation")),
+    Column("Correlation", number("real"), "real"),
+    Column("Correlation", number("synthetic"), "synthetic"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,26 +80,94 @@ class SyntheticQuality:
     shares: dict[str, pd.DataFrame] = field(repr=False)
 
     def __str__(self) -> str:
-        lines = [
-            f"total variation of columns: {self.columns['total_variation'].mean():.3f} on average, "
-            f"{self.columns['total_variation'].max():.3f} at worst",
-        ]
-        if len(self.pairs):
-            worst = self.pairs.iloc[0]
-            lines.append(
-                f"total variation of pairs: {self.pairs['total_variation'].mean():.3f} on average, "
-                f"{worst['total_variation']:.3f} at worst ({worst['first']}, {worst['second']})"
-            )
-            off = (self.pairs["real"] - self.pairs["synthetic"]).abs().max()
-            if not np.isnan(off):
-                lines.append(f"correlations: off by {off:.3f} at most")
-        if self.scores is not None:
-            for name, row in self.scores.iterrows():
-                lines.append(
-                    f"{name}: {row['synthetic']:.3f} when trained on synthetic records, "
-                    f"{row['real']:.3f} on real ones"
+        return self.facts().to_text()
+
+    def facts(self, *, guarantee: PrivacyGuarantee | None = None) -> ReportFacts:
+        """Return what the report states, for text and pages alike.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee, default=None
+            Guarantee of the synthetic records: ``privacy_`` of their synthesizer.
+
+        Returns
+        -------
+        ReportFacts
+            Sections of facts. Each has a key and a value, and a sentence for readers.
+        """
+        variation = self.columns["total_variation"]
+        columns = Section(
+            "Columns",
+            (
+                Fact(
+                    "columns", float(variation.mean()),
+                    f"{variation.mean():.3f} on average, {variation.max():.3f} at worst",
+                    label="total variation of columns",
+                ),
+                *(Fact(row=row) for row in _frame_to_rows(self.columns)),
+            ),
+            intro="Total variation is the share of synthetic records that would have to change "
+            "their value to match the real shares: 0 is best, 1 is worst.",
+            columns=_COLUMNS,
+        )  # fmt: skip
+        notice = "computed from the real records: not covered by any guarantee"
+        assumptions = () if guarantee is None else guarantee.assumptions
+        return ReportFacts(
+            Fact(),
+            (
+                columns,
+                *([self._pair_facts()] if len(self.pairs) else []),
+                *([self._score_facts(self.scores)] if self.scores is not None else []),
+                Section(
+                    "Assumptions of the guarantee",
+                    tuple(Fact(sentence=text) for text in assumptions),
+                ),
+                Section("", (Fact(sentence=notice),)),
+            ),
+        )
+
+    def _pair_facts(self) -> Section:
+        variation, worst = self.pairs["total_variation"], self.pairs.iloc[0]
+        at_worst = f"{worst['total_variation']:.3f} at worst ({worst['first']}, {worst['second']})"
+        off = (self.pairs["real"] - self.pairs["synthetic"]).abs().max()
+        return Section(
+            "Pairs of columns",
+            (
+                Fact(
+                    "pairs", float(variation.mean()),
+                    f"{variation.mean():.3f} on average, {at_worst}",
+                    label="total variation of pairs",
+                ),
+                Fact(
+                    "correlations", float(off),
+                    "" if np.isnan(off) else f"off by {off:.3f} at most",
+                    label="correlations",
+                ),
+                *(Fact(row=row) for row in _frame_to_rows(self.pairs[:_N_SHOWN_PAIRS])),
+            ),
+            intro=f"The worst of {len(self.pairs)} pairs.",
+            columns=_PAIRS,
+        )  # fmt: skip
+
+    def _score_facts(self, scores: pd.DataFrame) -> Section:
+        return Section(
+            "Models trained on them",
+            tuple(
+                Fact(
+                    "score", row,
+                    f"{row['synthetic']:.3f} when trained on synthetic records, "
+                    f"{row['real']:.3f} on real ones",
+                    label=str(row["name"]), row=row,
                 )
-        return "\n".join([*lines, "computed from the real records: not covered by any guarantee"])
+                for row in _frame_to_rows(scores)
+            ),
+            "scores",
+            columns=(
+                Column("Score on real test records", _name),
+                Column("Trained on synthetic records", number("synthetic")),
+                Column("Trained on real records", number("real")),
+            ),
+        )  # fmt: skip
 
     def plot(self, columns: list[str] | None = None, *, axes: Any = None) -> Any:
         """Draw the shares of real and synthetic records in the cells of each column.
@@ -147,24 +240,15 @@ class SyntheticQuality:
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))
         drawn = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
-        page = render(
-            "quality.html",
-            name=name,
-            guarantee=guarantee,
-            figure=drawn,
-            scores=_frame_to_rows(self.scores),
-            columns=_frame_to_rows(self.columns),
-            pairs=_frame_to_rows(self.pairs[:_N_SHOWN_PAIRS]),
-            n_pairs=len(self.pairs),
-            mean_of_pairs=self.pairs["total_variation"].mean(),
-        )
+        facts = self.facts(guarantee=guarantee)
+        page = render("quality.html", name=name, guarantee=guarantee, facts=facts, figure=drawn)
         if target is not None:
             write_file(target, page)
         return page
 
 
-def _frame_to_rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
-    return [] if frame is None else frame.rename_axis("name").reset_index().to_dict("records")
+def _frame_to_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.rename_axis("name").reset_index().to_dict("records")
 
 
 def synthetic_quality(

@@ -133,7 +133,7 @@ def test_no_directions_of_a_groups_contributions_cost_more(relation):
                 assert worst == pytest.approx(bound.delta(epsilon), rel=1e-3)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_dp_accounting_agrees():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     k, q, z, steps = 4, 0.02, 1.2, 50
@@ -144,7 +144,7 @@ def test_dp_accounting_agrees():
     assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=2e-3)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_figures_of_an_epsilon_1_model():
     """Steps as DP-SGD takes for Adult's records: 14.4 for ten rows, 6.17 for five."""
 
@@ -245,7 +245,7 @@ def test_steps_along_a_gaussian_curve_are_exact():
         assert exact <= group_epsilon(GaussianEvent(10.0), k, 1e-6, "add_remove") < 1.001 * exact
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_steps_are_never_below_a_chain_of_discrete_mechanisms():
     """Walk k = 3 steps between random distributions, and take the curve of every step."""
     rng = np.random.default_rng(1)

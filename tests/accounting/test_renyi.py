@@ -89,6 +89,7 @@ def renyi_by_quadrature(a, q, z, relation):
         return mp.log(moment) / (a - 1)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("order", [1.01, 3.7, 6.0])
@@ -123,6 +124,7 @@ def test_logistic_oracles(order, shift, value):
     assert rdp(LogisticEvent(1 / shift), [order])[0] == pytest.approx(value, abs=1e-10)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [1e-4, 0.019, 0.021, 1.0, 30.0])
 def test_logistic_against_quadrature_and_its_zcdp_bound(shift):
@@ -181,6 +183,7 @@ def test_delta_and_epsilon_are_inverse_where_the_order_is_shared():
     assert rdp_delta(event, rdp_epsilon(event, 1e-5)) == pytest.approx(1e-5, rel=1e-2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [1e-300, 1e-12])
 def test_small_deltas_stay_finite_and_ordered(delta):
     event = sgd(0.01, 1.0, 100)

@@ -53,6 +53,7 @@ def apart(u, v):
     return sum(abs(a - b) for a, b in zip(u, v, strict=True)) // 2
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("n", "m", "sigma", "order"),

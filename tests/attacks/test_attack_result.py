@@ -90,7 +90,7 @@ def test_groups_of_the_wrong_length(result):
         result.by_group(np.zeros(3), np.zeros(150))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_null_groups_are_rarely_singled_out():
     # 20 groups of noise, 40 runs: any group excluding 0.5 is a false alarm of the whole run
     missed = marked = 0
@@ -102,7 +102,7 @@ def test_null_groups_are_rarely_singled_out():
     assert max(missed, marked) <= 6  # P[Bin(40, 0.05) > 6] < 0.004
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_groups_without_correction_are_caught(monkeypatch):
     monkeypatch.setattr(result_module, "holm", np.asarray)
     with pytest.raises(AssertionError):

@@ -115,6 +115,7 @@ def test_bad_share():
         synthesis.noisy(np.eye(3), 2)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["noisy", "marginals", "model"])
 def test_synthetic_records_carry_an_attack(kind, shopping):

@@ -68,6 +68,7 @@ def pools(model, records, y, **params):
     ]
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_answers_stand_in_for_models_of_every_kind(name):
@@ -88,6 +89,7 @@ def test_answers_stand_in_for_models_of_every_kind(name):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     "attack",
     [LiRA(), LiRA(online=True), RMIA(online=True), LearnedRatio(), IndirectInference(n_queries=20),
@@ -155,6 +157,7 @@ class Own(LiRA):
     """Nobody knows what a subclass asks."""
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("attacks", "kept"),
     [

@@ -330,6 +330,7 @@ def test_models_without_their_plan_are_not_used_again(tmp_path, plan):
         ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path).fit(X, y)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("stacked", [False, True])
 def test_resumes_after_a_real_kill(tmp_path, stacked):
     code = f"""

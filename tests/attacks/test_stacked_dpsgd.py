@@ -67,17 +67,23 @@ class EstimatorsDraws:
             yield noise[np.concatenate(order)] / np.float32(divisor)
 
 
+NETWORKS = [
+    {},
+    {"hidden_layer_sizes": ()},
+    {"hidden_layer_sizes": (12, 7), "activation": "relu"},
+    {"activation": "logistic", "batch_size": 20},
+    {"clipping": "per-layer", "max_grad_norm": 0.3},
+    {"clipping": "automatic"},
+    {"optimizer": "adam", "momentum": 0.8},
+    {"epsilon": np.inf, "epochs": 20},
+]
+
+
+@pytest.mark.everyday(5)
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"hidden_layer_sizes": ()},
-        {"hidden_layer_sizes": (12, 7), "activation": "relu"},
-        {"activation": "logistic", "batch_size": 20},
-        {"clipping": "per-layer", "max_grad_norm": 0.3},
-        {"clipping": "automatic"},
-        {"optimizer": "adam", "momentum": 0.8},
-        {"epsilon": np.inf, "epochs": 20},
+        *NETWORKS,
         {"learning_rate": 0.3, "momentum": 0.0},
         {"hidden_layer_sizes": "auto", "epochs": "auto"},
         {"schedule": "cosine", "averaging": 0.0},
@@ -148,6 +154,7 @@ def test_noise_drawn_ahead_is_fresh_in_every_step(size):
     assert kstest(rows.ravel() / size_of_noise, "norm").pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_a_process_that_trains_needs_no_torch():
     tasks = [stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
     code = (
@@ -163,6 +170,7 @@ def losses(pool, X, y):
     return np.array([-np.log(proba[np.arange(len(y)), y]).mean() for proba in pool.iter_proba(X)])
 
 
+@pytest.mark.slow
 def test_equal_distribution_to_training_one_by_one():
     X, y = problem(400)
     model = DPSGDClassifier(  # every shadow model takes a noise seed of its own
@@ -326,6 +334,7 @@ def test_what_the_estimator_refuses_is_refused():
         ShadowPool(DPSGDClassifier(classes=[0, 1]), n_shadows=2).fit(X, y)
 
 
+@pytest.mark.slow
 def test_attack_on_a_network_without_noise():
     X, y = make_classification(400, flip_y=0.4, random_state=0)
     model = DPSGDClassifier(

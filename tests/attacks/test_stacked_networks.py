@@ -63,6 +63,7 @@ def test_members_do_not_mix():
         assert np.abs(difference).max() < 1e-4
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_jobs_change_nothing(backend, monkeypatch, tmp_path):
@@ -206,7 +207,7 @@ def test_members_may_know_different_categories():
     assert np.isfinite(pool.logits(X, y)).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_importing_attacks_takes_no_torch():
     import subprocess
     import sys

@@ -95,6 +95,7 @@ def parts(records, truth):
     )
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_audit_finds_what_a_model_tells(name):
     estimator, records, truth, least = TARGETS[name]
@@ -132,6 +133,7 @@ def test_each_attack_works_by_itself(target, attack):
         assert one == pytest.approx(result.scores_in[:1])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("name", ["regression tree", "mixture", "margins of two classes"])
 def test_models_of_other_records_tell_nothing(name):
     estimator, records, truth, _ = TARGETS[name]
@@ -158,6 +160,7 @@ def test_the_loss_of_a_regressor_is_its_residual():
     )
 
 
+@pytest.mark.slow
 def test_the_scale_of_numbers_without_one_changes_nothing():
     def area(factor):
         model = clone(TARGETS["regression forest"][0]).fit(FRIEDMAN[:N], factor * WORTH[:N])

@@ -12,7 +12,7 @@ from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit
-from skprivacy.audit.report.facts import explain_copies
+from skprivacy.audit.report.findings import explain_copies
 
 pytestmark = pytest.mark.heavy
 
@@ -42,6 +42,7 @@ def audited(n_distinct, times, seed=0):
     return audit(model, X[0], y, X[1], y, attacks=LossThreshold())
 
 
+@pytest.mark.slow
 def test_a_true_claim_about_copies_is_not_called_violated():
     """Of 20 audits of ten copies each of 100 records that many were violated, at error 5%."""
     reports = [audited(100, 10, seed) for seed in range(20)]

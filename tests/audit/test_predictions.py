@@ -111,6 +111,7 @@ def of_noise(rng, n, n_shadows=6):
     return (proba[:n], label[:n], proba[n:], label[n:]), shadows
 
 
+@pytest.mark.slow
 def test_a_model_that_never_saw_the_records_is_not_refuted():
     rng = np.random.default_rng(0)
     wrong = 0

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.heavy
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_killed_audit_trains_only_the_shadow_models_that_are_left(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "tests.audit.killed_audit", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)

@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy._html import format_share
+from skprivacy._report_facts import format_share
 from skprivacy.accounting import (
     ApproxDPEvent,
     GaussianEvent,
@@ -89,6 +89,7 @@ def honest():
     return audit(Claiming(max_depth=1).fit(*PARTS[:2]), *PARTS, n_shadows=4, random_state=0)
 
 
+@pytest.mark.heavy
 def test_a_memorising_model_that_claims_privacy_is_caught(liar):
     assert liar.verdict == "VIOLATED"
     assert liar.epsilon_lower_bound > 1 > liar.claimed_epsilon
@@ -101,7 +102,7 @@ def test_an_honest_model_is_not_accused(honest):
     assert not honest.to_frame()["violated"].any()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_null_models_are_accused_no_more_often_than_alpha():
     """Scores that know nothing, an empty claim: over many audits at most alpha are called liars."""
 
@@ -148,7 +149,7 @@ def test_the_target_is_never_trained_and_shadows_once():
     model = Claiming().fit(*PARTS[:2])
     tree = model.tree_
     FITS.clear()
-    attacks = [LiRA(n_shadows=2), LiRA(online=True, n_shadows=4), LossThreshold()]
+    attacks = [LiRA(pool=2), LiRA(online=True, pool=4), LossThreshold()]
     report = audit(model, *PARTS, attacks=attacks, n_shadows=4)
     assert FITS == [1000] * 4  # halves of all 2,000 records, one pool for both attacks
     assert model.tree_ is tree
@@ -207,6 +208,7 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": BoundedColumn(-5, 5) for i in range(8)})
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("step", "covered"),
@@ -329,7 +331,7 @@ def test_plain_values_hold_no_record(liar):
     assert "scores_in" not in json.dumps(state)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_auc_ceiling_by_brute_force():
     guarantee = PrivacyGuarantee(ApproxDPEvent(1.0, 0.0))
     area = guarantee.tpr_bound((np.arange(20_000) + 0.5) / 20_000).mean()
@@ -466,16 +468,16 @@ def test_what_could_not_have_been_found_is_told(n, claimed, words):
     assert report.epsilon_within_reach == pytest.approx(perfect)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_accuracy_stands_beside_that_of_a_constant(honest):
     share = max(np.mean(y[1000:]), 1 - np.mean(y[1000:]))
     assert honest.to_dict()["majority_share"] == pytest.approx(share)
     assert (honest.to_frame()["majority_share"] == honest.majority_share).all()
     assert (honest.to_frame()["test_accuracy"] == honest.test_accuracy).all()
-    assert f"accuracy {honest.test_accuracy:.0%}".replace(
-        "%", " %"
-    ) + f" on new records (most frequent class: {share:.0%}".replace("%", " %") in repr(honest)
-    assert "the most frequent class makes up" in honest.to_html()
+    said = f"(most frequent class: {100 * share:.1f} %)"
+    for text in (repr(honest), honest.to_html()):
+        assert f"{100 * honest.test_accuracy:.1f} % on new records" in text
+        assert said in text
 
 
 @pytest.mark.heavy

@@ -35,7 +35,7 @@ def tables(tmp_path_factory):
     return folder
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
     page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
     shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]
@@ -100,7 +100,7 @@ def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, caps
     assert told.count("\n") == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
     """With names of rows, logical values, semicolons and decimal commas."""
     frame = pd.read_csv(tables / "target.csv")

@@ -125,7 +125,7 @@ def test_subgroups_that_part_somebodys_records_are_refused_before_the_charge(cap
     assert budget.entries().empty
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_sweep_is_about_people(capsys):
     budget = PrivacyBudget(epsilon=20.0, path="visits.ledger", unit="patient_id")
     paid = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --budget visits.ledger"

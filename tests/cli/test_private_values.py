@@ -90,6 +90,8 @@ def told(folder, line):
     return heard.leaks()
 
 
+@pytest.mark.everyday(1)
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_cell_is_told(folder, command):
     table = SCORES if command == "audit-predictions" else TABLE
@@ -103,6 +105,7 @@ def test_no_cell_is_told(folder, command):
                 assert not told(folder, COMMANDS[command])
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_line_is_told(folder, command):
     for lines in FILES.values():

@@ -153,6 +153,7 @@ def model(folder):
     return model
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 def test_a_claim_with_one_unconfirmed_column_says_so_everywhere(model, folder):
     save_model(model, "m.safetensors")

@@ -57,6 +57,7 @@ NUMBERS = "houses.csv --schema prices.json --model AdaSSPRegressor --delta 1e-4 
 CLASSES = "houses.csv --schema sold.json --model OutputPerturbationClassifier --quiet"
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("attack", ["", "--attack loss"])
 def test_an_audit_of_a_regression(attack, folder, capsys):
     """It was refused, although the function audits regressors."""
@@ -101,6 +102,7 @@ def test_exposed_records_are_named_on_request_by_their_rows(folder, capsys, monk
     assert pd.read_csv(folder / "none.csv").empty
 
 
+@pytest.mark.slow
 def test_a_sweep_of_a_regression(folder, capsys):
     line = f"sweep {NUMBERS} --epsilons 1 10 --cv 3 --out s.html --csv s.csv --plot s.png"
     code, out, _ = run(f"{line} --subgroups area", capsys)
@@ -125,6 +127,7 @@ def test_an_attack_that_compares_classes_is_refused_before_any_charge(folder, ca
     assert len(charged()) == 0
 
 
+@pytest.mark.slow
 def test_labels_alone_are_audited_by_the_attack_on_labels(folder, capsys):
     """The attacks by default are on membership, and were refused after the model was charged."""
     line = "houses.csv --schema sold.json --model RandomizedResponseClassifier --quiet"
@@ -271,6 +274,7 @@ def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch
     assert [stated.event for stated in foreseen] == charged()
 
 
+@pytest.mark.slow
 def test_reports_say_that_a_rollback_cannot_be_noticed(folder, capsys):
     notice = "A rollback of the ledger to an older copy cannot be noticed"
     run("budget create b.ledger --epsilon 12", capsys)

@@ -333,6 +333,7 @@ def test_a_model_without_privacy_claims_nothing(folder, capsys):
     assert "cannot be saved without pickle" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", ["RandomizedResponseClassifier", "PATEClassifier --set n_teachers=5"]
 )

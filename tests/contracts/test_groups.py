@@ -32,12 +32,14 @@ def test_whoever_cannot_take_groups_says_so_before_a_charge(name):
     assert not len(budget.entries())
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [k for k, v in TAKERS.items() if v.once])
 def test_replay(name):
     contracts_people.check_people_replay(TAKERS[name])
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [k for k in ANY if k in LABELS])
 def test_replay_of_labels(name):
@@ -66,6 +68,7 @@ def test_contract_of_another_form(name, check):
     check(ANY[name])
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [k for k in ANY if k not in (*BY_NAME, *NEW_NOISE)])
 def test_groups_of_one_record_change_nothing(name):
@@ -73,6 +76,7 @@ def test_groups_of_one_record_change_nothing(name):
 
 
 # Who takes part in a step of a network is drawn anew each time.
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [k for k, v in ANY.items() if v.once and k not in BY_NAME])
 def test_names_do_not_matter(name):

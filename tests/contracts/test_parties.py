@@ -9,6 +9,7 @@ from . import parties as contracts
 from .tape import Tape, recording
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("params", [{}, {"local_steps": 3, "local_learning_rate": 0.3}])
 def test_a_party_is_hidden(params):

@@ -60,7 +60,14 @@ LONG_FITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(c, marks=[pytest.mark.everyday] if c is contracts.check_replay else [])
+        for c in EVERYBODY
+    ],
+    ids=lambda f: f.__name__,
+)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.heavy] if n in LONG_FITS else []) for n in FIRST]
 )
@@ -75,6 +82,7 @@ def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", TRAINED, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.once])
@@ -82,6 +90,7 @@ def test_contract_of_training(name, check):
     check(CASES[name])
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", SAMPLERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.samples])
@@ -143,6 +152,7 @@ def noise_drawn_ahead():
     assert drew.called
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", AHEAD, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ["DPSGDClassifier", "DPSGDClassifier-adaptive"])
@@ -189,6 +199,10 @@ def test_stream_contract(name, check):
 
 # Their noise takes many fits; that of the forms beside them is of the same mechanisms.
 DEAR = {
+    "ALMFineTuner-gradient", "ALMFineTuner-least-squares", "ALMFineTuner-prototypes",
+    "ALMFineTuner-softmax", "ALMFineTuner-softmax-k-norm", "ALMFineTuner-softmax-laplace",
+    "ALMFineTuner-softmax-logistic", "PATEClassifier-confident", "PATEClassifier-index",
+    "SyntheticDataClassifier", "SyntheticDataRegressor",
     "PATEClassifier-marginals", "PATEClassifier-interactive", "PATEClassifier-laplace",
     "MarginalSynthesizer-adaptive", "MarginalSynthesizer-tree",
 }  # fmt: skip
@@ -225,6 +239,7 @@ OF_LABELS = [
 ]
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", OF_LABELS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", LABELS)

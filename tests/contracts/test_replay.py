@@ -61,6 +61,7 @@ def test_every_form(name):
     replay(case, neighbours.RECORD, neighbours.RECORD.pairs(case, EVERY))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     "name", [k if k in EVERYDAY else pytest.param(k, marks=pytest.mark.slow) for k in CASES]
 )

@@ -81,6 +81,7 @@ def records(name):
     return rows.astype("float32") if name.startswith("DPNeuralNet") else rows, y
 
 
+@pytest.mark.everyday(12)
 def test_every_public_method_answers_the_same(pair):
     name, model, again = pair
     rows, y = records(name)
@@ -91,12 +92,14 @@ def test_every_public_method_answers_the_same(pair):
         assert_same(found, after[method])
 
 
+@pytest.mark.everyday(12)
 def test_the_claim_is_the_same(pair):
     _, model, again = pair
     assert claim_of(again) == claim_of(model)
     assert (again.epsilon_, again.delta_) == (model.epsilon_, model.delta_)
 
 
+@pytest.mark.everyday(12)
 def test_the_parameters_are_the_same(pair):
     name, model, again = pair
     before, after = model.get_params(deep=False), again.get_params(deep=False)
@@ -123,6 +126,7 @@ def plain(value):
     return value
 
 
+@pytest.mark.everyday(12)
 def test_secrets_and_seeds_do_not_come_back(pair):
     _, _, again = pair
     params = again.get_params(deep=True)
@@ -131,6 +135,7 @@ def test_secrets_and_seeds_do_not_come_back(pair):
             assert value is None
 
 
+@pytest.mark.everyday(12)
 def test_what_comes_back_can_be_fitted_anew(pair):
     name, model, again = pair
     if name.startswith(("DPNeuralNet", "DPFederated", "PATE", "PrivateKNN", "ALMFineTuner")):

@@ -58,6 +58,7 @@ def test_shape_and_schema(name):
     assert bunch.DESCR
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", TABLES)
 def test_no_record_is_out_of_bounds(name):
@@ -72,6 +73,7 @@ def test_no_record_is_out_of_bounds(name):
     assert np.abs(features).max() <= 1
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", TABLES)
 def test_frames_and_arrays_hold_the_same(name):

@@ -19,6 +19,7 @@ from skprivacy.preprocessing import SchemaTransformer
 MAKERS = [make_adult_like, make_location_like, make_purchase_like, make_texas_like]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_seed_means_the_same_rows(make):
@@ -68,7 +69,7 @@ def test_adult_like_is_like_adult():
     assert (np.abs(out).max(axis=0) <= 1).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_location_like_is_like_location():
     bunch = make_location_like(random_state=0)
     assert 0.10 < bunch.data.mean() < 0.14  # Location-30: 0.120

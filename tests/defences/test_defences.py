@@ -122,7 +122,7 @@ def leaking():
     return rows[::5], guarded
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     rows, guarded = leaking
     true, shown = guarded.estimator_.predict_proba(rows), guarded.predict_proba(rows)
@@ -136,7 +136,7 @@ def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     np.testing.assert_allclose(shown[:5], guarded.predict_proba(rows[:5]), atol=1e-5)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_keeps_its_distortion_on_average(leaking):
     rows, guarded = leaking
     sizes = []
@@ -169,7 +169,7 @@ def found(attack, target, attacked):
     return attack.evaluate(rows[:300], labels[:300], rows[300:], labels[300:]).auc
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     rows, labels = attacked
     target = TemperatureClassifier(NET, temperature=20.0).fit(rows[:300], labels[:300])
@@ -177,6 +177,7 @@ def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     assert 0.5 < found(LiRA(pool=bare, online=True), target, attacked) < 0.7
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "defence",
@@ -197,7 +198,7 @@ def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
     assert found(labels_alone, target, attacked) > 0.9
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypatch):
     rows, guarded = leaking
     shown = guarded.predict_proba(rows)

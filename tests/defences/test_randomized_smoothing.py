@@ -106,6 +106,7 @@ def test_smoothing_parameters(params):
         SmoothedClassifier(LinearRegression()).fit([[0.0], [1.0]], [0.5, 1.5]).predict([[1.0]])
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @parametrize_with_checks(
     [SmoothedClassifier(LogisticRegression(), n_samples=40, n_selection=5, random_state=0)]
@@ -196,7 +197,7 @@ def test_nan_and_infinity_are_for_the_estimator_to_refuse():
         SmoothedClassifier(LogisticRegression()).fit(X, np.arange(20) % 2)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_guarantee_of_a_private_estimator_holds_in_the_wrapper():
     """For removed, added and blanked records, by what goes through its mechanisms."""
     contracts.check_replay(SMOOTHED)

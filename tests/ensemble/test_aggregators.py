@@ -151,7 +151,7 @@ def test_tests_and_answers_are_charged_whatever_happens():
     assert fitted.score(X, Y) > 0.6  # 0.94 +- 0.03
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
     """Without noise: fewer are answered than by Confident, and more have a label."""
     common = {"threshold": 35.0, "max_answers": 40, "threshold_noise": 0.0, "noise": 0.0}
@@ -298,6 +298,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):

@@ -52,7 +52,8 @@ from skprivacy.ensemble.students import (
     select_student,
 )
 from skprivacy.ensemble.teachers import MOVED_VOTES, partition_by_hash, partition_by_index
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
@@ -109,6 +110,7 @@ def neighbours(relation):
             yield data, (rows, labels)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("cut", "relation"), MOVED_VOTES)
 def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
@@ -190,6 +192,7 @@ def test_parts_by_index_are_equal_and_shuffled():
 # --------------------------------------------------------------------------------- what is charged
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("aggregator", "event"),
@@ -215,7 +218,7 @@ def test_every_declared_query_is_charged(aggregator, event):
     assert fitted.aggregator_ == aggregator
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_unanswered_queries_cost_as_much():
     """The more are asked, the more it costs, though the answers are as many."""
     confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
@@ -234,16 +237,7 @@ def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_i
     assert budget.entries().empty
 
 
-@pytest.mark.heavy
-def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
-    def trained(*args):
-        raise AssertionError("a teacher was trained")
-
-    with mock.patch.object(pate, "count_votes", trained), pytest.raises(BudgetExceededError):
-        model(budget=PrivacyBudget(1.0, 1e-5)).fit(X, Y, X_public=PUBLIC)
-
-
-@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier])
+@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier, ALMFineTuner])
 @pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
 def test_private_records_are_not_taken_for_public_ones(kind, passed):
     budget = PrivacyBudget(100.0, 1e-3)
@@ -280,6 +274,7 @@ class Brittle(ClassifierMixin, BaseEstimator):
         return self.inner_.predict(X)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(capfd, n_jobs):
@@ -372,6 +367,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
@@ -383,6 +379,7 @@ def test_planted_bug_is_caught(name):
         check(CASES[case])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
 def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
@@ -391,7 +388,7 @@ def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
     with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
         estimator = model(*OVERFITTED, relation="replace_one")
@@ -414,7 +411,7 @@ def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
 # ------------------------------------------------------------------------------ scikit-learn's ways
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_public_records_are_not_cut_by_cross_validation():
     public = RNG.normal(size=(len(X), 3))  # as many as the private ones
     seen = []
@@ -438,7 +435,7 @@ def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice()
         Pipeline(steps).fit(frame, Y, pate__X_public=frame[:100])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["F", "M", "X"])})
     frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
@@ -452,7 +449,7 @@ def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     assert drawn.score(frame, Y) > 0.7
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
     with (
         pytest.warns(PrivacyLeakWarning),
@@ -509,7 +506,7 @@ def some_labels(truth, n_labels, n_wrong):
     return known
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_student_is_the_one_that_tells_the_labels_better():
     """Neighbours share a digit, but no class in a table of which most columns tell nothing."""
     digits, digit = load_digits(return_X_y=True)
@@ -536,7 +533,7 @@ def test_the_default_student_of_one_fold_or_of_a_class_that_one_label_has_is_the
     assert isinstance(select_student(rows, known), PropagationStudent)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_student_takes_a_table_of_any_columns():
     random = np.random.default_rng(0)
     table = pd.DataFrame(
@@ -557,7 +554,7 @@ def test_the_default_student_takes_a_table_of_any_columns():
     assert fitted.predict_proba(table[:1]).shape == (1, 2)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]
 )
@@ -570,7 +567,7 @@ def test_a_student_of_a_table_of_numbers_gets_its_names(student):
     assert bare.score(table, Y) > 0.8
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_few_labels_spread_to_their_neighbours():
     """With 90 labels for 1,797 digits, one in ten of them wrong."""
     digits, truth = load_digits(return_X_y=True)

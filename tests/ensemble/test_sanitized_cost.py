@@ -44,7 +44,7 @@ def test_its_epsilon_counts_the_votes_the_release_and_the_conversion():
     assert published.epsilon(1e-5) == pytest.approx(total)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_is_as_reliable_as_it_says_and_noisy_as_it_says():
     value = smoothed_cost(VOTES, 6.0, 0.04)
     z, lift = 5.0, 5.0 * 1.2815515655446004  # the ninetieth percentile

@@ -104,6 +104,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("net", NETS.values(), ids=NETS)
 def test_no_part_reaches_another_network(net):
     votes, members = trained(net, X, Y, PARTS)
@@ -156,6 +157,7 @@ def test_a_network_has_an_output_for_each_class_whichever_its_part_has():
         assert np.mean(network.predict(X[rare]) == Y[rare]) > 0.9
 
 
+@pytest.mark.slow
 def test_networks_learn_as_well_as_those_of_scikit_learn():
     class Own(MLPClassifier):
         """Any subclass is fitted by itself."""

@@ -74,6 +74,7 @@ def weights(member):
     return b"".join(v.tobytes() for layer in member.layers for v in layer)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("net", PLAIN.values(), ids=PLAIN)
 def test_no_part_reaches_another_network(net, device):
@@ -135,6 +136,7 @@ def test_groups_are_public():
             np.testing.assert_allclose(layer[0], its_layer[0], atol=1e-5)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", [PATEClassifier, LabelPATEClassifier])
 def test_students_of_such_teachers(kind):
     model = kind(SMALL, n_teachers=20, epsilon=20.0, classes=CLASSES, device="cpu:0", n_queries=20)

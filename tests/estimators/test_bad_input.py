@@ -135,6 +135,7 @@ PRINTING = re.compile(
 )
 
 
+@pytest.mark.heavy
 def test_one_file_imports_what_prints_records():
     """scikit-learn's own functions show arrays and labels in their errors."""
     for file in Path(skprivacy.__file__).parent.rglob("*.py"):

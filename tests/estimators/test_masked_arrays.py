@@ -39,6 +39,7 @@ def masked(values):
 COLUMN = np.ma.masked_array(np.arange(40.0) % 2, mask=np.arange(40) < 10)
 
 
+@pytest.mark.everyday(16)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [*CASES, *LABELS])
 def test_masked_records_and_targets_are_refused_at_no_cost(name):

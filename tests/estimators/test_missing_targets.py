@@ -20,6 +20,7 @@ ALL = {**CASES, **LABELS}
 OTHERWISE = ("PrivateStandardScaler", "DPNeuralNet", "MarginalSynthesizer", "DPGANSynthesizer")
 
 
+@pytest.mark.everyday(16)
 @pytest.mark.parametrize("name", [name for name in ALL if not name.startswith(OTHERWISE)])
 def test_a_missing_target_is_told_of_y(name):
     X, y = ALL[name].data(40)

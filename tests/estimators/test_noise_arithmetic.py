@@ -132,6 +132,7 @@ def check_estimator(name):
     assert model.privacy_.arithmetic == weakest_arithmetic(used) != "unspecified"
 
 
+@pytest.mark.everyday(6)
 @pytest.mark.parametrize("name", FIRST)
 def test_an_estimator_states_the_arithmetic_of_its_mechanisms(name):
     check_estimator(name)
@@ -219,6 +220,8 @@ def test_an_unknown_arithmetic_is_refused():
         PrivacyGuarantee(GaussianEvent(2.0), arithmetic="fixed")
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("last", "words"),
     [

@@ -29,7 +29,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
+from skprivacy.exceptions import BudgetExceededError
 from skprivacy.fine_tuning import (
     ALMFineTuner,
     GradientHead,
@@ -88,6 +88,8 @@ def _no_fits():
 # ---------------------------------------------------------------- learning
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("head", LINEAR)
 def test_every_head_learns(head):
     model = tuner(head=head, epsilon=10.0).fit(X, Y)
@@ -97,7 +99,7 @@ def test_every_head_learns(head):
     assert (model.classes_[probabilities.argmax(1)] == model.predict(TEST)).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     budget = PrivacyBudget(9.0, 1e-5)
     model = tuner(head=NetworkHead((20,), epochs=20), relation="zero_out", budget=budget).fit(X, Y)
@@ -109,12 +111,15 @@ def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     assert tuner(head=head).fit(X, Y).privacy_.relation == "add_remove"
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("mechanism", ["gaussian", "k_norm", "laplace", "logistic"])
 def test_every_mechanism_noises_softmax_weights(mechanism):
     model = tuner(head="softmax", mechanism=mechanism, epsilon=50.0).fit(X, Y)
     assert model.score(TEST, TRUTH) > 0.7
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_without_noise_the_softmax_head_is_that_of_scikit_learn(n_classes):
     """The same penalty, contrasts that lose nothing, and the log-odds of the right class."""
@@ -129,6 +134,7 @@ def test_without_noise_the_softmax_head_is_that_of_scikit_learn(n_classes):
     )
 
 
+@pytest.mark.slow
 def test_auto_is_chosen_by_public_facts():
     def kind(**params):
         return type(tuner(**params).fit(X, Y).head_)
@@ -177,6 +183,7 @@ def test_an_unfitted_encoder_learns_from_public_records_alone():
     assert len(X) not in Counting.seen
 
 
+@pytest.mark.heavy
 def test_a_fitted_encoder_is_frozen_or_refused():
     fitted = PCA(16).fit(PUBLIC)
     for public in (None, PUBLIC):
@@ -191,6 +198,7 @@ def test_a_fitted_encoder_is_frozen_or_refused():
         tuner(FrozenEstimator(StandardScaler())).fit(X, Y)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "encoder",
@@ -237,12 +245,6 @@ def test_an_encoder_that_mixes_records_is_refused(public):
     assert budget.spent() == 0
 
 
-@pytest.mark.parametrize("public", [X, PublicRecords(X)], ids=["records", "PublicRecords"])
-def test_private_records_are_not_public_records_too(public):
-    with pytest.raises(ValueError, match="X_public must not be X"):
-        tuner(PCA(8)).fit(X, Y, X_public=public)
-
-
 def test_public_records_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="X_public has 3 features and X has 64"):
         tuner().fit(X, Y, X_public=PUBLIC[:, :3])
@@ -260,6 +262,7 @@ def test_a_table_with_words():
         model.fit(frame[:400], y[:400])
 
 
+@pytest.mark.heavy
 def test_a_frame_of_numbers_keeps_its_names():
     columns = [f"pixel {i}" for i in range(64)]
     frame, public = pd.DataFrame(X, columns=columns), pd.DataFrame(PUBLIC, columns=columns)
@@ -267,6 +270,8 @@ def test_a_frame_of_numbers_keeps_its_names():
     assert model.predict(pd.DataFrame(TEST, columns=columns)).shape == TRUTH.shape
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_a_record_that_is_not_finite_contributes_nothing_and_nobody_is_told(head):
     kept = X.copy()
@@ -297,11 +302,14 @@ def check_traceback(head):
         assert not same, f"{frame.f_code.co_name} holds the exact weights"
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_the_traceback_of_a_failure_holds_no_exact_weights(head):
     check_traceback(head)
 
 
+@pytest.mark.heavy
 def test_exact_weights_in_a_traceback_are_caught():
     with (
         mock.patch.object(alm, "_call_without_frames", lambda compute, *given: compute(*given)),
@@ -310,6 +318,7 @@ def test_exact_weights_in_a_traceback_are_caught():
         check_traceback("softmax")
 
 
+@pytest.mark.heavy
 def test_exact_weights_are_not_kept():
     given = []
     release = Mechanism.release
@@ -329,6 +338,7 @@ def test_exact_weights_are_not_kept():
 # ---------------------------------------------------------------- what it costs
 
 
+@pytest.mark.heavy
 def test_noised_copies_are_trained_once_and_charged_together():
     budget = PrivacyBudget(8.0, 1e-4)
     model = tuner(head="softmax", mechanism="logistic", epsilon=2.0, budget=budget)
@@ -350,6 +360,8 @@ def test_noised_copies_are_trained_once_and_charged_together():
     assert loud > quiet
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
 def test_noised_copies_see_the_records_through_their_releases_alone(head):
     """Given the same answers on a neighbour, they are the same, and all copies' inputs are near."""
@@ -381,6 +393,7 @@ def test_noised_copies_of_a_head_that_trains_with_noise_are_refused():
         tuner(head="softmax").noised_copies(X, Y, [])
 
 
+@pytest.mark.heavy
 def test_a_sensitivity_that_is_given_is_used_and_assumed():
     used = []
     release = Mechanism.release
@@ -398,6 +411,7 @@ def test_a_sensitivity_that_is_given_is_used_and_assumed():
         tuner(head="prototypes", sensitivity=0.25).fit(X, Y)
 
 
+@pytest.mark.heavy
 def test_the_cost_is_that_of_what_is_released():
     model = tuner(head=GradientHead(n_steps=9)).fit(X, Y)
     assert model.privacy_event_.count == 9
@@ -508,7 +522,7 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
     assert budget.spent() == 0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_in_a_pipeline_and_a_sweep():
     schema = Schema({f"x{i}": BoundedColumn(0, 16) for i in range(64)})
     frame = pd.DataFrame(X, columns=list(schema))
@@ -530,9 +544,3 @@ def test_shadow_models_keep_the_encoder():
     assert Counting.seen == [len(PUBLIC)]
     assert budget.spent() == 0, "shadow models belong to the attacker"
     assert pool is not None
-
-
-def test_classes_that_are_not_given_are_a_leak_that_is_told():
-    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        model = tuner(classes=None).fit(X, Y)
-    assert any("class labels" in assumption for assumption in model.privacy_.assumptions)

@@ -88,6 +88,7 @@ def test_one_more_record_changes_no_other_row(encoder, dtype, place):
     np.testing.assert_array_equal(others, rows_of(fitted, records))
 
 
+@pytest.mark.heavy
 @PLACES
 def test_one_more_record_changes_no_other_row_of_a_table(place):
     table = pd.DataFrame({"number": X[:, 0], "word": RNG.choice(["a", "b"], N)})

@@ -84,6 +84,7 @@ def worst(n_classes, order, relation="add_remove"):
     return found.x, -found.fun
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_softmax_weights_near_their_bound(n_classes, order):
@@ -95,6 +96,7 @@ def test_softmax_weights_of_a_replaced_record():
     assert 0.45 < worst(3, 2, "replace_one")[1] <= 1.0
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("n_classes", [3, 5])
 def test_a_norm_that_is_too_small_is_caught(n_classes, monkeypatch):
     """L2 where L1 is due, and the largest L1 norm of a column where that of the vector is."""

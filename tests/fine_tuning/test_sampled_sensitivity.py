@@ -85,7 +85,7 @@ def test_other_heads_are_computed_anew():
         np.testing.assert_allclose(one, retrained(head, job, found, i), atol=1e-12)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_thousand_heads_pass_over_the_records_a_few_times_each():
     """Full retraining needs dozens of passes: a gradient or a product with the Hessian is one."""
     found, job, head = records(n=3000, size=20, n_classes=5), task(21, 5), SoftmaxHead(2.0)
@@ -125,7 +125,7 @@ def test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_pro
     assert 0 < few.l2 <= many.l2 < head.sensitivity(job).l2
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_matrix_norm_for_that_of_the_vector_is_caught(order, monkeypatch):
     """The largest column sum, the largest singular value: of 6 features and 3 classes."""

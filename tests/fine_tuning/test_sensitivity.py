@@ -114,6 +114,7 @@ def test_many_releases_compose_by_their_moments():
     assert together < 1.25  # a hundred added up are 10
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["gaussian", "k_norm", "laplace", "logistic"])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])

@@ -63,6 +63,8 @@ def two_classes(n, seed=0):
     return X, ((X[:, 0] > 0) ^ (random.random_sample(n) < 0.1)).astype(int)
 
 
+@pytest.mark.slow
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", NOISY)
 @pytest.mark.parametrize(
     ("base", "least"),
@@ -124,6 +126,7 @@ def _few_queries(**params):
     return LabelPATEClassifier(n_teachers=10, n_queries=5, **params)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", [*NOISY, _few_queries])
 def test_budget_seed_classes_and_infinity(kind):
     X, y = two_classes(300)
@@ -152,6 +155,7 @@ def test_without_noise_the_labels_are_true(kind):
     np.testing.assert_array_equal(labels, y)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", ALL)
 def test_words_and_frames(kind):
     X, y = two_classes(400)
@@ -173,6 +177,7 @@ def test_words_and_frames(kind):
         model.predict(frame.rename(columns={"a": "z"}))
 
 
+@pytest.mark.slow
 def test_missing_values_are_the_estimators_business():
     X, y = two_classes(600)
     X[::7, 2] = np.nan

@@ -79,6 +79,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(("k", "size", "points"), CASES)
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_gaussian_privacy_by_integration(k, size, points, epsilon):
@@ -92,6 +93,7 @@ def test_gaussian_privacy_by_integration(k, size, points, epsilon):
     assert worst_delta(mechanism, less, size, points) > 0.02
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(("k", "size", "points"), CASES)
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_pure_privacy_by_integration(k, size, points, epsilon):
@@ -124,6 +126,7 @@ def test_a_ridge_below_the_needed_one_breaks_the_claim():
     assert worst_delta(mechanism, mechanism.scale(1), 1, 4001) > 0.02
 
 
+@pytest.mark.slow
 def test_release_has_the_density_that_was_integrated():
     """Samples of the mechanism against its density, in one dimension."""
     rows, labels = np.array([[1.0], [-0.7], [0.4]]), np.array([0, 1, 1])
@@ -139,6 +142,7 @@ def test_release_has_the_density_that_was_integrated():
         assert stats.kstest(drawn, lambda w, a=axis[:, 0], c=cdf: np.interp(w, a, c)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 4])
 def test_pure_noise_has_the_right_norm(k):
     """With nothing but noise and ridge, the minimiser is noise / -ridge: norm of Gamma(size)."""

@@ -77,6 +77,7 @@ def test_noise_has_the_declared_law(kind):
     assert noise.std() == pytest.approx(mechanism.std, rel=0.02)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_privacy_and_planted_bugs(kind):
@@ -111,6 +112,7 @@ def test_noise_is_fresh_and_a_reused_seed_is_caught():
 # ---------------------------------------------------------------- the grid
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", EVERY)
 def test_neighbours_have_the_same_support(kind, monkeypatch):

@@ -120,6 +120,7 @@ def check(case: Case, share: float = 1.0) -> None:
     check_claim(sample, case.value, case.neighbour, claim, (0.0, 0.5, 1.0, 2.0), case.n)
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.parametrize("name", CASES)
 def test_the_claim_is_kept_and_too_little_noise_is_caught(name):
     case = CASES[name]

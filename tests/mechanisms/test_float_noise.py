@@ -36,7 +36,7 @@ def test_any_size(size):
     assert np.isfinite(x).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_law_into_the_tails():
     x = standard_logistic(1 << 23, SecureRandom(11))
     assert stats.kstest(x[: 1 << 20], "logistic").pvalue > 1e-4

@@ -33,6 +33,7 @@ def chi2_pvalue(samples, shape, scale):
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1, 2, 7, 40])
 @pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
@@ -41,6 +42,7 @@ def test_distribution(sampler, scale):
     assert chi2_pvalue(samples, SHAPES[sampler], scale) > 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
 def test_the_test_has_power(sampler):
     """A scale that is 3% off, or one shape for another, would not pass."""
@@ -50,6 +52,7 @@ def test_the_test_has_power(sampler):
     assert chi2_pvalue(samples, other, 30) < 1e-6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("sampler", "law"),

@@ -40,6 +40,7 @@ def check_law(noise, scale):
     assert abs(stats.spearmanr(norms, np.abs(cosines)).statistic) < 5 / np.sqrt(n)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_noise_has_the_declared_law(size):
     check_law(draws(KNorm(0.7, 3.0), size, 800, value=-17.25), 2.1)
@@ -54,6 +55,7 @@ def test_gaussian_noise_of_that_size_is_caught(size):
         check_law(noise, 1.0)
 
 
+@pytest.mark.slow
 def test_the_variance_is_as_predicted_and_half_of_laplace():
     mechanism, size = KNorm(0.5, 2.0), 640
     noise = draws(mechanism, size, 300)
@@ -82,6 +84,7 @@ def check_pure(share=1.0):
     check_claim(sample, np.zeros(2), moved, claim, (0.5, 1.5), 2000)
 
 
+@pytest.mark.slow
 def test_is_pure():
     check_pure()
 
@@ -91,6 +94,7 @@ def test_too_little_noise_is_caught():
         check_pure(0.3)
 
 
+@pytest.mark.slow
 def test_a_radius_of_one_dimension_less_is_caught():
     """The classic slip: Gamma(size - 1) or Laplace norms."""
 

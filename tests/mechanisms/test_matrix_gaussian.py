@@ -189,6 +189,7 @@ def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
         MatrixGaussian(BandedFactorizationEvent(1.0, 100, 1, band), 1.0)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
 def test_what_is_not_refused_keeps_its_fresh_noise(band):

@@ -37,6 +37,7 @@ PEAKS = {
 }
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", PEAKS)
 def test_a_fit_takes_about_one_copy_of_its_records(kind):
     parameters, allowed = PEAKS[kind]

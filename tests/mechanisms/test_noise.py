@@ -36,6 +36,7 @@ def check_noise(case: NoiseCase, share: float = 1.0) -> None:
         check_not_repeated(rows[0][:1])
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_noise_has_the_law_that_its_event_claims(name):
@@ -45,6 +46,7 @@ def test_noise_has_the_law_that_its_event_claims(name):
 AN_EVERYDAY_ONE = {"FloatGaussian", "LNMax", "Exponential", "Columns"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "name", [k if k in AN_EVERYDAY_ONE else pytest.param(k, marks=pytest.mark.slow) for k in CASES]
 )

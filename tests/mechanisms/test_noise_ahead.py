@@ -48,6 +48,7 @@ def test_the_noise_is_normal_into_the_tails():
         assert stats.binomtest(beyond, noise.size, 2 * stats.norm.sf(edge)).pvalue > 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_nothing_is_added_twice(elsewhere):
     random = SecureRandom()
@@ -135,6 +136,7 @@ def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatc
 class TestFork:
     # Behind Python's back no fork is possible while another thread waits for Python's lock: the
     # child would wait for that thread, which it does not have.
+    @pytest.mark.heavy
     @pytest.mark.parametrize(
         ("done", "fork"), [(False, os.fork), (True, os.fork), (True, raw_fork)]
     )

@@ -97,6 +97,7 @@ def check_outermost():
     assert float(stats.norm.sf(far)) == pytest.approx((1 << 40) * 2.0**-192, rel=1e-3)
 
 
+@pytest.mark.heavy
 def test_the_outermost_numbers():
     check_outermost()
 
@@ -150,7 +151,7 @@ def dense():
     return np.unique(p[(p >= 2.0**-18) & (p < 0.5)])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_quantile_is_as_exact_as_the_proof_needs():
     """Between quantiles 2**-46 lower and higher lies the true one; see ``rounded_normal``."""
     off = 2.0**-46

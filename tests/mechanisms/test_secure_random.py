@@ -88,6 +88,7 @@ def in_fork(action, fork=None):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 class TestFork:
+    @pytest.mark.heavy
     def test_a_child_does_not_repeat_its_parent_or_sibling(self):
         random = SecureRandom()
         random.random_bytes(16)
@@ -118,7 +119,7 @@ class TestFork:
         random = SecureRandom()
         assert in_fork(lambda: random.random_bytes(16), raw_fork) == random.random_bytes(16)
 
-    @pytest.mark.heavy
+    @pytest.mark.slow
     @pytest.mark.skipif(not LINUX, reason="pid namespaces are Linux's")
     def test_a_child_in_a_pid_namespace_does_not_repeat_its_parent(self):
         """Both are number 1, each of its own namespace."""
@@ -313,6 +314,7 @@ def long_noise():
     return np.abs(correlations).max() * np.sqrt(_CHUNK), noise
 
 
+@pytest.mark.heavy
 def test_long_vectors_get_independent_normal_noise():
     correlation, noise = long_noise()
     assert correlation < 6

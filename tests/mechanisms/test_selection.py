@@ -48,6 +48,7 @@ def draw(mechanism, scores, n, seed=0):
     return np.array([mechanism.release(scores, random) for _ in range(n)])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(0.5, 1.0), (2.0, 0.7)])
 def test_distribution(kind, epsilon, sensitivity):
@@ -57,6 +58,7 @@ def test_distribution(kind, epsilon, sensitivity):
     assert stats.chisquare(counts, LAWS[kind](SCORES, 1.3 * epsilon, sensitivity) * N).pvalue < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LAWS)
 def test_monotonic_scores_need_half_the_noise(kind):
     counts = np.bincount(draw(kind(1.0, 1.0, monotonic=True), SCORES, N), minlength=4)
@@ -72,6 +74,7 @@ def run(kind, epsilon_used, claimed):
     )  # fmt: skip
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", LAWS)
 def test_privacy_and_planted_bug(kind):
     run(kind, 1.0, claimed=1.0)

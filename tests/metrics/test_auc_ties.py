@@ -23,12 +23,14 @@ def most(runs, alpha):
     return binom.isf(1e-6, runs, alpha)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_constant_scores_refute_nothing(ratio):
     shown = [epsilon_lower_bound(np.zeros(n), np.zeros(n // ratio), alpha=0.5) for n in SIZES]
     assert max(shown) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize("rate", [0.03, 0.5])
 def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
@@ -40,6 +42,7 @@ def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
     assert wrong <= most(len(SIZES), alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(1726, 1.0), (489, 0.05), (40, 0.5), (2000, 3.0)])
 def test_randomised_response_is_never_shown_worse_than_it_is(n, epsilon):
     rng = np.random.default_rng(1)

@@ -66,7 +66,7 @@ def test_independent_gaussian_noise_is_refuted_with_at_most_alpha_exactly(mu):
     assert right[law_of_refutation(inverse_gaussian_curve(mu), 500, 500)].sum() <= ALPHA
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_canaries_that_share_one_coin_break_the_product_bound_alone():
     """With probability .8 all coins go through randomised response of epsilon 1, else none do.
 
@@ -149,6 +149,7 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     return np.array(found)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("mu", "n", "general", "apart"),
@@ -173,6 +174,7 @@ def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):
     assert np.median(bounds(scores, 2 * n, 3 * n // 2, "product", 1e-5)) >= apart
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.915), (4.0, 3.718)])
 def test_randomised_response_is_bounded_tightly(epsilon, least):
@@ -202,6 +204,7 @@ def power(guesses, n_coins, mu, truth):
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("mu", "n_coins", "least"), [(1.0, 1000, 95), (2.0, 2000, 90)])
 def test_the_number_of_guesses_refutes_a_claim_of_half_the_truth(mu, n_coins, least):
     """So few as are best for a bound refute nothing at mu = 2."""
@@ -223,6 +226,7 @@ def test_bound_is_near_the_exact_bound():
         assert ours == pytest.approx(theirs, rel=0.02)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("guesses", "n_coins"), [(2000, 2000), (200, 2000), (60, 400)])
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])

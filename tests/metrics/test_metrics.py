@@ -247,12 +247,13 @@ def null_failures(bound, alpha):
     return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon(alpha):
     assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
     def bonferroni(members, others, alpha):
@@ -280,7 +281,7 @@ def of_area(members, others, alpha):
     return _evidence.Evidence((), area).epsilon(0.0)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
     assert null_failures(of_threshold, 0.5) <= ALLOWED[0.5]
     monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
@@ -372,6 +373,7 @@ def of_one_threshold(members, others, alpha):
     return epsilon_lower_bound(members, others, thresholds=[0.5], alpha=alpha)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("bound", "alpha"),
@@ -387,7 +389,7 @@ def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
     assert overstated(bound, alpha) <= ALLOWED[alpha]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_pairs_that_share_records_are_caught():
     def reused(members, others, alpha):
         return of_area(np.repeat(members, 20), np.repeat(others, 20), alpha)

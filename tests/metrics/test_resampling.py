@@ -34,6 +34,7 @@ def wrong(runs=200, alpha=0.2, **asked):
     return sum(epsilon > 0.5 for epsilon in found), binom.isf(1e-6, runs, alpha)
 
 
+@pytest.mark.slow
 def test_many_splits_exceed_the_truth_with_at_most_alpha():
     above, most = wrong(n_splits=10)
     assert above <= most

@@ -43,6 +43,7 @@ def test_the_loss_is_of_any_metric(metric):
     assert found.standard_error > 0
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_new_records_and_new_noise():
     random = np.random.default_rng(0)
     y = np.zeros(400, int)
@@ -58,6 +59,7 @@ def test_the_error_is_that_of_new_records_and_new_noise():
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(losses), rel=0.15)
 
 
+@pytest.mark.heavy
 def test_the_error_of_one_draw_is_that_of_new_records():
     random = np.random.default_rng(1)
     y = np.arange(300) % 2

@@ -123,7 +123,7 @@ def test_any_measure_and_any_container():
     assert "signs" in repr(scorer)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_workers_score_alike():
     scorer = make_leakage_scorer(X, y, cv=3)
     alone, together = (

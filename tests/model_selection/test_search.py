@@ -201,6 +201,7 @@ def outcomes(bit, ones, n_out, epsilon):
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_trials", [2, 10])
 def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
     """All outcomes of a search over two settings of a model of one bit, on both kinds of neighbour.
@@ -232,7 +233,7 @@ def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
     assert worst > 0.55 * claimed  # the bound is not far off
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings(SEEDED)
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_real_search_follows_that_law():
@@ -258,6 +259,7 @@ def test_a_real_search_follows_that_law():
     assert stats.kstest(noisy, lambda x: np.interp(x, grid, cdf)).pvalue > CHANCE
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("eta", "mean"), [(1.0, 10.0), (0.0, 4.0), (-0.5, 3.0), (4.0, 6.0)])
 def test_the_number_of_trials_is_truncated_negative_binomial(eta, mean):
@@ -464,6 +466,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "check", [check_number, check_winner, check_only_the_best_is_kept, check_neighbours]
@@ -472,6 +475,7 @@ def test_contract(check):
     check()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name):
@@ -644,7 +648,7 @@ def test_under_add_remove_the_number_of_records_is_not_used():
         searched(n_records=3000).fit(X, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_networks_are_given_their_share_of_the_records():
     model = DPSGDClassifier(classes=[0, 1], epochs=2, relation="add_remove")
     grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}
@@ -753,6 +757,7 @@ def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
     assert said == {0}
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings(SEEDED)
 def test_a_seed_makes_it_reproducible_and_voids_the_guarantee():
     with pytest.warns(PrivacyWarning, match="noise_seed"):

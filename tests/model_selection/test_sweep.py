@@ -90,6 +90,7 @@ def log(tmp_path):
     return path
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @parametrize_with_checks(
     [
@@ -145,11 +146,12 @@ def test_a_memorising_level_shows(log):
     assert deep > 0.62
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_nothing_is_trained_twice(log, n_jobs):
     model = Noisy(log=str(log))
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     sweep_of(model, epsilons=[1, 8], cv=5, attack=attack, n_jobs=n_jobs).fit(X, y)
     done = fits(log)
     for epsilon in ("1.0", "8.0"):
@@ -159,12 +161,10 @@ def test_nothing_is_trained_twice(log, n_jobs):
     assert not hasattr(model, "tree_")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_jobs_change_nothing():
     one, two = (
-        sweep_of(
-            Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(n_shadows=4, random_state=0), n_jobs=n_jobs
-        )
+        sweep_of(Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(pool=4, random_state=0), n_jobs=n_jobs)
         .fit(X, y)
         .cv_results_
         for n_jobs in (1, 2)
@@ -355,7 +355,7 @@ def test_frames_strings_groups_scoring_pickle():
     from sklearn.model_selection import GroupKFold
 
     sweep = sweep_of(
-        Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(n_shadows=2)
+        Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(pool=2)
     )
     with pytest.warns(PrivacyWarning, match="Noisy takes no groups in fit"):
         sweep.fit(frame, names, groups=groups)
@@ -452,7 +452,7 @@ def test_plot_draws_the_measured_numbers():
     plt.close(display.figure_)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_baselines_are_what_one_would_do_by_hand():
     cv = KFold(3, shuffle=True, random_state=0)
     sweep = PrivacySweepCV(Noisy(), epsilons=[1], cv=cv).fit(X, y)
@@ -503,7 +503,7 @@ def test_baselines_of_ones_own():
     one.fit(X, y)
     assert list(one.baseline_results_["param_baseline"]) == ["LogisticRegression"]
     assert one.baseline_results_["mean_test_score"][0] > 0.7
-    shadows = LiRA(n_shadows=2, random_state=0)
+    shadows = LiRA(pool=2, random_state=0)
     other = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=given, attack=shadows).fit(X, y)
     assert np.isnan(other.baseline_results_["mean_attack_auc"]).all()
     assert sweep_of(Noisy(), epsilons=[1], cv=2).fit(X, y).baseline_results_ == {}
@@ -514,7 +514,7 @@ def test_baselines_of_ones_own():
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline={5: LogisticRegression()}).fit(X, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_boosting_takes_what_a_schema_takes():
     import pandas as pd
 
@@ -607,7 +607,7 @@ def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
     assert "Further scores" not in page
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
     sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     about = About(author="<i>me</i>", command="make <b>", record="person")
@@ -629,7 +629,7 @@ def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
         sweep.to_html(tmp_path / "sweep.pdf")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_several_scores_are_those_of_grid_search():
     import matplotlib.pyplot as plt
 
@@ -663,7 +663,7 @@ def test_several_scores_are_those_of_grid_search():
         sweep.knee(score="nothing")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_several_estimators_in_one_sweep_and_one_picture():
     import matplotlib.pyplot as plt
 
@@ -721,7 +721,7 @@ def test_no_record_is_kept():
     canary = 0.1234567890123456
     data = X.copy()
     data[17] = canary
-    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0)).fit(
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(pool=2, random_state=0)).fit(
         data, np.where(y == 1, "label-canary-yes", "no")
     )
     kept = pickle.dumps(sweep)

@@ -55,6 +55,7 @@ def same_scores(sweep, search):
             np.testing.assert_allclose(sweep.cv_results_[key], search.cv_results_[key], err_msg=key)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scoring", [None, "roc_auc", make_scorer(accuracy_score)])
 def test_weights_of_records_reach_every_fit(scoring):
@@ -109,7 +110,7 @@ def test_groups_reach_the_splitter_with_and_without_routing():
     assert other.best_score_ != plain.best_score_
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_shadows_and_baselines_are_given_the_weights_too():
     seen = []
 
@@ -118,7 +119,7 @@ def test_shadows_and_baselines_are_given_the_weights_too():
             seen.append(sample_weight is not None and len(sample_weight) == len(y))
             return super().fit(X, y, sample_weight)
 
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     given = {"line": LogisticRegression(), "pipeline": make_pipeline(Weighted(3.0))}
     models = make_pipeline(FunctionTransformer(np.tanh), Watched())
     sweep = PrivacySweepCV(models, epsilons=[3.0], cv=CV, attack=attack, baseline=given)

@@ -38,7 +38,7 @@ def test_a_dip_at_a_larger_epsilon_is_not_overlooked():
     assert read(scores, np.full(3, 0.86)).epsilon == 3.0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.9])
 def test_the_interval_covers_as_often_as_it_says(confidence):
     """Independent splits, paired by a common effect; the true answer is 1."""

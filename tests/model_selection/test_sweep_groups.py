@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.tree import DecisionTreeClassifier
@@ -18,7 +19,8 @@ from skprivacy.metrics.roc_area import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
-from skprivacy.model_selection.sweep_report import sweep_to_dict
+from skprivacy.model_selection.sweep_report import page as page_of
+from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
 
 from .test_sweep import Noisy, sweep_of
 
@@ -112,12 +114,17 @@ def test_a_column_groups_and_who_is_exposed_shows():
     assert exposed["attack_auc"].iloc[0] > 0.6
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_page_the_picture_and_the_table_show_it(sweep):
     page = sweep.to_html()
     assert "Who pays for privacy" in page
     for _, row in sweep.by_group().iterrows():
         assert f"{row['loss']:.3f}" in page
+    facts = sweep_facts(sweep, ["one < two"])
+    cells = [cell for section in facts.sections for row in section.rows for cell in row]
+    words = [fact.sentence for fact in facts] + [c if isinstance(c, str) else c[0] for c in cells]
+    shown = page_of(sweep, About(), ["one < two"], sweep.plot().figure_)
+    assert [text for text in words if str(escape(text)) not in shown] == []
     assert page.count('src="data:image/png') == 2
     display = sweep.plot_by_group()
     above, below = display.axes_
@@ -184,7 +191,7 @@ def figures(rng, n_splits, loss, sizes):
     return rows, reference
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_promised_over_the_whole_table():
     """Groups of 5 to 200 records, none of which pays more than others or is exposed."""
     rng, alarms, exposed, n = np.random.default_rng(0), 0, 0, 400

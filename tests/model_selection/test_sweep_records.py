@@ -131,6 +131,7 @@ CASES = {
 }
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_models_scores_and_charges_are_the_same_to_the_bit(name):
@@ -310,7 +311,7 @@ def test_every_model_is_charged():
 def test_shadow_models_share_it_too():
     X, y = frame()
     counts = []
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     for shared in (True, False):
         model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
         swept(model, X, y, shared=shared, counts=counts, attack=attack, baseline=None)

@@ -25,7 +25,7 @@ def test_the_legend_of_the_attack_covers_no_line(models, width):
     assert axes.width > 0.6 * figure.bbox.width
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [4.2, 7.0])
 def test_a_long_legend_of_the_scores_covers_no_line(width):
     figure = Figure(figsize=(width, 8), layout="constrained")

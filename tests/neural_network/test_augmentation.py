@@ -61,6 +61,7 @@ def engine_of(module, clip, clipping="flat"):
     return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", MODULES)
@@ -322,7 +323,7 @@ def test_views_cost_no_privacy_and_reach_the_module():
     assert many.gradients_ == "book-keeping"
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_regression_takes_views():
     X = np.linspace(-1, 1, 60).reshape(-1, 1)
     model = DPSGDRegressor(

@@ -204,7 +204,7 @@ def test_settings_are_saved(rows, tmp_path):
         assert np.array_equal(again.predict(X), model.predict(X))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_further_training_keeps_the_network(rows):
     X, y = rows
     model = DPSGDClassifier(classes=[0, 1], epsilon=50.0).fit(X, y)
@@ -214,7 +214,7 @@ def test_further_training_keeps_the_network(rows):
     assert model.predict(X).shape == (400,)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_numbers_are_learned_where_thirty_epochs_did_not():
     X, y = make_friedman1(1500, noise=1.0, random_state=0)
     X, X_test, y, y_test = train_test_split(2 * X - 1, y, test_size=500, random_state=0)
@@ -223,7 +223,7 @@ def test_numbers_are_learned_where_thirty_epochs_did_not():
         assert model.fit(X, y).score(X_test, y_test) > 0.87  # by 30 epochs of Adam: 0.75
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_without_privacy_it_learns_what_can_be_learned():
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X / 8 - 1, y, random_state=0)

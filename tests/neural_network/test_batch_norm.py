@@ -88,7 +88,7 @@ def pre_trained():
     )
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:noise_seed")
 def test_a_public_encoder_with_a_new_head_is_fine_tuned(pre_trained):
     encoder, X, y = pre_trained

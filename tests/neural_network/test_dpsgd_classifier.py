@@ -40,6 +40,7 @@ def test_learns(blobs):
     assert model.predict_proba(blobs[0]).sum(1) == pytest.approx(1.0)
 
 
+@pytest.mark.heavy
 def test_digits_are_learned_at_a_moderate_epsilon():
     X, y = load_digits(return_X_y=True)
     model = DPSGDClassifier(epsilon=8.0, classes=range(10)).fit(X / 16, y)
@@ -85,7 +86,7 @@ def _weights(model):
     return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_averaging_takes_noise_away(blobs):
     X, y = blobs
     spread, steady = {}, {"schedule": "constant", "momentum": 0.0}
@@ -259,7 +260,7 @@ def test_object_numbers_and_duplicated_columns(blobs):
         private().fit(frame, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_works_in_pipeline_search_and_parallel_validation(blobs):
     X, y = blobs
     pipe = make_pipeline(FunctionTransformer(), private())

@@ -23,6 +23,7 @@ def private(**params):
     return DPSGDRegressor(**{"target_bounds": (5.0, 15.0), "epsilon": 5.0, **params})
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "params", [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"schedule": "linear"}]
@@ -56,7 +57,7 @@ def test_bad_bounds_are_named(line, bounds):
         private(target_bounds=bounds).fit(*line)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_partial_fit_keeps_the_bounds(line):
     model = private().partial_fit(*line)
     first = model.epsilon_

@@ -191,7 +191,7 @@ def linear():
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_few_labels_are_enough_on_features_of_an_encoder():
     """On 40 labelled digits: a linear model on pixels, on an untrained net, on a trained one."""
     X, y = load_digits(return_X_y=True)
@@ -210,7 +210,7 @@ def test_few_labels_are_enough_on_features_of_an_encoder():
     assert score["trained"] > max(score["pixels"], score["untrained"]) + 0.05, score
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_few_labels_are_enough_on_features_of_a_table():
     """Four hidden words, each behind twenty columns of noise; twenty labels for the first word."""
     rng = np.random.RandomState(0)

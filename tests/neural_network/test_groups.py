@@ -84,6 +84,7 @@ def test_parameters_are_checked(make, params, match):
         make(**params).fit(X, Y, groups=PATIENT)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @KINDS
 def test_training_goes_on_for_the_same_people_alone(make):

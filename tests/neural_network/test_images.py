@@ -51,6 +51,7 @@ SHIFT = RandomShift((1, 8, 8), pixels=1)
 
 
 # How well shifted digits are told varies by 0.025 with the noise.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_a_convolution_net_learns_digits():
     X, y, X_test, y_test = digits()
@@ -62,6 +63,7 @@ def test_a_convolution_net_learns_digits():
     assert model.score(shifted, y_test) < 0.45  # 0.30 to 0.40: it never saw any
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_shifted_views_teach_shifts():
     X, y, X_test, y_test = digits()

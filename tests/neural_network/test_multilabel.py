@@ -26,7 +26,7 @@ def private(**params):
     return DPSGDClassifier(**{"epsilon": 8.0, "random_state": 0, **params})
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, {"hidden_layer_sizes": ()}, {"optimizer": "adam"}])
 def test_every_label_is_learned(rows, params):
     X, y = rows

@@ -70,7 +70,7 @@ def test_rows_that_are_no_images_are_refused(shape, image_shape):
         ScatteringTransformer().fit(np.zeros((1, 784))).transform(np.zeros((1, 144)))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_linear_model_on_few_images_is_better_with_it():
     digits, truth = load_digits(return_X_y=True)
     images = np.kron(digits.reshape(-1, 8, 8), np.ones((2, 2))).reshape(len(truth), 256)

@@ -62,6 +62,7 @@ def with_labels_alone():
     return alone.fit(DIGITS[labelled], known[labelled]).score(DIGITS, TRUTH)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", STUDENTS)
 def test_records_without_labels_teach(name):
@@ -72,6 +73,7 @@ def test_records_without_labels_teach(name):
     assert score > (supervised + 0.02 if name != "pseudo-labels" else 0.8)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("student", [VATStudent, ConsistencyStudent])
 def test_a_student_is_an_estimator(student):
@@ -99,6 +101,7 @@ def test_a_student_is_an_estimator(student):
     assert isinstance(own.module_[1], nn.Linear)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("student", list(STUDENTS.values()), ids=list(STUDENTS))
 def test_pate_teaches_every_student(student):
@@ -115,7 +118,7 @@ def test_pate_teaches_every_student(student):
     assert model.student_.n_features_in_ == 64
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_pate_on_small_images_from_end_to_end():
     """As accuracy/pate on MNIST: 1,000 private digits, 40 teachers, 30 labels, epsilon 6."""
     order = np.random.RandomState(0).permutation(len(TRUTH))

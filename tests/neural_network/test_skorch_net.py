@@ -69,6 +69,7 @@ def accuracy(net, X, y):
     return (net.predict(X).argmax(1) == y).mean()
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "params",

@@ -151,6 +151,7 @@ PIPELINES = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipelines_come_back_with_the_claim_of_all_steps(name, tmp_path):

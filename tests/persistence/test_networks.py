@@ -144,6 +144,7 @@ def _rewritten(path, change=lambda facts: facts, weights=lambda tensors: tensors
     save_file(weights(tensors), path, metadata={"skprivacy": header})
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):

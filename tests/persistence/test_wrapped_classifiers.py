@@ -90,6 +90,7 @@ MAKERS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_every_model_that_teaches_comes_back_with_its_claim(name, tmp_path):
     model = MAKERS[name](classes=CLASSES)
@@ -128,6 +129,7 @@ STUDENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize("name", sorted(STUDENTS))
 def test_learners_of_any_make(name, tmp_path):
     make, rows = STUDENTS[name]
@@ -144,6 +146,7 @@ def test_a_student_of_a_graph(kind, tmp_path):
     assert found.student_._coef_.dtype == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_the_default_student_of_a_table(share, tmp_path):
     teacher = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression())
@@ -220,6 +223,7 @@ def forged(path, change):
     path.write_bytes(save(arrays, metadata={"skprivacy": json.dumps(header)}))
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -244,6 +248,7 @@ def test_a_forged_file_is_refused(change, tmp_path):
         load_model(tmp_path / "m")
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("name", ["PATEClassifier", "LabelPATEClassifier", "ALIBIClassifier"])
 def test_a_certificate_holds_the_claim_of_the_file(name, tmp_path):
     """It could hold but the digest of a pickle, whose guarantee nobody could read."""

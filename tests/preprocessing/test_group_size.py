@@ -24,7 +24,7 @@ def test_about_a_share_of_the_groups_have_no_more(q, near):
     assert (privacy.epsilon(), privacy.unit) == (pytest.approx(5.0), "patient")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_law_is_that_of_one_number_for_each_group():
     """Against the exponential mechanism of sizes that are counted here; also a group more."""
     few = pd.Series([0, 0, 0, 1, 2, 2], name="patient")

@@ -123,6 +123,7 @@ def test_persons_are_looked_at_in_parts(scanned, monkeypatch):
     np.testing.assert_array_equal(scanned(FRAME, groups="who", max_group_size=3)[0], whole)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("max_group_size", [1, 4])
@@ -292,6 +293,7 @@ private_summary(sys.argv[1], schema, means=["age"], epsilon=1.0, budget=budget)
 """
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_scan_stays_charged_once(file, tmp_path, how):

@@ -142,6 +142,7 @@ def visits():
     return pd.DataFrame({"kennz": number, "age": rng.integers(18, 90, 1000)})
 
 
+@pytest.mark.heavy
 def test_rows_of_a_person():
     table = visits()
     sizes = table["kennz"].value_counts()

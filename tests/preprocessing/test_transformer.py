@@ -37,6 +37,7 @@ def table(**changes):
     return pd.DataFrame({**columns, **changes})
 
 
+@pytest.mark.everyday(20)
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 @parametrize_with_checks(

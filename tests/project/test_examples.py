@@ -58,6 +58,7 @@ def test_every_example_runs_or_is_listed_with_the_reason_why_not():
     assert others == set(SHOWN)
 
 
+@pytest.mark.heavy
 def test_a_small_example_runs():
     run_example(EVERY_DAY)
 

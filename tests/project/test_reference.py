@@ -150,6 +150,7 @@ def faults(value):
     return problems
 
 
+@pytest.mark.everyday(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", ["", *PARTS])
 def test_numpydoc_finds_nothing_wrong_with_parameters_and_results(part):

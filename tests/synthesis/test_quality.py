@@ -89,6 +89,7 @@ def test_it_says_that_no_guarantee_covers_it():
     assert "not covered by any guarantee" in str(synthetic_quality(real, real, SCHEMA))
 
 
+@pytest.mark.slow
 def test_columns_are_drawn():
     matplotlib.use("Agg")
     real = people(200)

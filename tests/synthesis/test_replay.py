@@ -34,6 +34,7 @@ MODELS = {
 ODD = ["no such", "12", 10**400, [1, 2], "\ud800", object()]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MODELS)
 def test_a_record_with_an_odd_value_is_one_record(name):

@@ -177,7 +177,10 @@ class Statement:
     @property
     def cap(self) -> tuple[float, float] | None:
         """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
-        body = self._ledger.read().scopes().get(self._scope)
+        return self._cap_in(self._ledger.read())
+
+    def _cap_in(self, log: Log) -> tuple[float, float] | None:
+        body = log.scopes().get(self._scope)
         terms: dict[str, Any] = parse_json(body) if body else {}
         return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
 
@@ -189,17 +192,22 @@ class Statement:
             return displayable(f"PrivacyBudget at {self.path}{where}: its ledger cannot be read")
 
     def _summary(self) -> str:
-        cap, entries = self.cap, self._charges()
-        n = sum(entries.values())
+        log = self._ledger.read()  # once: scikit-learn asks for many representations
+        cap = self._cap_in(log)
+        n = sum(self._charges_in(log).values())
         where = "" if self._scope == "/" else f" for {self._scope}"
         shown = "no cap in this scope" if cap is None else f"epsilon={cap[0]:g}, delta={cap[1]:g}"
         plural = "" if n == 1 else "s"
-        unit = self.unit
+        unit = self._fixed_relation_and_unit(log)[1]
         per = "" if unit in (None, "record") else f" per {unit}"
-        return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
+        spent = self._spent_in(log)
+        return f"PrivacyBudget({shown}){per}{where}: {spent:.3g} spent by {n} charge{plural}"
 
     def _charges(self) -> Counter[Event]:
-        return charges_along_path(self._ledger.read(), self._scope, self._scope)
+        return self._charges_in(self._ledger.read())
+
+    def _charges_in(self, log: Log) -> Counter[Event]:
+        return charges_along_path(log, self._scope, self._scope)
 
     def spent(self, delta: float | None = None) -> float:
         """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
@@ -216,9 +224,14 @@ class Statement:
         float
             In nats; infinity if none is proved at this delta.
         """
+        return self._spent_in(self._ledger.read(), delta)
+
+    def _spent_in(self, log: Log, delta: float | None = None) -> float:
         if delta is None:
-            delta = self._terms["delta"] if self.cap is None else self.cap[1]
-        return spent_epsilon(self._charges(), check_delta(delta), self._current_terms["relation"])
+            cap = self._cap_in(log)
+            delta = self._terms["delta"] if cap is None else cap[1]
+        relation = self._terms_with_defaults(log)["relation"]
+        return spent_epsilon(self._charges_in(log), check_delta(delta), relation)
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return the guarantee of all charges to this scope together.

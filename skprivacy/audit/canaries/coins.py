@@ -151,21 +151,13 @@ def inverse_curve(guarantee: PrivacyGuarantee, coin: str) -> Inverse:
 
 
 def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
-    """Return records whose values are spread evenly over public ranges and categories.
-
-    Each column is shuffled separately, so that canaries share few cells of any table, and lie where
-    real records are rare.
-    """
+    """Return records spread over public ranges and categories, where real records are rare."""
     return pd.DataFrame({c: _values(fact, types[c], n, random) for c, fact in facts.items()})
 
 
 @dataclass(frozen=True)
 class MixtureEvent:
-    """Records, of which coins replaced some by canaries.
-
-    ``records`` holds the canaries last. ``rows`` are the records that canaries may replace,
-    ``trained`` the coins.
-    """
+    """Records, of which coins replaced some of ``rows`` by canaries, which come last."""
 
     records: pd.DataFrame
     rows: NDArray[np.intp]
@@ -209,10 +201,7 @@ class MixtureEvent:
 
 
 def score_from_tables(fitted: MarginalSynthesizer, mixture: MixtureEvent) -> Floats:
-    """Return the score of each canary from the noisy tables, for an attacker with all other data.
-
-    Scores depend only on the tables and on records that no coin touches.
-    """
+    """Return the score of each canary from the noisy tables and the records of no coin."""
     noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
     return _scores(fitted, mixture, noisy, np.inf)
 
@@ -242,10 +231,7 @@ def _values(
 def _scores(
     fitted: MarginalSynthesizer, mixture: MixtureEvent, seen: Sequence[Floats], clipped: float
 ) -> Floats:
-    """Return the best linear estimates of the coins, centred at 0.
-
-    Each coin has variance 1/4. The noise is that of the tables.
-    """
+    """Return the best linear estimates of the coins, of variance 1/4, centred at 0."""
     n = len(mixture.rows)
     gram, signal = np.zeros((n, n)), np.zeros(n)
     for measurement, cells, table in zip(

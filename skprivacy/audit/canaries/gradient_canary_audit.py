@@ -135,10 +135,7 @@ def run_with_gradients(
 def bound_on_noise(
     counts: tuple[int, int, int], guarantee: PrivacyGuarantee, run: CanaryRun, alpha: float
 ) -> GuessBound:
-    """Return the epsilon of the claimed training with the least noise that is still refuted.
-
-    Noise below a sixteenth of the claimed noise is not tried.
-    """
+    """Return epsilon with the least noise still refuted, from a sixteenth of the claimed on."""
     claimed, event_at = run.fitted.noise_multiplier_, run.event_at
     assert event_at is not None
 

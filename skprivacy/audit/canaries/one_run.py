@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.base import clone, is_classifier
 from ..._clones import call_model
 from ..._input_data import check_consistent_length
 from ..._output import shorten_text
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._sklearn import num_samples
 from ..._validation import flag, is_whole
 from ...accounting import PrivacyGuarantee
@@ -59,11 +60,9 @@ __all__ = [
 _FEWEST = 20
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 _LEAST = 1e-12  # lower clip of probabilities
-_NOT_SAMPLED = (
-    "  sampling: records were not sampled by independent coins, as the claim assumes they are"
-)
+_NOT_SAMPLED = "records were not sampled by independent coins, as the claim assumes they are"
 _DELTA = 1e-5  # for models without a claim, and for bounds beside a pure claim
-_TOO_FEW = "  too few canaries: even with all guesses right, the claim would not be refuted"
+_TOO_FEW = "too few canaries: even with all guesses right, the claim would not be refuted"
 COINS = {
     "add_remove": "a canary was in the training data, or was not",
     "replace_one": "a canary was in the training data, or a record of the data in its place",
@@ -205,7 +204,7 @@ def audit_one_run(
 
 
 @dataclass(frozen=True, repr=False)
-class OneRunAuditReport:
+class OneRunAuditReport(FactReport):
     """Claimed privacy of a model compared with guesses of the canaries' coins.
 
     Returned by :func:`audit_one_run`. A :class:`SynthesizerAuditReport` holds one for all of its
@@ -298,20 +297,25 @@ class OneRunAuditReport:
         guarantee = self.claim.guarantee
         return 0 if guarantee is None else steps_between(guarantee.relation, self.coin)
 
-    def __repr__(self) -> str:
-        claimed = self.claim.guarantee or self.claim.reason
-        lines = [
-            f"One-run audit of {shorten_text(self.model)}: {self.verdict}",
-            f"  claim: {claimed}",
-            f"  canaries: {CANARIES[self.canaries]}",
-            f"  coin: {COINS[self.coin]}",
-            f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
-            *(f"  {bound!r}" for bound in self.bounds),
-            *([_NOT_SAMPLED] if not self.sampled else []),
-            *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
-            *(f"  assumes that {text}" for text in self.assumptions),
-        ]
-        return "\n".join(lines)
+    def facts(self) -> ReportFacts:
+        claimed = str(self.claim.guarantee or self.claim.reason)
+        right = f"{self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries"
+        too_few = not (self.within_reach or self.untested)
+        facts = (
+            Fact("claim", claimed, claimed, label="claim"),
+            Fact("canaries", self.canaries, CANARIES[self.canaries], label="canaries"),
+            Fact("coin", self.coin, COINS[self.coin], label="coin"),
+            Fact("right", self.right, right),
+            *values(self, "guesses", "n_canaries", "model", "refuted", "untested", "alpha"),
+            *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
+            Fact("sampled", self.sampled, "" if self.sampled else _NOT_SAMPLED, label="sampling"),
+            Fact("within_reach", self.within_reach, _TOO_FEW if too_few else ""),
+            *(Fact(sentence=f"assumes that {text}") for text in self.assumptions),
+        )
+        title = f"One-run audit of {shorten_text(self.model)}"
+        return ReportFacts(
+            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
+        )
 
 
 def check_one_run(

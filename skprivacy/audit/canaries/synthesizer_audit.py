@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 
 from ..._input_data import check_consistent_length
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, details, values
 from ..._validation import whole
 from ...attacks.record_tables import as_records
 from ...metrics import auc
@@ -40,11 +41,12 @@ __all__ = ["SynthesizerAuditReport", "audit_synthesizer"]
 _COUNTED = ("adaptive", "independent", "tree")  # methods that release noisy tables
 _DRAWN = 10  # synthetic records per record
 _FEWEST = 20  # coins
+_TOO_FEW = "too few coins: even with all guesses right, nothing would be refuted"
 _LARGEST_MU = 1e3  # end of the search for claimed_mu
 
 
 @dataclass(frozen=True, repr=False)
-class SynthesizerAuditReport:
+class SynthesizerAuditReport(FactReport):
     """Claimed privacy of a synthesizer compared with guesses of the canaries' coins.
 
     Returned by :func:`audit_synthesizer`.
@@ -110,25 +112,29 @@ class SynthesizerAuditReport:
         """The larger of the bounds without assumptions about the mechanism, under the coin."""
         return max(self.tables.epsilon_lower_bound, self.rows.epsilon_lower_bound)
 
-    def __repr__(self) -> str:
-        claimed, mu = self.claim.guarantee or self.claim.reason, self.claimed_mu
+    def facts(self) -> ReportFacts:
+        claimed, mu = str(self.claim.guarantee or self.claim.reason), self.claimed_mu
         as_noise = "" if np.isnan(mu) else f"; as Gaussian noise: mu {mu:.3g}"
         coins = f"{self.tables.n_canaries:,} coins in {self.n_runs:,} fits"
-        lines = [
-            f"Audit of {self.tables.model}: {self.verdict}",
-            f"  claim: {claimed}{as_noise}",
-            f"  {coins}: {COINS[self.tables.coin]}",
+        facts = [
+            Fact("claim", claimed, f"{claimed}{as_noise}", label="claim"),
+            Fact("n_runs", self.n_runs, COINS[self.tables.coin], label=coins),
+            *values(self, "alpha", "claimed_mu"),
         ]
         views = ("noisy tables", self.tables), ("synthetic records", self.rows)
-        for (seen, report), mu in zip(views, self.shown_mu, strict=True):
-            right = f"{report.right:,} of {report.guesses:,} guesses right"
-            lines += [
-                f"  {seen}: {right}, mu about {mu:.3g}",
-                *(f"    {bound!r}" for bound in report.bounds),
+        for (seen, report), shown in zip(views, self.shown_mu, strict=True):
+            right = f"{report.right:,} of {report.guesses:,} guesses right, mu about {shown:.3g}"
+            facts += [
+                Fact(seen, report.facts().to_dict(), right, label=seen),
+                *details(map(repr, report.bounds)),
             ]
         if not (self.tables.within_reach or self.tables.untested):
-            lines.append("  too few coins: even with all guesses right, nothing would be refuted")
-        return "\n".join([*lines, *(f"  assumes that {t}" for t in self.tables.assumptions)])
+            facts.append(Fact(sentence=_TOO_FEW))
+        facts += [Fact(sentence=f"assumes that {text}") for text in self.tables.assumptions]
+        title = f"Audit of {self.tables.model}"
+        return ReportFacts(
+            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", tuple(facts)),)
+        )
 
 
 def audit_synthesizer(
@@ -189,7 +195,7 @@ def audit_synthesizer(
     -----
     **Guarantees.** A true claim is called violated with probability ``alpha`` at most. With one
     canary per fit, the number of right guesses is compared exactly with the one that the claimed
-    trade-off curve allows. With more, the coins of all fits are treated as those of one larger run.
+    trade-off curve allows. With more, the coins of all fits are treated as coins of one larger run.
     This holds however canaries interfere, but it takes thousands of coins to detect noise of half
     the claimed size. Scores are the best linear estimates of the coins from all noisy tables, under
     the stated size of the noise. If that size is wrong, the guesses get worse, but the error

@@ -5,6 +5,7 @@ Files, in reading order:
 - ``claims``: Claim, and claim_of for any fitted model; transformers that learn nothing
 - ``guarantees``: guarantees inside an estimator: find, compose, add up the fits of a search
 - ``disclosure``: check_disclosure: signs of disclosure without attacks
+- ``disclosure_report``: its report, one check for each sign
 - ``stored_records``: training records found in a model's arrays
 - ``member_groups``: groups as members of an audit
 - ``attempts``: errors that come from the caller's signal handlers

@@ -29,10 +29,7 @@ def is_alarm(error: BaseException) -> bool:
 
 
 def _iter_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, without errors that the caller was already handling.
-
-    Those were caught in a frame that is still running.
-    """
+    """Yield an error and its causes, but none that the caller was already handling."""
     running = {frame for frame, _ in traceback.walk_stack(sys._getframe())}
     found: BaseException | None = error
     while found is not None:

@@ -191,8 +191,8 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     An encoder in a ``FrozenEstimator`` that declares ``needs_public_records_`` adds the assumption
     that it learned from public records. A step that is not covered turns the guarantee into kind
     "estimate", which assumes that the step reveals nothing about the records. Under
-    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
-    covered too.
+    ``relation="label"``, where features are public, the guarantee also covers scikit-learn's
+    unsupervised transformers.
 
     Examples
     --------

@@ -6,34 +6,30 @@ reading at :func:`check_disclosure`.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
-from ..._html import render
 from ..._input_data import check_one_type
-from ..._output import json_safe
 from ..._sklearn import num_samples
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics import clopper_pearson
-from .claims import claim_of
+from .claims import Claim, claim_of
+from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records
 
 __all__ = [
-    "DisclosureCheck",
-    "DisclosureReport",
     "PredictionGroups",
     "check_disclosure",
+    "find_signs",
     "leaf_sizes",
     "n_parameters",
     "prediction_groups",
@@ -46,19 +42,6 @@ _FITTED = (
     "coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "theta_", "var_",
     "feature_log_prob_", "means_", "covariances_", "cluster_centers_",
 )  # fmt: skip
-SIGNS = (
-    "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
-    "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
-)
-_AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
-_MEANING = {
-    "stored records": "training records that the model contains",
-    "smallest leaf": "the fewest records in a leaf of a tree",
-    "k-anonymity": "the fewest records with the same prediction",
-    "class disclosure": "records whose prediction reveals their label",
-    "degrees of freedom": "records minus fitted parameters",
-    "error gap": "how much more often the model is right on training records",
-}
 
 
 def check_disclosure(
@@ -169,15 +152,37 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
+    limits = min_records, min_degrees_of_freedom, max_gap
+    _check_thresholds(*limits)
+    X_train = as_records(X_train, "X_train")
+    X_test = None if X_test is None else as_records(X_test, "X_test")
     _check_records(X_train, y_train, X_test, y_test)
-    _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
-    contents, n = collect_contents(model), num_samples(X_train)
-    people = resolve_groups(groups, X_train)
-    alike = prediction_groups(model, X_train, as_records(X_train))
+    return find_signs(
+        model,
+        X_train,
+        y_train,
+        X_test,
+        y_test,
+        claim=claim_of(model, X_train) if trainable else None,
+        people=resolve_groups(groups, X_train),
+        prints=fingerprints(X_train),
+        limits=limits,
+    )
+
+
+def find_signs(
+    model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, *,
+    claim: Claim | None, people: Groups, prints: NDArray[np.uint64],
+    limits: tuple[int, int, float] = (10, 10, 0.1),
+) -> DisclosureReport:  # fmt: skip
+    """Check a model for signs of disclosure; records are converted, with ``prints`` of X_train."""
+    min_records, min_degrees_of_freedom, max_gap = limits
+    contents = collect_contents(model)
+    alike = prediction_groups(model, X_train, len(np.unique(prints)))
     leaves = leaf_sizes(contents.parts)
-    claim = claim_of(model, X_train).guarantee if trainable else None
-    private = claim is not None and math.isfinite(claim.epsilon())
-    hides_records = private and claim is not None and claim.relation != "label"
+    stated = None if claim is None else claim.guarantee
+    private = stated is not None and math.isfinite(stated.epsilon())
+    hides_records = private and stated is not None and stated.relation != "label"
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
@@ -190,143 +195,19 @@ def check_disclosure(
             ),
             _error_gap(model, X_train, y_train, X_test, y_test, max_gap),
         ),
-        claim="none" if claim is None else repr(claim),
-        n_train=n,
+        claim="none" if stated is None else repr(stated),
+        n_train=num_samples(X_train),
     )
 
 
 @dataclass(frozen=True)
-class DisclosureReport:
-    """Signs that a model discloses records; returned by :func:`check_disclosure`.
-
-    Attributes
-    ----------
-    model : str
-        The model and its parameters.
-    checks : tuple of DisclosureCheck
-    claim : str
-        The privacy that the model claims, in words. The checks do not test it.
-    n_train : int
-        Number of training records.
-    """
-
-    model: str
-    checks: tuple[DisclosureCheck, ...]
-    claim: str
-    n_train: int
-
-    @property
-    def flagged(self) -> tuple[str, ...]:
-        """Names of the checks that found their sign."""
-        return tuple(check.name for check in self.checks if check.flagged)
-
-    def __getitem__(self, name: str) -> DisclosureCheck:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per check.
-
-        Returns
-        -------
-        DataFrame
-            In the order of ``checks``.
-        """
-        return pd.DataFrame([asdict(check) for check in self.checks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values. They name no record.
-
-        Returns
-        -------
-        dict
-            Values for JSON.
-        """
-        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def _repr_html_(self) -> str:
-        return render("_disclosure.html", disclosure=self, signs=SIGNS)
-
-    def __repr__(self) -> str:
-        marks = {True: "!", False: "-", None: "?"}
-        applied = sum(check.flagged is not None for check in self.checks)
-        lines = [
-            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
-            f"  claimed: {self.claim}",
-            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
-            f"  {SIGNS}",
-        ]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class DisclosureCheck:
-    """Result of one disclosure check.
-
-    Attributes
-    ----------
-    name : str
-        Name of the check.
-    flagged : bool or None
-        Whether the sign was found; None if the check does not apply to the model.
-    value : float or None
-        The figure compared with the threshold.
-    threshold : float
-        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
-    says : str
-        The result, or why the check does not apply, in words.
-    """
-
-    name: str
-    flagged: bool | None
-    value: float | None
-    threshold: float
-    says: str
-
-    @property
-    def meaning(self) -> str:
-        """The meaning of the figure, in a few words."""
-        return _MEANING[self.name]
-
-    @property
-    def allowed(self) -> str:
-        """The threshold in words."""
-        bound = "at least" if self.name in _AT_LEAST else "at most"
-        return f"{bound} {self.threshold:g}"
-
-
-@dataclass(frozen=True)
 class PredictionGroups:
-    """Training records grouped by the model's output for them.
+    """Training records grouped by the model's output for them, in single precision."""
 
-    Attributes
-    ----------
-    group : ndarray of shape (n,)
-        Group number of each record; records with equal output in single precision share one.
-    sizes : ndarray of shape (n_groups,)
-        Number of records in each group.
-    n_distinct : int
-        Number of distinct records.
-    certain : ndarray of shape (n,)
-        Whether the model gives one class a probability of 1.
-    """
-
-    group: IntArray
-    sizes: IntArray
-    n_distinct: int
-    certain: NDArray[np.bool_]
+    group: IntArray  # of each record, (n,)
+    sizes: IntArray  # records in each group
+    n_distinct: int  # records
+    certain: NDArray[np.bool_]  # whether a class of a record has probability 1, (n,)
 
     @property
     def shared(self) -> bool:
@@ -349,7 +230,7 @@ class PredictionGroups:
         return alike[self.group] | self.certain
 
 
-def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
+def prediction_groups(model: Any, X: Any, n_distinct: int) -> PredictionGroups | None:
     """Group records by the model's most detailed output; None for a model without any."""
     output, of_classes = _output(model, X)
     if output is None:
@@ -361,7 +242,7 @@ def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | No
     certain = np.zeros(len(table), bool)
     if of_classes:
         certain = table.max(axis=1) >= CERTAIN
-    return PredictionGroups(group, sizes, len(np.unique(fingerprints(records))), certain)
+    return PredictionGroups(group, sizes, n_distinct, certain)
 
 
 def leaf_sizes(parts: list[Any]) -> IntArray:
@@ -551,7 +432,7 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
 
 
 def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
-    if num_samples(as_records(X_train, "X_train")) < 1:
+    if num_samples(X_train) < 1:
         raise ValueError("X_train has no records. Pass the records that the model was trained on.")
     if X_test is None and y_test is not None:
         raise ValueError("y_test was given without X_test. Pass the records of these labels too.")
@@ -561,7 +442,6 @@ def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None
         if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
-        X = as_records(X, f"X_{part}")
         if num_samples(X) != num_samples(y, f"y_{part}"):
             raise ValueError(
                 f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "

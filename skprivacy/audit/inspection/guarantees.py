@@ -77,7 +77,7 @@ def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGua
     """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
     ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
-    because the choice of the candidate leaks too. None if the cost cannot be determined: only
+    because the choice of the candidate also leaks. None if the cost cannot be determined: only
     estimators of this library, bare or in pipelines, column transformers and unions, are known to
     keep to their parameters.
     """
@@ -129,10 +129,7 @@ def holds_private_labels(value: Any) -> bool:
 
 
 def looks_private(estimator: Any) -> bool:
-    """Return whether an estimator has an epsilon that may be a privacy parameter.
-
-    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
-    """
+    """Return whether an epsilon may be a privacy parameter, which SVR's is not."""
     return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..._groups import Groups
+from ..._groups import Groups, check_order
+from ..._sklearn import num_samples
 from ...attacks import AttackResult
 from ...attacks.group_scores import JOINS, separate_groups
 from .claims import NO_CLAIM, Claim
@@ -40,6 +41,14 @@ class MemberGroups:
                 f"groups must have at least 2 values of {people.unit} on each side; got "
                 f"{people.inside.n} and {people.outside.n}. Pass the records of more."
             )
+        return people
+
+    @classmethod
+    def from_records(cls, groups: Any, X_in: Any, X_out: Any) -> MemberGroups:
+        """Return the groups of a pair, in the order of the records."""
+        people = cls.from_pair(groups, num_samples(X_in), num_samples(X_out))
+        for whose, X in zip(groups, (X_in, X_out), strict=True):
+            check_order(whose, X)
         return people
 
     @property

@@ -24,7 +24,7 @@ from sklearn.pipeline import Pipeline
 
 from ..._input_data import all_numbers
 from ..._sklearn import num_samples
-from ...attacks.record_tables import as_records, fingerprints
+from ...attacks.record_tables import fingerprints
 from ...metrics import clopper_pearson
 from .attempts import is_alarm
 
@@ -54,21 +54,11 @@ MOST_VIEWS = 200  # a bagging of columns shows each of its parts a different tab
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """Training records found in a model.
-
-    Attributes
-    ----------
-    n_train : int
-        Number of training records found.
-    places : tuple of str
-        Attributes that hold them, as far as known.
-    in_context : str
-        Class that is known to carry records in any form; empty if there is none.
-    """
+    """Training records found in a model."""
 
     n_train: int
-    places: tuple[str, ...]
-    in_context: str
+    places: tuple[str, ...]  # attributes that hold them, as far as known
+    in_context: str  # class that is known to carry records in any form; empty if there is none
 
 
 def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -> StoredRecords:
@@ -116,29 +106,15 @@ def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -
 
 @dataclass
 class Contents:
-    """Arrays and objects found inside a model.
+    """Arrays and objects found inside a model."""
 
-    Attributes
-    ----------
-    arrays : list of array-like
-        Arrays, sparse matrices and tables; nested lists of numbers as arrays. Each once.
-    parts : list of object
-        Estimators, transformers and torch modules, outer ones first.
-    complete : bool
-        Whether the whole model could be searched.
-    """
-
-    arrays: list[Any] = field(default_factory=list)
-    parts: list[Any] = field(default_factory=list)
-    complete: bool = True
+    arrays: list[Any] = field(default_factory=list)  # each once; nested lists of numbers too
+    parts: list[Any] = field(default_factory=list)  # estimators and modules, outer ones first
+    complete: bool = True  # whether the whole model could be searched
 
 
 def collect_contents(model: Any) -> Contents:
-    """Return all arrays and parts of a model, from its attributes and from its pickle.
-
-    The pickle reaches objects that attributes do not show, such as trees of compiled classes.
-    Nothing is copied or written, and functions and classes are not searched.
-    """
+    """Return all arrays and parts of a model, from its attributes and from its pickle."""
     collector = _Collector()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,7 +128,7 @@ def collect_contents(model: Any) -> Contents:
 def iter_tables(X: Any, parts: list[Any]) -> Iterator[Any]:
     """Yield the records as given, and as the parts of a model pass them to each other."""
     seen: dict[int, Any] = {}
-    for view in _views(as_records(X), parts):
+    for view in _views(X, parts):
         if id(view) not in seen and (table := as_table(view)) is not None:
             seen[id(view)] = view
             yield table
@@ -179,10 +155,7 @@ class _NullFile:
 
 
 class _Collector(pickle.Pickler):
-    """A pickler that collects arrays and parts, and writes nothing.
-
-    Objects that cannot be pickled are searched by their attributes.
-    """
+    """Pickler that collects arrays and parts; what cannot be pickled gives its attributes."""
 
     def __init__(self) -> None:
         super().__init__(_NullFile(), protocol=5)
@@ -319,10 +292,7 @@ class _RowDigests:
         self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
     def arrays_like(self, view: Any) -> list[tuple[Any, Digests]]:
-        """Return each array that can be read as rows like those of a view, with their digests.
-
-        Arrays of one row are joined, because a model may hold one array per record.
-        """
+        """Return each array with digests of rows like a view's; arrays of one row are joined."""
         width, text = int(view.shape[1]), view.dtype == object
         if (width, text) not in self._cut:
             held = [(array, v) for array, v in self._values if (v.dtype == object) is text]

@@ -3,10 +3,9 @@
 Files, in reading order:
 
 - ``audit_report``: AuditReport: fields, verdict, tables, JSON and page
-- ``findings``: AttackFinding (evidence against the claim), GroupExposure, exposed records
-- ``facts``: facts and caveats that do not depend on the attacks
+- ``findings``: AttackFinding (evidence against the claim), GroupExposure, exposed or copied records
+- ``facts``: facts of a report, in sections; its caveats
 - ``document``: data, author, command, digests and versions of a report
 - ``plain_words``: summary for decision makers
-- ``text_report``: the report as text
-- ``html_report``: the report as a page; figures of all pages
+- ``html_report``: the report as a page, with its figures
 """

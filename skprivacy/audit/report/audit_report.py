@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any, ClassVar
@@ -11,15 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..._output import displayable, json_safe, output_path, write_file
+from ..._output import output_path, write_file
+from ..._report_facts import FactReport, ReportFacts
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence
 from ..inspection.claims import CHOSEN, NO_CLAIM
-from ..inspection.disclosure import DisclosureReport
+from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
 from .document import About, about_or_empty
-from .facts import explain_exchange, list_caveats
+from .facts import audit_facts, explain_exchange, list_caveats
 from .findings import (
     AttackFinding,
     GroupExposure,
@@ -28,15 +30,14 @@ from .findings import (
     exposed_records,
     refutation,
 )
-from .text_report import render_text
 
 __all__ = ["AuditReport"]
 
 FEW = 100  # with fewer members or non-members, the report states the largest epsilon it could show
 
 
-@dataclass(frozen=True)
-class AuditReport:
+@dataclass(frozen=True, repr=False)
+class AuditReport(FactReport):
     """Claimed privacy of a model compared with the leakage that attacks measured.
 
     Returned by :func:`~skprivacy.audit.audit`.
@@ -190,7 +191,7 @@ class AuditReport:
         Returns
         -------
         bool
-            False if there is no claim, or if records are copies of each other.
+            False without a claim, or if records are copies of each other.
         """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and not self.copied and (beyond or bool(finding.refutation))
@@ -204,10 +205,13 @@ class AuditReport:
     @property
     def doubt(self) -> str:
         """Why the samples cannot be random: exchanged, by AUC or accuracy, or full of copies."""
-        if self.copied:
-            return self.copied
+        return next(filter(None, self._sample_checks()), "")
+
+    def _sample_checks(self) -> Iterator[str]:
+        """Yield why the samples cannot be random, by each check of them; empty if it passes."""
+        yield self.copied
         own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
-        return explain_exchange([finding.result for finding in self.findings], own, new, self.alpha)
+        yield explain_exchange([finding.result for finding in self.findings], own, new, self.alpha)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -326,6 +330,24 @@ class AuditReport:
             rows.append(row)
         return pd.DataFrame(rows)
 
+    def facts(self, *, about: About | None = None, records: bool = False) -> ReportFacts:
+        """Return what the report states, for text, pages and JSON alike.
+
+        Parameters
+        ----------
+        about : About, default=None
+            Data set, author, command and digests; it names the protected unit.
+        records : bool, default=False
+            Whether to include the rows of exposed records, which discloses who is in the data.
+
+        Returns
+        -------
+        ReportFacts
+            Sections of facts. Each has a key and a value for JSON, and a sentence for readers.
+        """
+        flag("records", records)
+        return audit_facts(self, about_or_empty(about), records=records)
+
     def to_dict(self, *, records: bool = False) -> dict[str, Any]:
         """Return the findings as JSON-serialisable values, without the scores of records.
 
@@ -340,40 +362,7 @@ class AuditReport:
         dict
             Values for JSON.
         """
-        flag("records", records)
-        exposed = self.exposed_records()
-        named = {"exposed_records": exposed.to_dict("records")} if records else {}
-        return json_safe(
-            {
-                "model": self.model,
-                "verdict": self.verdict,
-                "reason": self.reason,
-                "doubt": self.doubt,
-                "claim": None if self.guarantee is None else self.guarantee.to_dict(),
-                "charged": None if self.charged is None else self.charged.to_dict(),
-                "uncovered": self.uncovered,
-                "claimed_epsilon": self.claimed_epsilon,
-                "claimed_delta": self.claimed_delta,
-                "epsilon_lower_bound": self.epsilon_lower_bound,
-                "epsilon_within_reach": self.epsilon_within_reach,
-                "alpha": self.alpha,
-                "attacked": self.attacked,
-                "n_train": self.n_train,
-                "n_test": self.n_test,
-                "n_shared": self.n_shared,
-                "n_shadows": self.n_shadows,
-                "not_measured": list(self.not_measured),
-                "train_accuracy": self.train_accuracy,
-                "test_accuracy": self.test_accuracy,
-                "majority_share": self.majority_share,
-                "caveats": self.caveats,
-                "disclosure": None if self.disclosure is None else self.disclosure.to_dict(),
-                "groups": [asdict(exposure) for exposure in self.exposures],
-                "n_exposed": len(exposed),
-                **named,
-                "attacks": [finding.to_dict() for finding in self.findings],
-            }
-        )
+        return self.facts(records=records).to_dict()
 
     def to_json(
         self,
@@ -429,14 +418,10 @@ class AuditReport:
             The page. It refers to no other file. Labels, names and parameters are escaped.
         """
         target = None if path is None else output_path(path, ".html", ".htm")
-        flag("records", records)
         page = html_report.render_page(self, about_or_empty(about), records=records)
         if target is not None:
             write_file(target, page)
         return page
 
     def _repr_html_(self) -> str:
-        return html_report.render("audit_brief.html", report=self)
-
-    def __repr__(self) -> str:
-        return displayable(render_text(self))
+        return html_report.render("audit_brief.html", facts=self.facts())

@@ -1,61 +1,86 @@
-"""Facts and caveats of an audit report that do not depend on the attacks.
+"""Sections of an audit report: what was claimed, measured and found, each fact stated once.
 
-The caveats are limits of the claim and of the measurement, and signs that the samples are copies of
-each other or were exchanged. Start reading at :func:`report_facts`.
+A further check of the samples is one more value of ``AuditReport._sample_checks``, which turns the
+verdict, and one more section here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..._clones import call_model
-from ..._sklearn import num_samples
-from ...accounting import LedgerError, PrivacyBudget
+from ..._report_facts import (
+    Cell,
+    Column,
+    Fact,
+    ReportFacts,
+    Section,
+    details,
+    format_guarantee,
+    format_interval,
+    format_percent,
+    format_share,
+    interval,
+    shown,
+    values,
+)
 from ...attacks import AttackResult
-from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...metrics import auc_interval, clopper_pearson
-from ..inspection.claims import NO_CLAIM, Claim
-from ..inspection.member_groups import MemberGroups
+from ..inspection.claims import NO_CLAIM
+from ..inspection.disclosure_report import SIGNS
+from .document import About
+from .findings import AttackFinding, GroupExposure
+from .plain_words import kind_in_words, relation_in_words, unit_in_words
 
-__all__ = [
-    "Accuracy",
-    "explain_copies",
-    "explain_exchange",
-    "group_facts",
-    "ledger_caveats",
-    "list_caveats",
-    "report_facts",
-]
+__all__ = ["SHOWN_GROUPS", "audit_facts", "explain_exchange", "list_caveats"]
 
-# Average number of copies of a record in its own sample, above which intervals for independent
-# records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
-# sample to copies in its own, below which no random split is possible.
-_COPIES, _RARER = 1.0, 0.1
+SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
+_SHOWN_RECORDS = 100
 Accuracy = tuple[float, int]
 
 
-def report_facts(
-    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> dict[str, Any]:
-    """Return the fields of a report about the model, its claim and its records."""
-    return {
-        "model": " ".join(repr(model).split()),
-        "guarantee": claim.guarantee,
-        "reason": claim.reason,
-        "uncovered": claim.uncovered,
-        "charged": claim.charged,
-        "n_train": num_samples(X_train),
-        "n_test": num_samples(X_test),
-        "train_accuracy": _accuracy(model, X_train, y_train),
-        "test_accuracy": _accuracy(model, X_test, y_test),
-        "majority_share": _majority_share(model, y_test),
-        "ledger_caveats": ledger_caveats([model]),
-    }
+def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
+    """Return the facts of an audit; with ``records``, also the rows of exposed records."""
+    level, qualified = _assess(report)
+    claimed, charged = _claimed(report, about), _charged(report)
+    measured = Fact(
+        "epsilon_lower_bound", report.epsilon_lower_bound,
+        f"epsilon of at least {report.epsilon_lower_bound:.3g} at delta {report.claimed_delta:g} "
+        f"over all attacks (confidence {format_percent(1 - report.alpha, 0)}); a lower bound "
+        "proves no privacy",
+        label="measured",
+    )  # fmt: skip
+    assumed = details(f"if {text}" for text in report.assumptions)
+    refuted = details(f"refuted by {text}" for text in report.refutations if report.claims)
+    return ReportFacts(
+        Fact("verdict", report.verdict, f"Audit: {report.verdict}{qualified}", level),
+        (
+            _warnings(report),
+            Section(
+                "Claimed and measured",
+                (*claimed, *charged, measured, *assumed, *refuted, *_circumstances(report)),
+            ),
+            _attacks(report),
+            *_exposure(report, records),
+            _disclosure(report.disclosure),
+            Section(
+                "Caveats",
+                tuple(Fact("caveat", text, text, "warning") for text in report.caveats),
+                key="caveats",
+            ),
+        ),
+        (
+            Fact(sentence=_conclusion(report)),
+            *(f for f in (*claimed, *charged) if f.sentence and f.level != "detail"),
+            measured,
+            *assumed,
+            *(replace(fact, below=False) for fact in refuted),
+        ),
+    )
 
 
 def list_caveats(report: Any) -> list[str]:
@@ -100,43 +125,6 @@ def list_caveats(report: Any) -> list[str]:
     return found
 
 
-def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
-    """Return what the ledgers of the budgets of some models do not show, each sentence once."""
-    found: dict[str, None] = {}
-    for model in models:
-        params = model.get_params() if hasattr(model, "get_params") else {}
-        for budget in params.values():
-            if isinstance(budget, PrivacyBudget):
-                try:
-                    if budget.witness is None:
-                        found[budget.rollback_notice] = None
-                except LedgerError:  # of a model that was loaded without its ledger
-                    found["The ledger of the model's budget cannot be read."] = None
-    return tuple(found)
-
-
-def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
-    """Return why one sample holds copies that the other lacks, in words; empty if it does not.
-
-    ``members`` and ``others`` are fingerprints. A random split leaves a record about as many copies
-    in one sample as in the other, for any records. Members that were repeated, or groups of equal
-    records, are not independent: one lucky guess counts several times.
-    """
-    for who, own, other in (("members", members, others), ("non-members", others, members)):
-        alike, counts = np.unique(own, return_counts=True)
-        copies = float((counts * (counts - 1)).sum() / len(own))
-        met = _mean_copies(alike, counts, other)
-        if copies > _COPIES and met < _RARER * copies:
-            return (
-                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
-                f"the other sample has {met:.1f} copies there. No random split does this. Copies "
-                "are not independent, and a claim about one record says less about several, so the "
-                "audit says nothing about the claim. Repeat it with distinct records, or pass the "
-                "groups that the records belong to."
-            )
-    return ""
-
-
 def explain_exchange(
     results: Sequence[AttackResult], own: Accuracy, new: Accuracy, alpha: float
 ) -> str:
@@ -174,31 +162,289 @@ def explain_exchange(
     )
 
 
-def group_facts(people: MemberGroups | None) -> dict[str, Any]:
-    """Return the fields of a report about groups, if groups were attacked; else none."""
-    if people is None:
-        return {}
-    return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
+def _assess(report: Any) -> tuple[Any, str]:
+    """Return the level of the verdict, and what qualifies it."""
+    if report.verdict == "VIOLATED":
+        return "bad", ""
+    if report.verdict != "consistent":
+        return "open", ""
+    if report.uncovered:
+        return "open", ", but no guarantee covers the whole model"
+    if not report.could_refute:
+        return "open", ", but no audit of so few records could refute the claim"
+    return "good", ""
 
 
-def _mean_copies(
-    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
-) -> float:
-    """Return the average number of copies, in one sample, of a record of the other sample."""
-    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
-    return float(np.where(alike[place] == other, counts[place], 0).mean())
+def _conclusion(report: Any) -> str:
+    if report.verdict == "VIOLATED":
+        return "An attack refuted the claim. Do not release the model as private."
+    if report.verdict == "DOUBTFUL":
+        return (
+            "The claim is neither refuted nor consistent: the samples of records are not what the "
+            "audit assumes."
+        )
+    if report.verdict == "consistent":
+        return "No attack refuted the claim. This does not prove it: another attack may find more."
+    holds = " that holds" if report.reason not in ("", "no claim") else ""
+    meaning = (
+        "The attacks therefore say nothing about it."
+        if report.doubt
+        else "A small measured epsilon does not mean that the model is private."
+    )
+    return f"The model makes no privacy claim{holds}. {meaning}"
 
 
-def _accuracy(model: Any, X: Any, y: Any) -> float:
-    """Return the share of records with all labels right; NaN for models without classes."""
-    if not hasattr(model, "classes_"):
-        return float("nan")
-    right = np.asarray(call_model(model, "predict", X)) == targets_as_array(y, num_samples(X))
-    return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
+def _warnings(report: Any) -> Section:
+    """Return what must be read before the figures."""
+    first = [report.doubt] if report.doubt else [] if report.could_refute else report._too_few()
+    return Section(
+        "",
+        (
+            Fact("doubt", report.doubt),
+            Fact("reason", report.reason),
+            *(Fact(sentence=text, level="warning") for text in first),
+        ),
+    )
 
 
-def _majority_share(model: Any, y: Any) -> float:
-    if not hasattr(model, "classes_"):
-        return float("nan")
-    labels = labels_as_text(targets_as_array(y, 0))
-    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+def _claimed(report: Any, about: About) -> list[Fact]:
+    guarantee = report.guarantee
+    sentence = format_guarantee(guarantee)
+    claim = None if guarantee is None else guarantee.to_dict()
+    facts = [Fact("claim", claim, sentence, label="claimed")]
+    if not report.claims:
+        return facts
+    unit = unit_in_words(report.unit, about, of_labels=report.of_labels)
+    return [
+        *facts,
+        *details([guarantee.noise_in_words]),
+        *details([relation_in_words(report, about), kind_in_words(report)], "detail"),
+        *details(f"if {text}" for text in guarantee.assumptions),
+        Fact(sentence=unit, level="detail", label="unit"),
+    ]
+
+
+def _charged(report: Any) -> list[Fact]:
+    charged = report.charged
+    key = "charged", None if charged is None else charged.to_dict()
+    if not report.cost_of_search:
+        return [Fact(*key)]
+    facts = [
+        Fact(*key, f"{format_guarantee(charged, 'unknown')}, all fits together", label="charged")
+    ]
+    if charged is not None:
+        facts += details([charged.noise_in_words, *(f"if {text}" for text in charged.assumptions)])
+    return facts
+
+
+def _circumstances(report: Any) -> list[Fact]:
+    """Return the numbers of records and models, the accuracy, and the values without words."""
+    found = f"{report.n_train:,} used in training, {report.n_test:,} not"
+    accuracy = ""
+    if not math.isnan(report.test_accuracy):
+        accuracy = (
+            f"{format_percent(report.test_accuracy)} on new records, "
+            f"{format_percent(report.train_accuracy)} on training records (most frequent class: "
+            f"{format_percent(report.majority_share)})"
+        )
+    return [
+        Fact("n_train", report.n_train, found, "detail", label=report._members),
+        Fact("test_accuracy", report.test_accuracy, accuracy, label="accuracy"),
+        Fact("n_shadows", report.n_shadows, str(report.n_shadows), "detail", "shadow models"),
+        Fact("not_measured", list(report.not_measured)),
+        *values(
+            report, "n_test", "train_accuracy", "majority_share", "model", "uncovered",
+            "claimed_epsilon", "claimed_delta", "epsilon_within_reach", "alpha", "attacked",
+            "n_shared",
+        ),
+    ]  # fmt: skip
+
+
+def _attacks(report: Any) -> Section:
+    columns = [
+        Column("Attack", lambda finding: finding.result.attack),
+        Column("AUC", _auc, "chance: 0.5"),
+    ]
+    for index, point in enumerate(report.findings[0].points):
+        columns += [
+            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_found, index)),
+            Column("Ceiling", partial(_ceiling, index)),
+        ]
+    epsilon = Column("Epsilon", lambda finding: f"{finding.epsilon_lower_bound:.3g}", "at least")
+    guesses = (
+        "A fair coin decided which of two labels a record was trained with, and each attack "
+        "guesses the coin. Membership is not tested: a guarantee of labels says nothing about it."
+        if report.of_labels
+        else f"Each attack guesses which {report._members} the model was trained on."
+    )
+    ceiling = (
+        " The ceiling is the highest rate that the claim allows for any attack"
+        f"{', if it held for the whole model' if report.uncovered else ''}: an attack above it, "
+        "beyond chance, shows that the claim is false."
+    )
+    alarm = (
+        "a flipped label that the attack takes for a true one"
+        if report.of_labels
+        else f"a {_member(report)} that was not used, but that the attack takes for a member"
+    )
+    outro = (
+        "The table shows each attack's curve at two rates of false alarms. Epsilon comes from the "
+        "point where the curve shows most, which may be elsewhere: an attack that finds nothing at "
+        "1 % false alarms may still refute a claim."
+    )
+    return Section(
+        "Attacks",
+        tuple(_attack(finding) for finding in report.findings),
+        "attacks",
+        f"{guesses} Intervals have confidence {format_percent(1 - report.alpha, 0)}."
+        f"{ceiling if report.claims else ''} A false alarm is {alarm}.",
+        (*columns, epsilon),
+        outro if any(finding.shown_by for finding in report.findings) else "",
+    )
+
+
+def _attack(finding: AttackFinding) -> Fact:
+    low, high = finding.result.auc_interval
+    origin = f": {finding.shown_by}" if finding.shown_by else ""
+    return Fact(
+        "attack", finding.to_dict(),
+        f"AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], epsilon of at least "
+        f"{finding.epsilon_lower_bound:.3g}{origin}",
+        label=finding.result.attack, row=finding,
+    )  # fmt: skip
+
+
+def _auc(finding: AttackFinding) -> Cell:
+    return format_interval(finding.result.auc, *finding.result.auc_interval)
+
+
+def _found(index: int, finding: AttackFinding) -> Cell:
+    point = finding.points[index]
+    if point["refused"]:
+        return "–", "too few records"
+    ends = f"{format_share(point['low'])} to {format_share(point['high'])}"
+    return format_share(point["tpr"]), ends
+
+
+def _ceiling(index: int, finding: AttackFinding) -> Cell:
+    return format_share(finding.points[index]["bound"])
+
+
+def _exposure(report: Any, records: bool) -> list[Section]:
+    """Return the sections on exposed groups and on exposed records."""
+    groups = report.most_exposed
+    rows = {id(exposure) for exposure in groups[:SHOWN_GROUPS]}
+    counted = f"The {SHOWN_GROUPS} most exposed of {len(groups)} groups."
+    return [
+        Section(
+            "Most exposed groups",
+            tuple(
+                _group(exposure, is_first=exposure is groups[0], is_row=id(exposure) in rows)
+                for exposure in report.exposures
+            ),
+            "groups",
+            "Attacks may find the members of some groups more easily than those of others. For "
+            "each group the table shows the attack that exposes it most. All intervals hold with "
+            f"confidence {format_percent(1 - report.alpha, 0)}, over all groups and attacks. With "
+            "the same confidence, every “yes” is right. Groups of fewer than five are left out.",
+            (
+                Column("Group", lambda row: f"{row['by']} {row['group']}"),
+                Column("Exposed beyond chance", shown("exposed")),
+                Column("AUC", interval("auc"), "chance: 0.5"),
+                Column("Attack", itemgetter("attack")),
+                Column(_capitalized(report._members), _sizes, "in training, not"),
+            ),
+            counted if len(groups) > SHOWN_GROUPS else "",
+        ),
+        *_records(report, records),
+    ]
+
+
+def _group(exposure: GroupExposure, *, is_first: bool, is_row: bool) -> Fact:
+    row = asdict(exposure)
+    ends = f"[{exposure.auc_low:.3f}, {exposure.auc_high:.3f}]"
+    sentence = f"{exposure.by} {exposure.group}, AUC {exposure.auc:.3f} {ends} ({exposure.attack})"
+    return Fact(
+        "group", row, sentence if is_first and exposure.exposed else "", label="most exposed",
+        row=row if is_row else None,
+    )  # fmt: skip
+
+
+def _sizes(row: dict[str, Any]) -> Cell:
+    return f"{row['n_in']:,}, {row['n_out']:,}"
+
+
+def _records(report: Any, named: bool) -> list[Section]:
+    """Return the number of exposed records and, if they are ``named``, their rows."""
+    exposed = report.exposed_records()
+    members = report._members
+    sentence = (
+        f"{len(exposed):,} of {report.n_train:,} training {members} stand out from those that were "
+        "not used: an attacker can be almost certain that they were used. An expected share of at "
+        f"most {format_share(report.alpha)} of these stand out by chance."
+        f"{'' if named else ' They are not named here, because that would disclose them.'}"
+        if len(exposed)
+        else f"No {'training ' if report.attacked == 'record' else ''}{_member(report)} stands out "
+        "more than chance explains. This does not show that none is exposed."
+    )
+    number = Fact("n_exposed", len(exposed), "" if report.of_labels else sentence, "detail")
+    found = [Section(f"Single {members}", (number,))]
+    if not named:
+        return found
+    rows = exposed.to_dict("records")
+    shown_rows = f"The {_SHOWN_RECORDS} most exposed of {len(rows)} records."
+    return [
+        *found,
+        Section(
+            "This page names records",
+            tuple(
+                Fact("record", row, row=row if index < _SHOWN_RECORDS else None)
+                for index, row in enumerate(rows)
+            ),
+            "exposed_records",
+            "Rows of the training data, counted from 0. Readers of this page learn who is in the "
+            "data: do not pass it on.",
+            (
+                Column("Row", lambda row: str(row["row"])),
+                Column("Attack", itemgetter("attack")),
+                Column(
+                    "Risk", lambda row: format_share(row["risk"]), "non-members that score as high"
+                ),
+            ),
+            shown_rows if len(rows) > _SHOWN_RECORDS else "",
+        ),
+    ]
+
+
+def _disclosure(disclosure: Any) -> Section:
+    if disclosure is None:
+        return Section("Signs of disclosure", (Fact("disclosure"),))
+    found = disclosure.facts()
+    checks = found.sections[1]
+    flagged = found.head.sentence if disclosure.flagged else ""
+    return Section(
+        "Signs of disclosure",
+        (
+            Fact(
+                "disclosure", found.to_dict(), flagged,
+                label="signs of disclosure, which do not prove a leak",
+            ),
+            *(
+                replace(
+                    check, key="", below=True, level="plain" if check.value["flagged"] else "detail"
+                )
+                for check in checks.facts
+            ),
+            Fact(sentence=SIGNS, level="detail"),
+        ),
+        intro="Signs that the structure of the model reveals records, found without an attack.",
+        columns=checks.columns,
+    )  # fmt: skip
+
+
+def _member(report: Any) -> str:
+    return "record" if report.attacked == "record" else f"value of {report.attacked}"
+
+
+def _capitalized(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}"

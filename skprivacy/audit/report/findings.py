@@ -1,4 +1,4 @@
-"""Findings of an audit: each attack's evidence against the claim, and exposed groups and records.
+"""Findings of an audit: evidence of attacks against the claim, exposed groups, copied records.
 
 :class:`AttackFinding` compares an attack with the whole claimed trade-off curve.
 :class:`GroupExposure` ranks classes and subgroups, corrected for multiple comparisons.
@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +15,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..._clones import call_model
 from ..._input_data import type_of_target
 from ..._sklearn import num_samples, safe_indexing
-from ...accounting import PrivacyGuarantee
+from ...accounting import LedgerError, PrivacyBudget, PrivacyGuarantee
 from ...accounting.guarantee import auc_ceiling
 from ...attacks import AttackResult
 from ...attacks.attack_result import MIN_GROUP_SIZE
+from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...metrics import auc, auc_interval
 from ...metrics.evidence import Evidence, gather_evidence
 from ...metrics.roc_area import auc_p_value, holm
+from ..inspection.claims import Claim
+from ..inspection.member_groups import MemberGroups
 
 __all__ = [
     "UPSIDE_DOWN",
@@ -31,20 +35,30 @@ __all__ = [
     "GroupExposure",
     "claimed_curve",
     "claimed_delta",
+    "curve_of_chords",
     "evidence_against",
+    "explain_copies",
     "exposed_records",
     "group_exposures",
+    "group_facts",
     "group_partitions",
+    "ledger_caveats",
     "origin_in_words",
     "origin_point",
     "refutation",
+    "report_facts",
 ]
 
 MOST_SUBGROUPS = 100
 Partition = tuple[NDArray[Any], NDArray[Any]]
 UPSIDE_DOWN = ", with its scores reversed"
 Float64Array = NDArray[np.float64]
+Curve = Callable[[Float64Array], Float64Array]
 FPRS = (0.01, 0.001)
+# Average number of copies of a record in its own sample, above which intervals for independent
+# records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
+# sample to copies in its own, below which no random split is possible.
+_COPIES, _RARER = 1.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -263,12 +277,7 @@ def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFra
 
 
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
-    """Return the false and the true positive rate to mark in a plot; None if there are none.
-
-    They bound the rates of the test that refutes the largest epsilon. The test uses one half of the
-    records, so the point lies beside the curve of all records. There is no point if epsilon is 0,
-    or comes from the area under the curve.
-    """
+    """Return the rates of the test that shows epsilon, for a plot; None if it is an area."""
     rates = evidence.strongest(delta)
     if rates is None:
         return None
@@ -299,16 +308,15 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
 
-def claimed_curve(
-    guarantee: PrivacyGuarantee | None,
-) -> Callable[[Float64Array], Float64Array] | None:
-    """Return chords of the highest true positive rates that a claim allows.
+def claimed_curve(guarantee: PrivacyGuarantee | None) -> Curve | None:
+    """Return chords of the claimed curve; None if it bounds nothing."""
+    bounds = guarantee is not None and _bounds_anything(guarantee)
+    return curve_of_chords(guarantee, 1e-6, 200) if bounds else None
 
-    They serve to choose the tests quickly. The curve is concave, so chords lie slightly below it.
-    """
-    if guarantee is None or not _bounds_anything(guarantee):
-        return None
-    low = np.geomspace(1e-6, 0.5, 200)
+
+def curve_of_chords(guarantee: Any, least: float, n: int) -> Curve:
+    """Return chords of a concave claimed curve, slightly below it, to choose tests quickly."""
+    low = np.geomspace(least, 0.5, n)
     fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
     tpr = guarantee.tpr_bound(fpr)
     return lambda rates: np.interp(rates, fpr, tpr)
@@ -347,6 +355,69 @@ def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: flo
     )
 
 
+def report_facts(
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Return the fields of a report about the model, its claim and its records."""
+    return {
+        "model": " ".join(repr(model).split()),
+        "guarantee": claim.guarantee,
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged,
+        "n_train": num_samples(X_train),
+        "n_test": num_samples(X_test),
+        "train_accuracy": _accuracy(model, X_train, y_train),
+        "test_accuracy": _accuracy(model, X_test, y_test),
+        "majority_share": _majority_share(model, y_test),
+        "ledger_caveats": ledger_caveats([model]),
+    }
+
+
+def group_facts(people: MemberGroups | None) -> dict[str, Any]:
+    """Return the fields of a report about groups, if groups were attacked; else none."""
+    if people is None:
+        return {}
+    return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
+
+
+def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
+    """Return what the ledgers of the budgets of some models do not show, each sentence once."""
+    found: dict[str, None] = {}
+    for model in models:
+        params = model.get_params() if hasattr(model, "get_params") else {}
+        for budget in params.values():
+            if isinstance(budget, PrivacyBudget):
+                try:
+                    if budget.witness is None:
+                        found[budget.rollback_notice] = None
+                except LedgerError:  # of a model that was loaded without its ledger
+                    found["The ledger of the model's budget cannot be read."] = None
+    return tuple(found)
+
+
+def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
+    """Return why one sample holds copies that the other lacks, in words; empty if it does not.
+
+    ``members`` and ``others`` are fingerprints. A random split leaves a record about as many copies
+    in one sample as in the other, for any records. Members that were repeated, or groups of equal
+    records, are not independent: one lucky guess counts several times.
+    """
+    for who, own, other in (("members", members, others), ("non-members", others, members)):
+        alike, counts = np.unique(own, return_counts=True)
+        copies = float((counts * (counts - 1)).sum() / len(own))
+        met = _mean_copies(alike, counts, other)
+        if copies > _COPIES and met < _RARER * copies:
+            return (
+                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
+                f"the other sample has {met:.1f} copies there. No random split does this. Copies "
+                "are not independent, and a claim about one record says less about several, so the "
+                "audit says nothing about the claim. Repeat it with distinct records, or pass the "
+                "groups that the records belong to."
+            )
+    return ""
+
+
 def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
     pair = tuple(subgroups) if isinstance(subgroups, (list, tuple)) else ()
     wanted = (num_samples(X_train), num_samples(X_test))
@@ -364,7 +435,7 @@ def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
 
 
 def _as_text(values: Any) -> NDArray[Any]:
-    """Return the values as text, in which missing values form a group too."""
+    """Return the values as text; missing values form one group."""
     flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
     return np.array([_text(value) for value in flat.tolist()], dtype=str)
 
@@ -383,3 +454,26 @@ def _percent(share: float) -> str:
 def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
     """Return whether a guarantee has a finite epsilon."""
     return guarantee is not None and math.isfinite(guarantee.epsilon())
+
+
+def _mean_copies(
+    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
+) -> float:
+    """Return the average number of copies, in one sample, of a record of the other sample."""
+    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
+    return float(np.where(alike[place] == other, counts[place], 0).mean())
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    """Return the share of records with all labels right; NaN for models without classes."""
+    if not hasattr(model, "classes_"):
+        return float("nan")
+    right = np.asarray(call_model(model, "predict", X)) == targets_as_array(y, num_samples(X))
+    return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
+
+
+def _majority_share(model: Any, y: Any) -> float:
+    if not hasattr(model, "classes_"):
+        return float("nan")
+    labels = labels_as_text(targets_as_array(y, 0))
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

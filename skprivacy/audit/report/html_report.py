@@ -1,6 +1,6 @@
 """HTML page of an audit, with the figures that other HTML reports share.
 
-Start reading at :func:`render`.
+Start reading at :func:`render_page`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ... import _html
-from ..._html import NARROW, embed_figure, format_guarantee, format_share
+from ..._html import NARROW, embed_figure, render
 from ..._output import without_mathtext
+from ..._report_facts import format_share
 from ...display import MembershipRocDisplay
-from ..inspection.disclosure import SIGNS
 from .document import About
-from .plain_words import briefing, kind_in_words, noise_in_words, relation_in_words, unit_in_words
+from .facts import SHOWN_GROUPS
+from .plain_words import briefing, unit_in_words
 
-__all__ = [
-    "SHOWN_GROUPS",
-    "embed_figure",
-    "format_guarantee",
-    "groups_figure",
-    "render",
-    "render_page",
-    "roc_figure",
-]
+__all__ = ["groups_figure", "render_page", "roc_figure"]
 
-SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _LAST_LABELS = {
     "shows its epsilon": "shows its epsilon",
     "chance": "guessing",
@@ -37,16 +28,8 @@ _LAST_LABELS = {
 _ENTRY = 0.17  # height of a legend entry, in inches
 
 
-def render(template: str, **context: Any) -> str:
-    """Render a template with all values escaped, except embedded images."""
-    return _html.render(template, shown_groups=SHOWN_GROUPS, **context)
-
-
 def roc_figure(report: Any) -> Markup:
-    """Draw the ROC curves of all attacks, and the ceiling of the claim, on one pair of axes.
-
-    Diamonds mark the tests that show each attack's epsilon.
-    """
+    """Draw the ROC curves of all attacks, the ceiling, and each test that shows epsilon."""
     from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
     figure = Figure(figsize=NARROW, layout="constrained")
@@ -101,21 +84,19 @@ def groups_figure(exposures: Sequence[Any]) -> Markup:
 
 def render_page(report: Any, about: About, *, records: bool) -> str:
     """Return the page of an audit; with ``records``, it lists the rows of exposed records."""
-    exposed = report.exposed_records()
     return render(
         "audit.html",
-        report=report,
+        facts=report.facts(about=about, records=records),
         about=about,
         briefing=briefing(report, about),
+        figures={
+            "Attacks": roc_figure(report),
+            "Most exposed groups": groups_figure(report.most_exposed),
+        },
+        of_labels=report.of_labels,
+        members=report._members,
         unit=unit_in_words(report.unit, about, of_labels=report.of_labels),
-        meaning=[relation_in_words(report, about), kind_in_words(report), noise_in_words(report)]
-        if report.claims
-        else [],
-        figure=roc_figure(report),
-        signs=SIGNS,
-        exposed=exposed,
-        rows=exposed.to_dict("records") if records else [],
-        groups_figure=groups_figure(report.most_exposed),
+        model=report.model,
     )
 
 
@@ -132,10 +113,7 @@ def _short(name: str, longest: int = 26) -> str:
 
 
 def _one_label_each(ax: Any) -> None:
-    """Show each legend label once, in the table's words; labels that belong to no attack last.
-
-    The legend is below the axes: long names of attacks would cover the curves.
-    """
+    """Show each label once, in the table's words, below the axes, where it hides no curve."""
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     for last, shown in _LAST_LABELS.items():

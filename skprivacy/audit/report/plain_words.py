@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import About
 
-__all__ = ["briefing", "kind_in_words", "noise_in_words", "relation_in_words", "unit_in_words"]
+__all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
 
 WIDE = 10.0  # an epsilon above which the limit promises hardly anything
 
@@ -65,18 +65,8 @@ def kind_in_words(report: Any) -> str:
     return _KINDS[report.guarantee.kind]
 
 
-def noise_in_words(report: Any) -> str:
-    """Return the arithmetic of the noise as a sentence."""
-    words: str = report.guarantee.noise_in_words
-    return f"{words[0].upper()}{words[1:]}."
-
-
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
-    """Return questions of a data officer with their answers.
-
-    The answers call nothing protected without a guarantee, and no measurement a proof. The share of
-    right guesses is rounded up.
-    """
+    """Return questions of a data officer with their answers; shares are rounded up."""
     return [
         ("What is protected?", _protected(report, about)),
         ("From whom?", _from_whom(report)),

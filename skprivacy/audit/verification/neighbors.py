@@ -1,21 +1,46 @@
-"""Worst-case neighbouring data sets for empirical privacy tests.
+"""Worst-case neighbouring data sets for empirical privacy tests, and runs of a release on them.
 
 Jagielski et al. 2020 and Nasr et al. 2021 use such crafted records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
+from ..._clones import seed_globally
 from ...accounting import PrivacyGuarantee
 
-__all__ = ["NeighbourPair", "PublicFeatures", "PublicRanges", "default_records", "neighbours"]
+__all__ = [
+    "PILOT",
+    "Batch",
+    "Effort",
+    "NeighbourPair",
+    "PublicFeatures",
+    "PublicRanges",
+    "Release",
+    "ReleaseRuns",
+    "copies_repeat",
+    "default_records",
+    "neighbours",
+]
+
+Release = Callable[[Any], Any]
+Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
+_TRIAL = 16  # first runs per side of each pair
+_FEWEST = 64  # fresh runs per side
+PILOT = 128  # runs per side from which tests are first chosen
+_MAX_RUNS = 200_000
+_COPIED = 64  # runs in which two copies of a release do not agree by chance
 
 _N_DEFAULT = 24
 _FAR = (2.0, 10.0, 1e3)  # distances of outliers from the middle of the bounds, in half-widths
@@ -37,17 +62,12 @@ class NeighbourPair:
 
 @dataclass(frozen=True)
 class PublicRanges:
-    """Public ranges and labels of the records, from the parameters of an estimator.
-
-    ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
-    of the range; empty without labels. ``numbers`` is True if targets are a range of numbers, which
-    a record may exceed.
-    """
+    """Public ranges and labels of the records, from the parameters of an estimator."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    targets: tuple[Any, ...]
-    numbers: bool
+    targets: tuple[Any, ...]  # labels, as scalars or rows; the ends of a range; or none
+    numbers: bool  # whether targets are a range, which a record may exceed
 
     @classmethod
     def from_estimator(
@@ -94,13 +114,10 @@ class PublicRanges:
 
 @dataclass(frozen=True)
 class PublicFeatures:
-    """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
+    """Facts in which neighbours must agree: the claim calls them public, a fit reads them."""
 
-    ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
-    """
-
-    labels: bool = False
-    ranges: bool = False
+    labels: bool = False  # the set of labels
+    ranges: bool = False  # of features and targets
 
     @classmethod
     def from_guarantee(cls, guarantee: PrivacyGuarantee) -> PublicFeatures:
@@ -272,3 +289,101 @@ def _other_records(
         yield "blank records", np.full_like(same, np.nan), null
     else:
         yield "records in the middle", same, null
+
+
+@dataclass
+class ReleaseRuns:
+    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
+
+    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
+    counter or the load of the processor would separate the sides, or hide a real difference.
+    """
+
+    release: Release
+    pair: NeighbourPair
+    n_jobs: int
+    made: Batch = field(default_factory=lambda: ([], []))
+
+    def pilot_runs(self, n: int) -> Batch:
+        """Return the first ``n`` pilot runs per side, including the runs of earlier calls."""
+        if n > self.n_made:
+            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
+                side += more
+        return self.made[0][:n], self.made[1][:n]
+
+    @property
+    def n_made(self) -> int:
+        """Number of pilot runs per side."""
+        return len(self.made[0])
+
+    def fresh(self, n: int) -> Batch:
+        """Return ``n`` new runs per side: with the record, and without it."""
+        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
+        if self.n_jobs == 1 or n < 2 * self.n_jobs:
+            runs = _batch(self.release, self.pair, turns)
+        else:
+            parts = Parallel(n_jobs=self.n_jobs)(
+                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
+                for part in np.array_split(turns, 4 * self.n_jobs)
+            )
+            runs = [run for part in parts for run in part]
+        sides: Batch = ([], [])
+        for run, inside in zip(runs, turns, strict=True):
+            sides[0 if inside else 1].append(run)
+        return sides
+
+
+def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
+    """Return whether copies of a release in several processes draw the same noise."""
+    turns = np.zeros(_COPIED, bool)
+    first, second = Parallel(n_jobs=n_jobs)(
+        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
+        for _ in range(2)
+    )
+    drawn = {run.tobytes() for run in first}
+    return len(drawn) > 1 and all(map(np.array_equal, first, second))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
+
+    n_runs: int | None
+    seconds: float
+    n_jobs: int
+
+    def fresh(self, a_run: float) -> int:
+        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
+        if self.n_runs is not None:
+            return self.n_runs
+        return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MAX_RUNS))
+
+    def pilot(self, a_run: float) -> int:
+        """Return the largest number of pilot runs per side."""
+        if self.n_runs is not None:
+            return max(self.n_runs, PILOT)
+        return int(np.clip(0.35 * self._runs(a_run), PILOT, _MAX_RUNS))
+
+    def trial(self, a_run: float, n_pairs: int) -> int:
+        """Return the number of first runs per side for each pair."""
+        if self.n_runs is not None:
+            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
+        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
+
+    def _runs(self, a_run: float) -> float:
+        return self.seconds * self.n_jobs / a_run / 2
+
+
+def _batch(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
+    data = (pair.other, pair.data)
+    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
+
+
+def _run_in_worker(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
+) -> list[NDArray[np.float64]]:
+    """Run a batch; reseed global generators, which a forked process shares with its parent."""
+    with nullcontext() if os.getpid() == parent else seed_globally(secrets.randbelow(2**32)):
+        return _batch(release, pair, turns)

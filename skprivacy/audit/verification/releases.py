@@ -98,34 +98,18 @@ class IndependentFits:
     else must be secret, so ``random_state`` and the global generators of random, numpy and torch
     are the same in every run. Without one, ``random_state``, a ``seed`` or a generator may drive
     the noise, and every run gets a fresh one. This is decided for each step of a pipeline; if any
-    step needs fresh seeds, the global generators are fresh too. Budgets are removed: nothing is
+    step needs fresh seeds, the global generators are also fresh. Budgets are removed: nothing is
     charged.
-
-    Attributes
-    ----------
-    estimator : estimator
-        Never changed.
-    fit_params : mapping
-        Further arguments of ``fit``, such as public records. They must not be private.
-    stated : PrivacyGuarantee or None
-        The claim; None takes the claim of a fitted clone.
-    probes : ndarray
-        Records for which the model is asked.
-    answers : bool
-        Whether the answers of mechanisms, from which the model is made, count as released.
     """
 
-    estimator: Any
-    fit_params: Mapping[str, Any] = field(default_factory=dict)
-    stated: PrivacyGuarantee | None = None
-    probes: Any = None
-    answers: bool = False
+    estimator: Any  # never changed
+    fit_params: Mapping[str, Any] = field(default_factory=dict)  # public
+    stated: PrivacyGuarantee | None = None  # None: the claim of a fitted clone
+    probes: Any = None  # records for which the model is asked
+    answers: bool = False  # whether the answers of mechanisms count as released
 
     def __call__(self, data: tuple[Any, Any]) -> NDArray[np.float64]:
-        """Fit once and return the released numbers; none if the fit fails.
-
-        An error raised by a signal, such as an alarm, reaches the caller.
-        """
+        """Fit once and return the released numbers; none if the fit fails, unless by an alarm."""
         with record_releases() as recorded:
             try:
                 model = self.fitted(data)
@@ -143,10 +127,7 @@ class IndependentFits:
     def with_answers(
         self, guarantee: PrivacyGuarantee, data: tuple[Any, Any]
     ) -> tuple[IndependentFits, tuple[slice, ...]]:
-        """Return the fits with the answers of mechanisms, if the claim is for all of them.
-
-        The second result is the position of each answer in a release, from one fit to ``data``.
-        """
+        """Return fits with mechanisms' answers, if claimed, and the position of each answer."""
         with record_releases() as recorded:
             self.fitted(data)
         if not covers_all_answers(guarantee, [mechanism for mechanism, _ in recorded]):
@@ -332,7 +313,7 @@ def released_numbers(
     """Return all numbers that a model learned, and its answers for the probe records.
 
     Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
-    a pipeline fits its steps. Parameters of estimators that the fit itself made are skipped too.
+    a pipeline fits its steps. Parameters of estimators that the fit itself made are also skipped.
     All other attributes are read, private ones included, and the pickle of other objects: a
     recipient of the model has them all. The order is the same for all models of one kind.
 

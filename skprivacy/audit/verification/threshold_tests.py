@@ -6,54 +6,37 @@ takes part in an unknown subset of the steps. Start reading at :class:`CountedAt
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..._clones import seed_globally
 from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson
 from ...metrics.repeated_runs import Counts, Curve
-from .neighbors import NeighbourPair
+from .neighbors import PILOT, Batch, Effort, NeighbourPair, Release, ReleaseRuns
 
 __all__ = [
     "N_COUNTS",
     "ChosenTests",
     "CountedAttack",
-    "Effort",
-    "Release",
-    "ReleaseRuns",
     "ThresholdTest",
     "choose_thresholds",
-    "copies_repeat",
     "participation_ratios",
     "runs_to_matrix",
     "separation",
 ]
 
-Release = Callable[[Any], Any]
-Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
-_TRIAL = 16  # first runs per side of each pair
-_FEWEST = 64  # fresh runs per side
-_PILOT = 128  # runs per side from which tests are first chosen
 # If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
 # because the best of some thousand tests looks better than it is.
 _PLAIN = 1e-8
 _MARGIN = 4
 _CERTAIN = 40.0  # a separation in standard deviations that no noise leaves
-_MAX_RUNS = 200_000
-_COPIED = 64  # runs in which two copies of a release do not agree by chance
 Matrix = NDArray[np.float64]
 Score = Callable[[Matrix], NDArray[np.float64]]
 N_COUNTS = 2  # columns of a matrix before the numbers of a run
@@ -76,24 +59,12 @@ _LARGEST_EXPONENT = 30.0  # clip of exponents
 
 @dataclass(frozen=True)
 class CountedAttack:
-    """Counts of threshold tests in fresh runs.
-
-    Attributes
-    ----------
-    pair : Pair
-        The chosen neighbours.
-    counts : tuple of Counts
-        One for each test, all in the same fresh runs.
-    n_pilot : int
-        Number of earlier runs, over all neighbours.
-    left_out : tuple of str
-        Neighbours on which the release failed.
-    """
+    """Counts of threshold tests in fresh runs, on the chosen neighbours."""
 
     pair: NeighbourPair
-    counts: tuple[Counts, ...]
-    n_pilot: int
-    left_out: tuple[str, ...]
+    counts: tuple[Counts, ...]  # one for each test, all in the same fresh runs
+    n_pilot: int  # earlier runs, over all neighbours
+    left_out: tuple[str, ...]  # neighbours on which the release failed
 
     @classmethod
     def run(
@@ -135,92 +106,6 @@ class CountedAttack:
         )
 
 
-@dataclass
-class ReleaseRuns:
-    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
-
-    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
-    counter or the load of the processor would separate the sides, or hide a real difference.
-    """
-
-    release: Release
-    pair: NeighbourPair
-    n_jobs: int
-    made: Batch = field(default_factory=lambda: ([], []))
-
-    def pilot_runs(self, n: int) -> Batch:
-        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
-        if n > self.n_made:
-            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
-                side += more
-        return self.made[0][:n], self.made[1][:n]
-
-    @property
-    def n_made(self) -> int:
-        """Number of pilot runs per side."""
-        return len(self.made[0])
-
-    def fresh(self, n: int) -> Batch:
-        """Return ``n`` new runs per side: with the record, and without it."""
-        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
-        if self.n_jobs == 1 or n < 2 * self.n_jobs:
-            runs = _batch(self.release, self.pair, turns)
-        else:
-            parts = Parallel(n_jobs=self.n_jobs)(
-                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
-                for part in np.array_split(turns, 4 * self.n_jobs)
-            )
-            runs = [run for part in parts for run in part]
-        sides: Batch = ([], [])
-        for run, inside in zip(runs, turns, strict=True):
-            sides[0 if inside else 1].append(run)
-        return sides
-
-
-def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
-    """Return whether a release draws the same noise in every process that gets a copy of it.
-
-    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
-    """
-    turns = np.zeros(_COPIED, bool)
-    first, second = Parallel(n_jobs=n_jobs)(
-        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
-        for _ in range(2)
-    )
-    drawn = {run.tobytes() for run in first}
-    return len(drawn) > 1 and all(map(np.array_equal, first, second))
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
-
-    n_runs: int | None
-    seconds: float
-    n_jobs: int
-
-    def fresh(self, a_run: float) -> int:
-        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
-        if self.n_runs is not None:
-            return self.n_runs
-        return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MAX_RUNS))
-
-    def pilot(self, a_run: float) -> int:
-        """Return the largest number of pilot runs per side."""
-        if self.n_runs is not None:
-            return max(self.n_runs, _PILOT)
-        return int(np.clip(0.35 * self._runs(a_run), _PILOT, _MAX_RUNS))
-
-    def trial(self, a_run: float, n_pairs: int) -> int:
-        """Return the number of first runs per side for each pair."""
-        if self.n_runs is not None:
-            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
-        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
-
-    def _runs(self, a_run: float) -> float:
-        return self.seconds * self.n_jobs / a_run / 2
-
-
 @dataclass(frozen=True)
 class ThresholdTest:
     """Threshold test: the score of a run reaches ``cut``. Fixed before the counted runs."""
@@ -243,10 +128,7 @@ class ChosenTests:
 
 
 def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
-    """Return one row per run: its number of numbers, how many are finite, and the numbers.
-
-    Numbers beyond ``width`` are dropped, missing ones are zero.
-    """
+    """Return a row per run: counts of all and of finite numbers, then ``width`` numbers."""
     out = np.zeros((len(vectors), width + N_COUNTS))
     for row, vector in zip(out, vectors, strict=True):
         finite = np.isfinite(vector)
@@ -256,10 +138,7 @@ def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix
 
 
 def separation(runs: Matrix, others: Matrix) -> float:
-    """Return the distance of two neighbours by the best linear score, in standard deviations.
-
-    Cross-fitted: each half is evaluated by the score of the other.
-    """
+    """Return two neighbours' distance by cross-fitted linear scores, in deviations."""
     halves = [(side[::2], side[1::2]) for side in (runs, others)]
     (a, b), (c, d) = halves
     found = [
@@ -314,26 +193,8 @@ def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -
     yield _likelihood(runs, others, steps, [shift[step] / spread[step] for step in steps])
 
 
-def _batch(
-    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
-) -> list[NDArray[np.float64]]:
-    data = (pair.other, pair.data)
-    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
-
-
-def _run_in_worker(
-    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
-) -> list[NDArray[np.float64]]:
-    """Run a batch; reseed global generators, which a forked process shares with its parent."""
-    with nullcontext() if os.getpid() == parent else seed_globally(secrets.randbelow(2**32)):
-        return _batch(release, pair, turns)
-
-
 def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
-    """Return the neighbours that runs separate best, by successive halving.
-
-    A pair that is separated beyond all noise is returned at once: none can be better.
-    """
+    """Return the neighbours that runs separate best, by successive halving."""
     while len(works) > 1:
         found = []
         for runs in works:
@@ -357,7 +218,7 @@ def _choose_tests(
 ) -> tuple[tuple[ThresholdTest, ...], int, int]:  # fmt: skip
     """Return the tests to count, how many numbers of a run they use, and the number of runs."""
     most, enough = effort.fresh(a_run), effort.pilot(a_run)
-    n = min(_PILOT, enough)
+    n = min(PILOT, enough)
     columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
     while True:
         both = runs.pilot_runs(n)
@@ -472,7 +333,7 @@ def _norm_ratio(
 
 
 def _drop_correlated(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers without those whose noise follows that of an earlier one."""
+    """Drop each number whose noise follows the noise of an earlier one."""
     if len(order) < 2:
         return order
     ranks = np.argsort(np.argsort(noise[:, order], axis=0), axis=0)

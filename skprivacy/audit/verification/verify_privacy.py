@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,25 @@ from numpy.typing import NDArray
 
 from ..._environment import check_n_jobs
 from ..._output import shorten_text
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee
 from ...metrics import GuessBound
 from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
 from ...metrics.rates import check_alpha
-from ...metrics.repeated_runs import Counts, Curve, refuted_epsilon, refuted_mu
-from .neighbors import NeighbourPair, PublicFeatures, PublicRanges, default_records, neighbours
+from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
+from ..report.findings import curve_of_chords
+from .neighbors import (
+    Effort,
+    NeighbourPair,
+    PublicFeatures,
+    PublicRanges,
+    copies_repeat,
+    default_records,
+    neighbours,
+)
 from .releases import IndependentFits, choose_epsilon
-from .threshold_tests import CountedAttack, Effort, copies_repeat
+from .threshold_tests import CountedAttack
 
 __all__ = ["PrivacyVerificationReport", "verify_privacy", "verify_release"]
 
@@ -35,7 +45,7 @@ _DELTA = 1e-5  # at which the Gaussian bound for a claim of pure epsilon is stat
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyVerificationReport:
+class PrivacyVerificationReport(FactReport):
     """Result of attacks with many runs on a claim; returned by :func:`verify_privacy`.
 
     Attributes
@@ -105,19 +115,28 @@ class PrivacyVerificationReport:
             "claimed"
         )
 
-    def __repr__(self) -> str:
-        lines = [
-            f"Verification of {shorten_text(self.model)}: {self.verdict}",
-            f"  claim: {self.guarantee!r}",
-            f"  neighbours: {self.neighbours}",
-            *(f"  {_count_text(counts, self.guarantee)}" for counts in self.counts),
-            *(f"  {bound!r}" for bound in self.bounds),
-            *(f"  changed: {text}" for text in self.changes),
-            *(f"  not tried: {name}" for name in self.left_out),
-            f"  {self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
-            f"{self.seconds:.0f} s",
-        ]
-        return "\n".join(lines)
+    def facts(self) -> ReportFacts:
+        runs = (
+            f"{self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
+            f"{self.seconds:.0f} s"
+        )
+        facts = (
+            Fact("claim", self.guarantee.to_dict(), repr(self.guarantee), label="claim"),
+            Fact("neighbours", self.neighbours, self.neighbours, label="neighbours"),
+            *(
+                Fact(f"counts {i}", asdict(found), _count_text(found, self.guarantee))
+                for i, found in enumerate(self.counts)
+            ),
+            *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
+            *(Fact(sentence=text, label="changed") for text in self.changes),
+            *(Fact(sentence=name, label="not tried") for name in self.left_out),
+            Fact("n_runs", self.n_runs, runs),
+            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out"),
+        )
+        title = f"Verification of {shorten_text(self.model)}"
+        return ReportFacts(
+            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
+        )
 
 
 def _count_text(counts: Counts, guarantee: PrivacyGuarantee) -> str:
@@ -305,8 +324,8 @@ def verify_release(
     Notes
     -----
     **Guarantees.** Those of :func:`verify_privacy`. Choose the noise so that mistakes show: at an
-    epsilon where the best attack that the claim allows errs in about 10% of cases. That is about 3
-    for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
+    epsilon where the best attack that the claim allows errs in about 10% of cases. This epsilon is
+    about 3 for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
 
     **Edge cases.** A release that holds its own generator runs in one process, for any ``n_jobs``:
     every process would have a copy of the generator.
@@ -352,7 +371,8 @@ def _test_claim(
     steps: Sequence[slice] = (),
 ) -> PrivacyVerificationReport:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = CountedAttack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
+    curve = curve_of_chords(guarantee, 1e-7, 300)
+    attack = CountedAttack.run(release, pairs, curve, delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
     return PrivacyVerificationReport(
@@ -383,19 +403,8 @@ def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[Gue
 
 
 def _partitions_by_hash(estimator: Any) -> bool:
-    """Return whether the estimator assigns records to partitions by their content.
-
-    Removing a record then leaves the partitions of all others unchanged.
-    """
+    """Return whether a record's content alone determines its partition."""
     return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
-
-
-def _chords(guarantee: PrivacyGuarantee) -> Curve:
-    """Return chords of the claimed curve: fast, and good enough to choose thresholds by."""
-    low = np.geomspace(1e-7, 0.5, 300)
-    fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
-    tpr = guarantee.tpr_bound(fpr)
-    return lambda rates: np.interp(rates, fpr, tpr)
 
 
 def _records(

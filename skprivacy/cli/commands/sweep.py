@@ -257,7 +257,7 @@ def _print_groups(sweep: Any) -> None:
 
 
 def _print_cost(sweep: Any, n_models: int) -> None:
-    from ...audit.report.facts import ledger_caveats
+    from ...audit.report.findings import ledger_caveats
     from ...model_selection.sweep_plan import validate_models
     from ...model_selection.sweep_report import cost_in_words
 

@@ -109,7 +109,7 @@ def test_every_copy_is_the_same_ledger(how):
     assert budget.spent() == other.budget.spent() == pytest.approx(0.2)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_cross_validation_and_grid_search_in_workers():
     budget = PrivacyBudget(epsilon=3.0)
     model = make_pipeline(StandardScaler(), Charged(budget=budget))
@@ -258,6 +258,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def test_no_adversary_passes_the_cap(game, name, delta):
     assert states > 5
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(40))
 def test_no_adversary_passes_the_cap_of_any_game(seed):

@@ -44,6 +44,7 @@ def _spoiled(budget):
     assert not ran
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_files_that_cannot_be_written(ledger, limit):
     assert budget.spent() == pytest.approx(0.1)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
     code = """
@@ -176,6 +177,7 @@ def test_error_inside_a_reservation_is_the_one_raised(ledger):
             _release(budget, _removed, error)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(
@@ -313,6 +315,7 @@ def test_an_earlier_digest_finds_a_cut_tail(ledger):
         cut.verify(late)
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_the_file_alone_is_the_ledger(ledger):
     """What a killed process leaves behind may be moved or lost without losing a charge."""
@@ -501,7 +504,7 @@ def test_readers_wait_for_no_writer_and_a_second_writer_gives_up(ledger):
     budget.reserve(LaplaceEvent(10.0))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_read_only_ledger_can_be_audited(ledger):
     budget = PrivacyBudget(1.0, path=ledger)

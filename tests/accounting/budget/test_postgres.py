@@ -150,6 +150,7 @@ def test_without_a_counter_an_older_copy_is_charged_and_verify_says_so(server):
         opened.verify(digest[:16])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("place", ["file", "server"])

@@ -126,6 +126,7 @@ def _die(path, step, released):
         released.set()
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("when", KILLS)
 def test_a_kill_leaves_the_counter_at_most_one_charge_behind(ledger, counter, when):

@@ -42,6 +42,7 @@ def of_each_record(charged):
         yield [event for scope, event in charged if lies_in(scope, mine)]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
@@ -75,6 +76,7 @@ def test_one_opening_serves_all_partitions():
     budget.verify()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_no_record_spends_more_than_its_cap_by_the_default(seed):
@@ -254,6 +256,7 @@ def test_parts_that_cost_different_things_are_no_overdraft():
         budget.verify()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["adaptive", "renyi", "pld", "basic"])
 def test_admitted_charges_pass_verify(name):

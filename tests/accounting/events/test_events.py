@@ -344,7 +344,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
     assert bound[-1] < 0.9
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
 )

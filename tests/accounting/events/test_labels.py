@@ -59,6 +59,7 @@ class Subclass(GaussianEvent):
     """A subclass does not inherit what its parent knows: its sensitivity may be another one."""
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("event", EVENTS + EVENTS_NOW, ids=repr)
 def test_another_label_never_costs_less_than_is_true_of_another_record(event):

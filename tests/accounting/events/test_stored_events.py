@@ -113,6 +113,7 @@ def rows(stored, events):
     )
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @rows(STORED, EVENTS)
 def test_the_first_format_is_read(row, event):
@@ -239,7 +240,7 @@ def test_base_class_has_no_stored_form():
         Event().to_dict()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_unknown_event_in_a_ledger_names_its_class(tmp_path):
     """Charged in another process, as an event of a module that is not imported here."""
     program = """

@@ -189,6 +189,8 @@ SEARCHES = {
 }
 
 
+@pytest.mark.heavy
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_searches_are_accounted_for(kind):
     """Each curve is computed once, whatever encloses it: work must not multiply with the levels."""

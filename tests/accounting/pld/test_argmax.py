@@ -81,6 +81,7 @@ def two_way(gap, h):
 # -------------------------------------------------------------------------------------- the figures
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("noise", "n_queries", "delta", "least", "most"),
     [
@@ -164,6 +165,7 @@ def check_two_queries(noise):
         assert exact <= delta_of(block, epsilon)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
 def test_any_first_query_and_the_best_second_are_bounded(noise):
     check_two_queries(noise)
@@ -233,6 +235,7 @@ def test_two_classes_are_not_the_worst():
     assert three <= rdp(gnmax(100.0, 1), [2.0])[0]
 
 
+@pytest.mark.slow
 def test_one_query_alone_is_the_gaussian_mechanism():
     """At every gamma some gap between two classes attains it."""
     h = 0.3
@@ -249,6 +252,7 @@ def worst(several, curve):
     )
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("wide", [1.3, 3.2])
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_each_part_covers_its_channels(h, wide):
@@ -314,6 +318,7 @@ def answer_of(epsilon, gamma):
     return sum(np.maximum(a - gamma * b, 0) for a, b in zip(p, p[::-1], strict=True))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):
     """Anywhere, in the box or far out of it, before a curve to which no smoothness helps.
@@ -387,6 +392,7 @@ def test_blocks_compose_with_other_releases():
     )
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("kind", "vote"),
     [("gnmax", GNMaxEvent), ("threshold", VoteThresholdEvent), ("lnmax", LNMaxEvent)],
@@ -412,6 +418,7 @@ def test_estimate_is_close_and_fast(kind, off, noise, n_queries):
     assert near == pytest.approx(epsilon_of(block, DELTA), rel=off)
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_block_is_found_within_two_looks():
     """And it is the recursion's bound that keeps to the target, not the estimate."""
     looks = []
@@ -557,6 +564,7 @@ def caught(planted, check):
         forget()
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     "block",
     [

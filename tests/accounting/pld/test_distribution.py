@@ -58,6 +58,7 @@ def test_published_epsilon_that_was_computed_on_a_coarse_grid():
     assert 6.7687 <= pld(sgd(0.04, 1.5, 2_250)).epsilon(1e-5) <= 6.7688 * (1 + CLOSE)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),
@@ -118,6 +119,7 @@ def mixture(q, z, direction):
     return base, lambda x: mp.log(base(x) / mixed(x)), delta
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("q", "z"), [(0.01, 1.0), (0.3, 0.6), (0.9, 3.0)])
 @pytest.mark.parametrize("steps", [1, 2])

@@ -55,6 +55,7 @@ ENORMOUS = [
 
 
 # The best Renyi order of such a loss is the least there is.
+@pytest.mark.everyday(2)
 @pytest.mark.filterwarnings("ignore:The best Renyi order")
 @pytest.mark.parametrize(("event", "delta"), ENORMOUS)
 def test_enormous_epsilon_is_finite(event, delta):
@@ -64,6 +65,7 @@ def test_enormous_epsilon_is_finite(event, delta):
     assert 0.9 * renyi < epsilon <= renyi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("event", "delta"), ENORMOUS[:3])
 def test_far_below_the_window_delta_is_one(event, delta):
     loss = pld(event)
@@ -71,6 +73,7 @@ def test_far_below_the_window_delta_is_one(event, delta):
         assert loss.delta(epsilon) == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "z", "order"), [(1.0, 1.0, 64), (1.0, 0.7, 1000), (0.999, 1.0, 30)])
 def test_renyi_of_replacement_sees_the_far_peak(q, z, order):
     def density(x, mean):
@@ -123,6 +126,7 @@ def test_a_curve_that_passes_below_the_window_is_followed_there():
         assert composed.delta(composed.epsilon(delta)) == pytest.approx(delta, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_tiny_noise_needs_little_memory(relation):
     """What is sampled less often than delta needs no noise at all."""
@@ -134,6 +138,7 @@ def test_tiny_noise_needs_little_memory(relation):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_loose_target_is_calibrated():
     noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
     assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0

@@ -103,6 +103,7 @@ def value(p, q, before, gamma):
 # -------------------------------------------------------------------------------------- the figures
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("noise", "n_queries", "least", "most"),
     [
@@ -390,6 +391,7 @@ def test_planted_bug_is_caught(name):
     caught(mock.patch.object(owner, attribute, make(getattr(owner, attribute))), check)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("deviation", [1.0, math.sqrt(2)])
 def test_the_channels_of_normal_noise_are_caught(deviation):
     """Of as much noise, or of noise of the same deviation."""

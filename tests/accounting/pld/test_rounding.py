@@ -123,6 +123,7 @@ def turned(place: Place) -> Iterator[None]:
 PLACES = list(places())
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_discretisation_dominates(name):
     CHECKS[name]()
@@ -138,6 +139,7 @@ def test_rounding_the_other_way_is_caught(place):
         ROUNDING[place.owner]()
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.parametrize("place", [p for p in PLACES if str(p) in HARMLESS], ids=str)
 def test_harmless_rounding_is_harmless(place):
     checks = [rounding.check_dots, rounding.check_composition, rounding.check_window]

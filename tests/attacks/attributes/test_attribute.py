@@ -25,6 +25,7 @@ def attack_on(model, X, y, **kwargs):
     return attack.evaluate(X[:third], y[:third], X[third : 2 * third], y[third : 2 * third])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("prior", ["imputation", "marginal", "uniform"])
 def test_finds_what_a_model_memorised(prior):
@@ -47,7 +48,7 @@ def test_correlation_is_not_called_leakage():
     assert result.gain_p_value > 0.05
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_null():
     # the "members" were never seen: at most 5% of runs may claim an advantage, or a gain
     wrong = {"advantage": 0, "gain": 0}

@@ -70,7 +70,7 @@ def test_a_good_model_that_never_saw_the_labels_leaks_nothing():
     assert attack.predict(X[OWN]).tolist() == target.predict(X[OWN]).tolist()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_true_claim_is_refuted_as_rarely_as_alpha_says():
     """Answers by randomised response at epsilon 1 show more than 1 in at most alpha of all runs."""
     random = np.random.default_rng(0)

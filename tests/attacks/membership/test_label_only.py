@@ -44,6 +44,7 @@ def test_binary_features_stay_binary(method):
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 def test_mixed_frames_keep_their_types(method):
@@ -130,7 +131,7 @@ def test_never_asks_more_than_its_budget(kind, method, n_queries):
     assert attack.evaluate(X[:20], y[:20], X[20:], y[20:]).details["queries"] <= n_queries
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_hopskipjump_approaches_the_distance_of_a_linear_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8)) * np.arange(1, 9)
@@ -172,7 +173,7 @@ def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
     # random directions instead of estimated ones: the distance stays far too large
     from skprivacy.attacks.membership import label_only as _decision_distance
 
-    monkeypatch.setattr(_decision_distance.Oracle, "__call__", _coin)
+    monkeypatch.setattr(_decision_distance.BoundarySearch, "ask", _coin)
     with pytest.raises(AssertionError):
         test_hopskipjump_approaches_the_distance_of_a_linear_model()
 

@@ -34,6 +34,7 @@ def neighbours():
     return SimpleNamespace(X=X, y=y, target=target, pool=pool)
 
 
+@pytest.mark.slow
 def test_neighbours_explain_what_the_formulas_cannot(neighbours):
     best = max(
         measured(kind(online=online), neighbours).auc
@@ -43,6 +44,7 @@ def test_neighbours_explain_what_the_formulas_cannot(neighbours):
     assert measured(LearnedRatio(), neighbours).auc > best + 0.02
 
 
+@pytest.mark.slow
 def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeypatch):
     monkeypatch.setattr(learned, "MOST_SEARCHED", 100)
     best = max(measured(kind(online=True), neighbours).auc for kind in (LiRA, RMIA))
@@ -50,6 +52,7 @@ def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeyp
     assert measured(LearnedRatio(), neighbours).auc > best - 0.02
 
 
+@pytest.mark.slow
 def test_the_order_of_the_records_tells_nothing(neighbours):
     one = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(neighbours.X, neighbours.y)
     order = np.random.default_rng(0).permutation(1600)
@@ -61,6 +64,7 @@ def test_the_order_of_the_records_tells_nothing(neighbours):
     )
 
 
+@pytest.mark.slow
 def test_the_target_plays_no_part_in_what_is_learned(neighbours):
     stranger = DecisionTreeClassifier(max_depth=2).fit(neighbours.X[:50], neighbours.y[:50])
     weights = [
@@ -79,7 +83,7 @@ def test_records_that_fit_did_not_see_are_scored(neighbours):
 
 
 def test_two_shadow_models_cannot_be_learned_from(neighbours):
-    given = {"n_shadows": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
+    given = {"pool": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
     refusals = "must be an int in the range .4", "pool holds 2 shadow models"
     for params, words in zip(given, refusals, strict=True):
         with pytest.raises(ValueError, match=words):
@@ -121,11 +125,12 @@ def _flat(images):
     return images.reshape(len(images), -1)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", of_every_kind())
 def test_records_of_every_kind(kind):
     X, y, model = of_every_kind()[kind]
     target = model.fit(X[:150], y[:150])
-    attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
     assert np.isfinite(attack.score_samples(X, y)).all()
     assert (attack._near is None) == (kind == "texts")
 

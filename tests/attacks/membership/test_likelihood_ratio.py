@@ -33,6 +33,8 @@ def found(attack, forest):
     return fitted, fitted.evaluate(*parts)
 
 
+@pytest.mark.slow
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
 def test_an_unpruned_forest_is_found_out(forest, online):
     rmia = found(RMIA(online=online), forest)[1]
@@ -42,6 +44,7 @@ def test_an_unpruned_forest_is_found_out(forest, online):
     assert result.tpr_at_fpr(0.01).tpr > rmia.tpr_at_fpr(0.01).tpr - (0.03 if online else 0.08)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
 def test_records_are_compared_a_part_at_a_time_with_the_same_scores(forest, online, monkeypatch):
     target, pool, X, y, _ = forest
@@ -60,6 +63,7 @@ def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
             test_an_unpruned_forest_is_found_out(forest, online)
 
 
+@pytest.mark.slow
 def test_the_default_audit_sees_it(forest):
     target, _, _, _, parts = forest
     report = audit(target, *parts, n_shadows=8, random_state=0)

@@ -128,7 +128,7 @@ def test_more_candidates_than_fit_the_memory_are_refused_for_batches_alone():
     assert attack.posterior(sent).shape == (1, 10_001)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_noise_leaves_a_prior_a_little():
     """The posterior beats every null model where a search sees nothing."""
     rng = np.random.default_rng(0)
@@ -175,6 +175,7 @@ def successes(claimed, true, trials=600):
     return {1 / 8: np.mean(right), 1 / 2: np.mean(right_label), 0.2: tpr}
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("true", [1.0, 0.3])
 def test_no_attack_beats_the_guarantee_unless_the_noise_is_less_than_claimed(true):

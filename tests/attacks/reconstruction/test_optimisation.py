@@ -22,11 +22,13 @@ from skprivacy.attacks import (
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 torch = pytest.importorskip("torch")
-from skprivacy.attacks.reconstruction import first_layer_rows as _first_layer  # noqa: E402
 from skprivacy.attacks.reconstruction.column_layout import ColumnLayout  # noqa: E402
-from skprivacy.attacks.reconstruction.gradient_labels import label_counts  # noqa: E402
-from skprivacy.attacks.reconstruction.inversion_attack import InversionAttack, Reconstruction  # noqa: E402
-from skprivacy.attacks.reconstruction.relaxed_rows import combine_starts  # noqa: E402
+from skprivacy.attacks.reconstruction.inversion_attack import (  # noqa: E402
+    InversionAttack,
+    Reconstruction,
+    label_counts,
+)
+from skprivacy.attacks.reconstruction.optimization import combine_starts  # noqa: E402
 from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
 
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
@@ -161,6 +163,7 @@ def test_a_step_of_training_gives_its_gradient_away(table):
 # The first layer
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("norm", [None, 0.5])
 def test_the_first_layer_gives_most_records_away_exactly(table, norm):
@@ -187,14 +190,14 @@ def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     sent = [party_gradient(model, *pair) for pair in pairs]
     all_found = attack.evaluate(sent, pairs).exact_share
     seen = []
-    alone = _first_layer._single_record_quotients
+    alone = attack._single_record_quotients
 
-    def once(gradients, layer, rest, floor, n_records, labels):
+    def once(*given):
         repeated, seen[:] = bool(seen), [*seen, 1]
-        rows, label = alone(gradients, layer, rest, floor, n_records, labels)
+        rows, label = alone(*given)
         return (rows[:0], label[:0]) if repeated else (rows, label)
 
-    monkeypatch.setattr(_first_layer, "_single_record_quotients", once)
+    monkeypatch.setattr(attack, "_single_record_quotients", once)
     at_once = []
     for pair, gradient in zip(pairs, sent, strict=True):
         seen.clear()
@@ -261,6 +264,7 @@ def test_the_counts_of_labels_in_a_batch(norm):
 # The search
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("distance", ["cosine", "squared"])
 def test_the_search_finds_numbers_and_categories(table, distance):
@@ -288,7 +292,7 @@ def test_the_search_is_repeatable_and_independent_of_other_batches(table):
     assert np.array_equal(first, second)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_an_attacker_who_ignores_clipping_searches_worse(table):
     """Short records count less than long ones, unless these are clipped."""
     X, y = table.X.copy(), table.y
@@ -357,23 +361,6 @@ def test_a_loss_of_ones_own(table):
 class RandomRows(InversionAttack):
     """Guesses what the null model of random rows guesses: rows drawn with the same seed."""
 
-    def __init__(
-        self,
-        target=None,
-        *,
-        columns=None,
-        loss=None,
-        max_grad_norm=None,
-        noise_multiplier=0.0,
-        random_state=None,
-    ):
-        self.target = target
-        self.columns = columns
-        self.loss = loss
-        self.max_grad_norm = max_grad_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
-
     def _reconstruct_batches(self, observed, n_records, labels):
         from sklearn.utils import check_random_state
 
@@ -400,6 +387,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("make", ATTACKS)
 def test_the_attack_sees_the_gradient_alone(table, make):

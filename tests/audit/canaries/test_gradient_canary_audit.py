@@ -83,6 +83,7 @@ def sums_seen(network, records=(X, y), n_canaries=60):
     return report, np.array(seen)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("network", "records"),
     [
@@ -122,6 +123,7 @@ def test_a_canary_adds_the_clipping_norm_when_it_is_taken_and_nothing_else(netwo
     assert taken.all() == (rate == 1)
 
 
+@pytest.mark.slow
 def test_absent_canaries_are_records_that_contribute_nothing_or_none_at_all():
     sizes = []
 
@@ -228,6 +230,7 @@ BY_THE_SAMPLING = {
 PLANTED = DPSGDClassifier(**SMALL, epsilon=4.0, epochs=10, batch_size=1800 // 16)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("bug", BY_THE_SUMS)
 def test_a_bug_shows_in_the_sums(bug):
     with BY_THE_SUMS[bug]():
@@ -236,6 +239,7 @@ def test_a_bug_shows_in_the_sums(bug):
     assert report.verdict == "VIOLATED"
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("bug", BY_THE_SAMPLING)
 def test_a_bug_shows_in_the_sampling(bug):
     with BY_THE_SAMPLING[bug]():
@@ -245,6 +249,7 @@ def test_a_bug_shows_in_the_sampling(bug):
     assert "records were not sampled by independent coins" in repr(report)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_bug_the_claim_stands(seed):
     network = PLANTED.set_params(noise_seed=seed)
@@ -300,6 +305,7 @@ def test_scores_are_log_likelihood_ratios():
         assert abs(off) < 5
 
 
+@pytest.mark.slow
 def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
     """So it exceeds a true epsilon in at most alpha, as true claims are refuted."""
     curve, n, guesses, alpha = inverse_curve(CLAIM, "zero_out"), 2000, 224, 0.05
@@ -314,6 +320,7 @@ def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
     assert 1 < bounds[1] < bounds[2] < CLAIM.epsilon() < bounds[3] < bounds[4]
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("n", "rate", "steps"),
     [(1000, 0.25, 40), (500, 0.25, 1), (2000, 0.01, 100), (300, 0.5, 7), (40, 0.9, 5), (99, 1, 3)],
@@ -331,6 +338,7 @@ def test_coins_are_seldom_taken_for_something_else(n, rate, steps):
 WIDE = make_classification(2000, n_features=100, n_informative=10, random_state=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_one_noisy_sum_is_bounded_to_within_15_percent(noise):
     network = DPSGDClassifier(
@@ -396,6 +404,7 @@ def test_what_was_fitted_is_an_ordinary_network():
     np.testing.assert_array_equal(refitted.predict_proba(X), plain.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_a_seed_makes_an_audit_repeatable():
     first, again, other = (audited(random_state=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.scores, again.scores)

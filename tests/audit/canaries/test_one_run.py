@@ -90,7 +90,7 @@ def many(runs, estimator, n=100, **params):
     return sum(report.verdict == "VIOLATED" for report in reports)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
 def test_true_claims_are_violated_in_at_most_alpha(relation):
     noise = 2.0 if relation == "replace_one" else 1.0
@@ -105,6 +105,7 @@ def test_a_coin_that_replaces_makes_two_steps_of_zero_out():
         assert many(5, Told(relation="zero_out"), n=500) == 5
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
 def test_a_quarter_of_the_noise_is_found(relation):

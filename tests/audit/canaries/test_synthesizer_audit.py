@@ -51,6 +51,7 @@ def fast(monkeypatch):
     monkeypatch.setattr(_choosing, "_FINAL_STEPS", 3)
 
 
+@pytest.mark.slow
 def test_it_shows_most_of_what_is_claimed_and_rows_less():
     # What it shows is so near the claim that one run in a thousand refutes it at this alpha.
     report = audit_synthesizer(synthesizer(), X, n_canaries=20, n_runs=15, random_state=0)
@@ -64,6 +65,7 @@ def test_it_shows_most_of_what_is_claimed_and_rows_less():
         assert text in repr(report)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_one_canary_in_a_fit_shows_all_but_the_choices():
     report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=80, random_state=0)
@@ -76,6 +78,7 @@ def test_one_canary_in_a_fit_shows_all_but_the_choices():
 PARTS = X.drop(columns="rich"), X["rich"]
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize(
     ("params", "records"),
     [
@@ -155,6 +158,7 @@ def shows_real_records():
     return mock.patch.multiple(MarginalSynthesizer, fit=fit, sample=sample)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("bug", "params", "n_runs", "n_canaries"),
     [
@@ -197,12 +201,14 @@ def refutations(n, n_runs, n_canaries, alpha):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_true_claims_are_rarely_refuted():
     """With coins that are refuted at a share that shows a mistake in few runs."""
     assert refutations(10, 1, 50, 0.1) <= binom.ppf(1 - 1e-8, 10, 0.1)
 
 
+@pytest.mark.slow
 def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_allows():
     """At the true mu in at most alpha of the runs, and nearly so often; at a smaller one more."""
     random, n, mu = np.random.default_rng(0), 200, 1.0

@@ -40,6 +40,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.svm import SVR
 
+from skprivacy._report_facts import format_guarantee
 from skprivacy.accounting import (
     ApproxDPEvent,
     GaussianEvent,
@@ -247,7 +248,7 @@ def check_claims(name):
     report = audit(model, X[TRAIN], y[TRAIN], X[TEST], y[TEST], attacks=attack)
     with mock.patch.object(_html, "roc_figure", return_value=""):  # a quarter of a second each
         texts = repr(report), report.to_html(), report._repr_html_()
-    charged = _html.format_guarantee(report.charged)
+    charged = format_guarantee(report.charged)
     claimed = texts if report.guarantee else [text.replace(charged, "") for text in texts]
     stated = [plain_claim(report), table_claim(report), *map(proved_epsilons, claimed)]
     stated.append([claim.guarantee.epsilon()] if claim.proved else [])
@@ -275,6 +276,7 @@ def check_claims(name):
     return report
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_claimed_is_what_was_spent(name):
@@ -400,6 +402,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_planted_bug_is_caught(mutant):

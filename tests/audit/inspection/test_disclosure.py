@@ -54,21 +54,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skprivacy import audit, check_disclosure
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import DisclosureReport
-from skprivacy.audit.inspection import (
-    disclosure,
-)
-from skprivacy.audit.inspection import (
-    disclosure as _cells,
-)
-from skprivacy.audit.inspection import (
-    stored_records as _contents,
-)
-from skprivacy.audit.inspection import (
-    stored_records as _stored,
-)
-from skprivacy.audit.inspection import (
-    stored_records as _views,
-)
+from skprivacy.audit.inspection import disclosure, stored_records
+from skprivacy.audit.inspection.disclosure_report import SIGNS
 from skprivacy.linear_model import OutputPerturbationClassifier
 
 pytestmark = pytest.mark.heavy
@@ -152,6 +139,7 @@ CARRIERS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.parametrize("name", CARRIERS)
 def test_records_inside_a_model_are_found(name):
     model, n = CARRIERS[name]
@@ -221,6 +209,7 @@ CODES = [
 ]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("width", "values"), [(1, 100), (2, 50), (2, 300), (3, 20), (3, 100), (5, 4), (8, 2), (4, 1000)]
 )
@@ -238,7 +227,7 @@ def test_whole_numbers_that_arrays_hold_by_chance_are_no_records(width, values):
 
 
 def test_planted_trust_in_every_match_is_caught(monkeypatch):
-    monkeypatch.setattr(_stored._Chance, "explains", lambda *arguments: False)
+    monkeypatch.setattr(stored_records._Chance, "explains", lambda *arguments: False)
     with pytest.raises(AssertionError):
         test_whole_numbers_that_arrays_hold_by_chance_are_no_records(2, 50)
 
@@ -249,7 +238,7 @@ def test_a_buffer_with_other_rows_is_found():
 
 
 def test_planted_blindness_for_what_pipelines_pass_on_is_caught(monkeypatch):
-    monkeypatch.setattr(_views, "_views", lambda X, parts: iter([X]))
+    monkeypatch.setattr(stored_records, "_views", lambda X, parts: iter([X]))
     with pytest.raises(AssertionError):
         test_records_inside_a_model_are_found("pipeline")
 
@@ -258,7 +247,7 @@ def test_planted_blindness_for_compiled_classes_is_caught(monkeypatch):
     def attributes_alone(self, value):
         return list, ([getattr(value, "__dict__", None)],)
 
-    monkeypatch.setattr(_contents._Collector, "reducer_override", attributes_alone)
+    monkeypatch.setattr(stored_records._Collector, "reducer_override", attributes_alone)
     with pytest.raises(AssertionError):
         test_records_inside_a_model_are_found("density, in a compiled tree")
 
@@ -330,7 +319,7 @@ def test_small_leaves_are_found_at_any_depth(make):
 
 def test_leaves_are_counted_as_the_model_learned_them():
     tree = DecisionTreeClassifier(random_state=0).fit(X, y)
-    assert sorted(_cells.leaf_sizes([tree])) == sorted(Counter(tree.apply(X)).values())
+    assert sorted(disclosure.leaf_sizes([tree])) == sorted(Counter(tree.apply(X)).values())
 
 
 def test_groups_of_equal_predictions_are_counted():
@@ -388,7 +377,7 @@ def test_a_bare_torch_module_is_looked_into():
 
 def test_leaves_of_three_classes_hold_two_numbers():
     tree = DecisionTreeClassifier(max_leaf_nodes=4).fit(X, np.arange(200) % 3)
-    assert _cells.n_parameters([tree]) == 3 + 4 * 2
+    assert disclosure.n_parameters([tree]) == 3 + 4 * 2
 
 
 def test_the_error_gap_is_that_of_accuracies():
@@ -419,7 +408,7 @@ def test_results_are_plain_and_escaped():
     assert [check["name"] for check in told["checks"]] == report.to_frame()["name"].tolist()
     assert isinstance(report, DisclosureReport)
     for text in (repr(report), report._repr_html_(), report.to_json()):
-        assert disclosure.SIGNS in text
+        assert SIGNS in text
         assert "Keeper" not in text.replace("Keeper.kept_", "")
     assert "<script>" not in report._repr_html_()
     with pytest.raises(KeyError, match="the checks are"):
@@ -436,11 +425,13 @@ def test_it_is_a_section_of_the_audit():
     report = audit(tree, X, y, X_test, y_test, attacks=LossThreshold())
     assert report.disclosure == check_disclosure(tree, X, y, X_test, y_test)
     assert report.to_dict()["disclosure"]["flagged"]
-    told = "    smallest leaf: fewest records in a leaf"
-    assert f"signs of disclosure, which do not prove a leak:\n{told}" in repr(report)
+    told = (
+        "signs of disclosure, which do not prove a leak: 3 of 6 flagged\n    smallest leaf: fewest"
+    )
+    assert told in repr(report)
     page = report.to_html()
     assert "Signs of disclosure" in page
-    assert disclosure.SIGNS in page
+    assert SIGNS in page
     assert report.disclosure["smallest leaf"].says in page
 
 

@@ -1,7 +1,5 @@
 """Who is most exposed: found where it is so, and hardly ever where it is not."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy import audit
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.attacks import attack_result as result_module
-from skprivacy.audit.report import audit_report as report_module
 from skprivacy.audit.report import findings as _exposure
 from skprivacy.audit.report.findings import exposed_records, group_exposures, group_partitions
 
@@ -45,14 +42,10 @@ def test_the_exposed_subgroup_is_found_and_no_other(report):
     assert sorted(table.loc["class"].index) == ["0", "1"]
 
 
-def test_it_is_in_every_form_of_the_report(report):
-    told = json.loads(json.dumps(report.to_dict()))
-    assert told["groups"][0]["group"] == "C"
-    assert told["n_exposed"] == len(report.exposed_records())
+def test_the_most_exposed_group_comes_first_in_every_form(report):
+    assert report.to_dict()["groups"][0]["group"] == "C"
     assert "most exposed: subgroup C, AUC" in repr(report)
-    page = report.to_html()
-    assert "Most exposed groups" in page
-    assert "subgroup C" in page
+    assert "<td>subgroup C</td>" in report.to_html()
 
 
 def test_columns_may_be_named():
@@ -103,17 +96,6 @@ def test_exposed_records_are_those_that_stand_out():
     assert exposed_records([], 0.05).empty
 
 
-def test_records_are_named_only_on_request(report, monkeypatch):
-    named = pd.DataFrame({"row": [4217], "attack": ["made up"], "risk": [0.002], "q_value": [0.01]})
-    monkeypatch.setattr(report_module, "exposed_records", lambda results, alpha: named)
-    for text in (report.to_html(), json.dumps(report.to_dict()), repr(report)):
-        assert "4217" not in text
-    assert "not named here" in report.to_html()
-    for text in (report.to_html(records=True), json.dumps(report.to_dict(records=True))):
-        assert "4217" in text
-    assert "This page names records" in report.to_html(records=True)
-
-
 DRAWS = [
     lambda rng, n: rng.normal(size=n),
     lambda rng, n: rng.integers(0, 3, n).astype(float),
@@ -136,6 +118,7 @@ def null_alarms(draw, alpha, runs):
     return alarms, misses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 def test_any_group_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
@@ -143,12 +126,14 @@ def test_any_group_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
         assert wrong <= binom.isf(1e-6, 150, alpha)
 
 
+@pytest.mark.slow
 def test_planted_silence_about_multiplicity_is_caught(monkeypatch):
     monkeypatch.setattr(_exposure, "holm", np.asarray)
     with pytest.raises(AssertionError):
         test_any_group_is_accused_falsely_no_more_often_than_alpha(DRAWS[0], 0.05)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 def test_any_record_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
@@ -160,12 +145,14 @@ def test_any_record_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
     assert accused <= binom.isf(1e-6, runs, alpha)
 
 
+@pytest.mark.slow
 def test_planted_risks_without_correction_are_caught(monkeypatch):
     monkeypatch.setattr(result_module, "benjamini_hochberg", np.asarray)
     with pytest.raises(AssertionError):
         test_any_record_is_accused_falsely_no_more_often_than_alpha(DRAWS[0], 0.3)
 
 
+@pytest.mark.slow
 def test_few_of_the_accused_records_are_accused_falsely():
     """Of those marked at .2, on average at most a share of .2 score like non-members."""
     rng, shares = np.random.default_rng(0), []

@@ -89,6 +89,7 @@ def refuted(draw, claim, alpha, n, runs):
     return wrong
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("n", [40, 1726])
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize(("draw", "claim"), TRUE_CLAIMS)
@@ -96,6 +97,7 @@ def test_a_true_claim_is_refuted_no_more_often_than_alpha(draw, claim, alpha, n)
     assert refuted(draw, claim, alpha, n, 40) <= binom.isf(1e-6, 40, alpha)
 
 
+@pytest.mark.slow
 def test_planted_rates_without_intervals_are_caught(monkeypatch):
     def shares(members, others, test, alpha):
         sides = (others, members) if test.reverse else (members, others)
@@ -153,6 +155,7 @@ def test_exchanged_groups_are_told_first_where_nothing_is_claimed():
     assert "highest rate that the claim allows" not in page
 
 
+@pytest.mark.slow
 def test_groups_in_order_are_doubted_no_more_often_than_alpha():
     model, rng, doubted = Claiming(1, LOOSE).fit(*PARTS[:2]), np.random.default_rng(0), 0
     report = audit(model, *PARTS, attacks=LossThreshold())

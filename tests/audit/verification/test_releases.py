@@ -197,6 +197,7 @@ def test_parameters_that_a_fit_leaves_alone_are_not_told(made):
     assert 0.123 not in told
 
 
+@pytest.mark.slow
 def test_a_part_that_holds_the_whole_does_not_run_in_circles():
     model = Model(public=Model()).fit_twice()
     assert 0.5 in released_numbers(

@@ -26,6 +26,7 @@ def runs(random, n, rate):
     return (part * WAY + NOISE * random.normal(size=(n, STEPS, SIZE))).reshape(n, -1)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("which", [0, 1], ids=["one direction", "each step's own"])
 def test_the_score_reaches_what_sampling_allows_and_the_sum_does_not(which):

@@ -22,10 +22,10 @@ from skprivacy.audit.verification.neighbors import (
     NeighbourPair,
     PublicFeatures,
     PublicRanges,
+    ReleaseRuns,
     neighbours,
 )
 from skprivacy.audit.verification.releases import IndependentFits
-from skprivacy.audit.verification.threshold_tests import ReleaseRuns
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.neural_network import DPSGDClassifier

@@ -37,7 +37,6 @@ from skprivacy.audit.verification.releases import (
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     OutputPerturbationClassifier,
-    perturbation,
 )
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
@@ -62,6 +61,7 @@ CURVES = {
 }
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("sizes", [(12, 12), (9, 20)])
 def test_a_true_curve_is_surprising_in_at_most_alpha(curve, sizes):
@@ -145,6 +145,7 @@ def times_broken(name, times=TIMES):
     return sum(v.broken for v in verified)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -157,6 +158,7 @@ def test_a_true_claim_is_broken_in_at_most_alpha(name):
     assert times_broken(name) <= MOST
 
 
+@pytest.mark.slow
 def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     """Were the events counted in runs that chose them, the test above would fail."""
 
@@ -168,6 +170,7 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
         assert times_broken("Gaussian") > MOST
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("mechanism", "weaker", "pair"),
     [
@@ -227,6 +230,7 @@ class ZeroSensitivity(RegressorMixin, BaseEstimator):
         return X[:, 0] * self.moments_[1] / max(self.moments_[0], 1e-3)
 
 
+@pytest.mark.slow
 def test_a_known_defect_of_another_library_is_shown():
     found = verify_privacy(ZeroSensitivity(), n_runs=100)
     assert found.broken
@@ -247,6 +251,7 @@ def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():
     assert any("random_state is fresh" in text for text in held.changes)
 
 
+@pytest.mark.slow
 def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
     budget = PrivacyBudget(0.5, path=tmp_path / "ledger")
     scaler = PrivateStandardScaler(bounds=UNIT, noise_seed=3, budget=budget)
@@ -259,6 +264,7 @@ def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
     assert budget.spent() == 0
 
 
+@pytest.mark.slow
 def test_it_runs_where_mistakes_show_and_says_so():
     chosen = verify_privacy(PrivateStandardScaler(epsilon=0.1, bounds=UNIT), n_runs=30, alpha=1e-8)
     assert 2.0 <= chosen.claimed_epsilon <= 4.0
@@ -296,6 +302,7 @@ REGRESSION = FunctionalMechanismRegressor(
 # The p-value of the subtlest, half the noise, is near 1e-17 in 3500 runs and 1e-20 in 4000: 8.5 and
 # 9.2 deviations, of which luck takes 5.3 in one run of 10 million. Of the others one answer is
 # enough, or nearly so.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "name", "make", "n_runs"),
     [
@@ -312,6 +319,7 @@ def test_planted_bugs_are_found(estimator, name, make, n_runs):
         assert verify_privacy(estimator, n_runs=n_runs, epsilon=3.0).broken
 
 
+@pytest.mark.slow
 def test_two_processes_do_the_same():
     held = verify_privacy(
         PrivateStandardScaler(bounds=UNIT), n_runs=100, epsilon=3.0, n_jobs=2, alpha=1e-8
@@ -472,11 +480,12 @@ def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_
         for pair in neighbours("add_remove", *data, public, erased=False):
             one, other = (clone(model).fit(*side).coef_[0, 0] for side in (pair.data, pair.other))
             moved[pair.name] = abs(one - other)
+    original = OutputPerturbationClassifier._single_mechanism
     with mock.patch.object(
-        perturbation, "_additive_mechanism", wraps=perturbation._additive_mechanism
+        OutputPerturbationClassifier, "_single_mechanism", autospec=True, side_effect=original
     ) as made:
         clone(model).fit(*data)
-    sensitivity = made.call_args.args[2]
+    sensitivity = made.call_args.args[1]
     faint = [share for name, share in moved.items() if "faint" in name]
     plain = [share for name, share in moved.items() if "faint" not in name]
     assert 0.88 * sensitivity < max(faint) <= sensitivity

@@ -7,7 +7,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from skprivacy.neural_network._gradients import bookkeeping, trial
@@ -204,6 +203,7 @@ def clipped_sum(module, X, y, clip, clipping="flat"):
     return grad.clone()
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", ALL)
@@ -263,6 +263,7 @@ def test_bands_of_a_window_make_up_its_patches(kernel, stride, gap, padding, axe
     assert torch.equal(found, patches)
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
 def test_the_way_is_chosen_and_said(name):
@@ -281,6 +282,7 @@ def test_every_rule_is_tested():
 
 
 # Opacus: torch warns that its backward hooks start at a module whose input needs no gradient.
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 # Opacus knows no padding of embeddings, no LayerNorm without bias, and no work in place.
 @pytest.mark.parametrize(
@@ -291,6 +293,8 @@ def test_every_rule_is_tested():
     ),
 )
 def test_equals_opacus(name):
+    from opacus.grad_sample import GradSampleModule  # 0.8 s, which other tests need not wait for
+
     torch.manual_seed(0)
     module = BOOK_KEEPING[name]()
     X, y = batch()
@@ -315,6 +319,7 @@ def test_all_ways_agree(name, way):
     torch.testing.assert_close(*norms, rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "clipping"),
@@ -348,6 +353,7 @@ def test_per_layer_clipping_clips_each_layer():
         assert layer.norm() == pytest.approx(1e-3 * _SAFETY / 2**0.5, rel=1e-5)
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
 @pytest.mark.parametrize("name", [k for k in ALL if not k.startswith("embedding")])

@@ -49,6 +49,7 @@ def one_view(module, X, y):
     return mean_gradients(module, X.repeat_interleave(VIEWS, 0), y)
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @MEAN
 @pytest.mark.parametrize("clip", [0.05, 1e6])

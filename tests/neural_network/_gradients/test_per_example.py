@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
@@ -74,9 +73,12 @@ def test_equals_a_loop_over_single_examples(name, clip):
 
 
 # Opacus: torch warns that its backward hooks start at a module whose input needs no gradient.
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("name", ["linear", "mlp", "no bias"])
 def test_equals_opacus_and_functorch(name):
+    from opacus.grad_sample import GradSampleModule  # 0.8 s, which other tests need not wait for
+
     torch.manual_seed(0)
     module = NETWORKS[name]()
     X, y = batch()
@@ -176,6 +178,7 @@ def test_a_row_without_finite_gradient_adds_nothing_and_harms_nobody(bad):
     )
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e15])
 def test_no_example_adds_more_than_the_clipping_norm(scale):
@@ -191,6 +194,7 @@ def test_no_example_adds_more_than_the_clipping_norm(scale):
             assert grad.double().norm() <= 0.5
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("features", [5_000, 1 << 20, 1 << 22])
 def test_no_example_of_millions_of_features_adds_more_than_the_clipping_norm(features):

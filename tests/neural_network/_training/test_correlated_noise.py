@@ -45,6 +45,7 @@ def run(n, batch_size, epochs, noise="gaussian"):
     return TrainingConfig.planned(n, batch_size=batch_size, epochs=epochs, noise=noise)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -54,7 +55,7 @@ def test_learns(blobs, noise, optimizer):
     assert 0.99 * 3.0 < model.epsilon_ <= 3.0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_a_regressor_learns_too(blobs, noise, tmp_path):
     X = blobs[0]

@@ -135,6 +135,7 @@ def convolution():
     )
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("module", "width", "threads"),

@@ -123,6 +123,7 @@ def assert_same(make, **params):
         assert_weights(ours, theirs)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [*MODULES, "words"])
 def test_a_fixed_step_is_the_other_one(name):
@@ -130,6 +131,7 @@ def test_a_fixed_step_is_the_other_one(name):
     assert_same({**MODULES, "words": Words}[name])
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "params",
@@ -149,6 +151,7 @@ def test_whatever_is_asked_for(params):
     assert_same(MODULES["perceptron"], **params)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_other_noise(noise):

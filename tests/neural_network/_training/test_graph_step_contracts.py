@@ -36,6 +36,7 @@ def test_contract(name, check):
         check(CASES[name])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     "check", [contracts.check_replay, contracts.check_accounting], ids=lambda f: f.__name__
 )
@@ -45,6 +46,7 @@ def test_contract_of_one(check):
         check(CASES[ADAPTIVE])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     "check",
     [
@@ -120,6 +122,7 @@ def moves_by_more(original):
     return step
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("owner", "attribute", "make", "check"),
     [

@@ -45,6 +45,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_person_moves_one_contribution(name):
@@ -67,6 +68,7 @@ def test_contract(name, check):
     check(NETWORKS[name])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["DPSGDClassifier-banded", "DPSGDRegressor-tree-adaptive"])
 def test_people_take_turns_in_a_stream(name):
@@ -196,6 +198,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN

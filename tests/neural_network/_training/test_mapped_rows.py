@@ -58,6 +58,7 @@ def test_rows_lie_one_after_another(given):
 TERMS = {"batch_size": 4000, "delta": 1e-6, "relation": "add_remove", "n_records": 100_000}
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "model",

@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_refused(rows, tmp_path):
     assert model.partial_fit(mapped, y).epsilon_ > 1.0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # 6 s, but 106 s on a machine that was short of memory
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells a peak by process")
 def test_memory_is_that_of_a_batch(tmp_path):

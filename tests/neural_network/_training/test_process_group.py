@@ -203,12 +203,9 @@ def test_a_process_that_dies_stops_the_others(results):
     assert "stays charged" in results["dying"][0]["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scene", "charged"),
-    [
-        pytest.param(processes.run_freezing, 1, marks=pytest.mark.slow),
-        (processes.run_freezing_before, 0),
-    ],
+    ("scene", "charged"), [(processes.run_freezing, 1), (processes.run_freezing_before, 0)]
 )
 def test_a_frozen_process_is_waited_for_as_long_as_the_caller_said(tmp_path, scene, charged):
     with two_processes(scene, tmp_path) as queue:

@@ -1,0 +1,165 @@
+"""Report of the signs that a model discloses records: one check for each sign."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..._html import render
+from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
+
+__all__ = ["SIGNS", "DisclosureCheck", "DisclosureReport"]
+
+SIGNS = (
+    "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
+    "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
+)
+_AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
+_SHOWN: dict[bool | None, tuple[Any, str]] = {
+    True: ("warning", "yes"),
+    False: ("good", "no"),
+    None: ("open", "not checked"),
+}
+_MEANING = {
+    "stored records": "training records that the model contains",
+    "smallest leaf": "the fewest records in a leaf of a tree",
+    "k-anonymity": "the fewest records with the same prediction",
+    "class disclosure": "records whose prediction reveals their label",
+    "degrees of freedom": "records minus fitted parameters",
+    "error gap": "how much more often the model is right on training records",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class DisclosureReport(FactReport):
+    """Signs that a model discloses records; returned by :func:`check_disclosure`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    checks : tuple of DisclosureCheck
+    claim : str
+        The privacy that the model claims, in words. The checks do not test it.
+    n_train : int
+        Number of training records.
+    """
+
+    model: str
+    checks: tuple[DisclosureCheck, ...]
+    claim: str
+    n_train: int
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """Names of the checks that found their sign."""
+        return tuple(check.name for check in self.checks if check.flagged)
+
+    def __getitem__(self, name: str) -> DisclosureCheck:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per check.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``checks``.
+        """
+        return pd.DataFrame([asdict(check) for check in self.checks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the checks as JSON-serialisable values. They name no record.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
+        return self.facts().to_dict()
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def facts(self) -> ReportFacts:
+        applied = sum(check.flagged is not None for check in self.checks)
+        flagged = Fact(
+            "flagged", list(self.flagged), f"{len(self.flagged)} of {applied} flagged",
+            label="Disclosure checks",
+        )  # fmt: skip
+        columns = (
+            Column("Check", lambda check: (check.name, check.meaning), words=True),
+            Column("Sign found", lambda check: _SHOWN[check.flagged][1]),
+            Column("Allowed", lambda check: check.allowed),
+            Column("What was found", lambda check: check.says, words=True),
+        )
+        subject = (
+            Fact("claim", self.claim, self.claim, label="claimed"),
+            Fact("model", self.model),
+            Fact("n_train", self.n_train),
+        )
+        return ReportFacts(
+            flagged,
+            (
+                Section("", subject),
+                Section("", tuple(c._fact for c in self.checks), "checks", columns=columns),
+                Section("", (Fact("note", SIGNS, SIGNS),)),
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        return render("disclosure.html", facts=self.facts())
+
+
+@dataclass(frozen=True)
+class DisclosureCheck:
+    """Result of one disclosure check.
+
+    Attributes
+    ----------
+    name : str
+        Name of the check.
+    flagged : bool or None
+        Whether the sign was found; None if the check does not apply to the model.
+    value : float or None
+        The figure compared with the threshold.
+    threshold : float
+        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
+    says : str
+        The result, or why the check does not apply, in words.
+    """
+
+    name: str
+    flagged: bool | None
+    value: float | None
+    threshold: float
+    says: str
+
+    @property
+    def meaning(self) -> str:
+        """The meaning of the figure, in a few words."""
+        return _MEANING[self.name]
+
+    @property
+    def allowed(self) -> str:
+        """The threshold in words."""
+        bound = "at least" if self.name in _AT_LEAST else "at most"
+        return f"{bound} {self.threshold:g}"
+
+    @property
+    def _fact(self) -> Fact:
+        level = _SHOWN[self.flagged][0]
+        return Fact("check", asdict(self), self.says, level, self.name, row=self)
