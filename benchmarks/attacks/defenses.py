@@ -25,7 +25,7 @@ from torch import nn
 from benchmarks.shared.data import fetch_location30
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import attacks
-from skprivacy.defences import (
+from skprivacy.defenses import (
     MemGuardClassifier,
     RoundedClassifier,
     TemperatureClassifier,

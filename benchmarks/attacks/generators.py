@@ -154,7 +154,7 @@ def refutations(n: int) -> None:
             report = audit_synthesizer(
                 synthesizer, rows, n_runs=n_runs, n_canaries=n_canaries, random_state=seed
             )
-            refuted += report.verdict == "VIOLATED"
+            refuted += report.verdict == "violated"
             beyond += report.tables.bounds[-1].epsilon > 4.0
         print(
             f"{n_runs} fits with {n_canaries} canaries: {refuted} of {n_audits} true claims "

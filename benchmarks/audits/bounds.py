@@ -106,7 +106,7 @@ def nulls(runs: int = N_NULLS) -> int:
         X, y = np.column_stack([p, np.arange(2 * n)]), np.zeros(2 * n, dtype=int)
         y[:2] = y[-2:] = 0, 1
         report = audit(Oracle(), X[:n], y[:n], X[n:], y[n:], attacks=[LossThreshold()], alpha=ALPHA)
-        wrong += report.verdict == "VIOLATED"
+        wrong += report.verdict == "violated"
     print(f"violated: {wrong} of {runs}, {len(kinds)} kinds of scores, sizes 20 to 6,000")
     return wrong
 

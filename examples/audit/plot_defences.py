@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skprivacy import DPSGDClassifier
 from skprivacy.attacks import LiRA, ShadowPool
-from skprivacy.defences import RoundedClassifier, TemperatureClassifier, TopKClassifier
+from skprivacy.defenses import RoundedClassifier, TemperatureClassifier, TopKClassifier
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 X, y = load_digits(return_X_y=True)

@@ -37,7 +37,7 @@ class LabelAuditReport(AuditReport):
 
     Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
     model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
-    "VIOLATED" refers to labels; membership gets no verdict. The fields are as in
+    "violated" refers to labels; membership gets no verdict. The fields are as in
     :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
     as non-members.
 
@@ -109,7 +109,7 @@ class LabelAuditReport(AuditReport):
         return []
 
     def _too_few(self) -> list[str]:
-        if self.verdict == "VIOLATED" or self.could_refute:
+        if self.verdict == "violated" or self.could_refute:
             return []
         return [
             f"With {self.n_canaries:,} canaries, even a perfect attack shows an epsilon of at most "

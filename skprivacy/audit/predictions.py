@@ -124,7 +124,7 @@ def audit_predictions(
     >>> proba = tree.predict_proba(X)
     >>> report = audit_predictions(proba[:1000], y[:1000], proba[1000:], y[1000:], epsilon=0.1)
     >>> report.verdict, report.not_measured
-    ('VIOLATED', ('StrongestAttack',))
+    ('violated', ('StrongestAttack',))
     """
     check_alpha(alpha)
     check_verbose(verbose)

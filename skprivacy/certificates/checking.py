@@ -399,7 +399,7 @@ def _audit(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     if audit["claim"] != sections["claim"]["guarantee"]:
         yield CertificateCheck(name, FAILED, "it was an audit of another claim")
         return
-    refuted = audit["verdict"].startswith("VIOLATED")
+    refuted = audit["verdict"].startswith("violated")
     yield CertificateCheck(name, FAILED if refuted else HOLDS, audit["verdict"])
 
 

@@ -19,7 +19,7 @@ Files, in reading order:
 - ``parquet_scan``: the DuckDB queries of private_summary
 """
 
-from ..defences.randomized_smoothing import SmoothedClassifier
+from ..defenses.randomized_smoothing import SmoothedClassifier
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation

@@ -254,7 +254,7 @@ class Claiming(DecisionTreeRegressor):
 def test_claims_of_regressors_are_tested():
     scaled, worth = np.clip(FRIEDMAN, 0, 1), np.clip(WORTH, -10, 40)
     liar = Claiming(random_state=0).fit(scaled[:N], worth[:N])
-    assert audit(liar, *parts(scaled, worth), n_shadows=4).verdict == "VIOLATED"
+    assert audit(liar, *parts(scaled, worth), n_shadows=4).verdict == "violated"
     honest = FunctionalMechanismRegressor(epsilon=1.0, bounds=(0, 1), target_bounds=(-10, 40)).fit(
         scaled[:N], worth[:N]
     )

@@ -55,7 +55,7 @@ class Liar(ClassifierMixin, BaseEstimator):
 def test_who_memorises_labels_is_caught():
     report = audit(Liar().fit(*PARTS[:2]), *PARTS, random_state=0)
     assert isinstance(report, LabelAuditReport)
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert report.epsilon_lower_bound > 3
     assert report.epsilon_within_reach >= report.epsilon_lower_bound
     [finding] = report.findings
@@ -183,6 +183,6 @@ def test_a_search_over_models_of_labels_is_asked_about_labels():
     search = GridSearchCV(HONEST, {"epsilon": [0.5, 1.0]}, cv=2).fit(*PARTS[:2])
     report = audit(search, *PARTS, random_state=0)
     assert isinstance(report, LabelAuditReport)
-    assert report.verdict.startswith("no claim")
+    assert report.verdict == "no claim"
     with pytest.raises(ValueError, match="nothing about membership"):
         audit(search, *PARTS, attacks=[LossThreshold()])

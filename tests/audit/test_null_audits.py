@@ -61,7 +61,7 @@ def accused(kind, times, *, claim=NOTHING, leak=0.0, seed=0):
             model, X[:n_in], truth[:n_in], X[n_in:], truth[n_in:],
             attacks=LossThreshold(), alpha=ALPHA,
         )  # fmt: skip
-        wrong += report.verdict == "VIOLATED"
+        wrong += report.verdict == "violated"
     return wrong
 
 

@@ -92,7 +92,7 @@ def test_shadow_models_of_other_records_serve_offline():
     assert aucs(report)[name] > aucs(report)["LossThreshold"]
 
 
-@pytest.mark.parametrize(("epsilon", "verdict"), [(0.1, "VIOLATED"), (50.0, "consistent")])
+@pytest.mark.parametrize(("epsilon", "verdict"), [(0.1, "violated"), (50.0, "consistent")])
 def test_the_claim_is_what_was_passed(epsilon, verdict):
     report = audit_predictions(*TABLES, **SHADOWS, epsilon=epsilon, delta=1e-5)
     assert report.verdict == verdict
@@ -118,7 +118,7 @@ def test_a_model_that_never_saw_the_records_is_not_refuted():
     for _ in range(15):
         tables, shadows = of_noise(rng, 80)
         for given in ({}, shadows):
-            wrong += audit_predictions(*tables, epsilon=0.0, **given).verdict == "VIOLATED"
+            wrong += audit_predictions(*tables, epsilon=0.0, **given).verdict == "violated"
     assert wrong <= binom.ppf(1 - 1e-6, 30, 0.05)
 
 
@@ -131,7 +131,7 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
 
     tables, _ = of_noise(np.random.default_rng(0), 80)
     with mock.patch.object(_attacking, "_of_known_members", cheat):
-        assert audit_predictions(*tables, epsilon=0.0).verdict == "VIOLATED"
+        assert audit_predictions(*tables, epsilon=0.0).verdict == "violated"
 
 
 def test_shadow_models_that_tell_members_would_be_noticed():
@@ -145,7 +145,7 @@ def test_shadow_models_that_tell_members_would_be_noticed():
         audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
     with mock.patch.object(predictions, "_check_drawn_blindly"):
         report = audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
 
 
 def test_labels_may_be_names_and_columns_in_any_order():

@@ -275,7 +275,7 @@ LIES = [
     (("ledger", "scope"), lambda _: "/other/", "the ledger"),
     (("ledger", "witness"), lambda _: "counter", "the ledger"),
     (("ledger", "witness"), lambda _: "nonsense", "the ledger"),
-    (("audit", "verdict"), lambda _: "VIOLATED", "the audit"),
+    (("audit", "verdict"), lambda _: "violated", "the audit"),
     (("audit", "claim", "at_delta"), lambda d: d / 10, "the audit"),
     (("about", "schema"), lambda d: d[::-1], "the schema"),
 ]

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn.utils import get_tags
 
 from skprivacy import _input_data
-from skprivacy.defences import randomized_smoothing as smoothing
+from skprivacy.defenses import randomized_smoothing as smoothing
 from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.defences import (
+from skprivacy.defenses import (
     MemGuardClassifier,
     RoundedClassifier,
     TemperatureClassifier,

@@ -28,7 +28,7 @@ from .values import types_of
 __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entry", "public"]
 
 PACKAGES = [
-    "accounting", "attacks", "audit", "certificates", "cli", "datasets", "defences", "display",
+    "accounting", "attacks", "audit", "certificates", "cli", "datasets", "defenses", "display",
     "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
     "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
     "synthesis",

@@ -27,7 +27,7 @@ from skprivacy import (
     certificates,
     config_context,
     datasets,
-    defences,
+    defenses,
     ensemble,
     exceptions,
     federated,
@@ -84,7 +84,7 @@ STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(MAN
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
-TEMPERED = defences.TemperatureClassifier(LogisticRegression()).fit(X, y)
+TEMPERED = defenses.TemperatureClassifier(LogisticRegression()).fit(X, y)
 MISSING = np.where(np.arange(24) == 3, np.nan, y)
 DECIMALS = np.array([Decimal("NaN"), *y[1:]], dtype=object)
 META = torch.zeros(24, 3, device="meta")
@@ -268,7 +268,7 @@ FOUND = [
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(
         schema=SCHEMA, learning_rate=1e173).fit(TABLE)),
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
-    ("validation_fraction", lambda: defences.MemGuardClassifier(LogisticRegression()).fit(
+    ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(
         X[:1], y[:1])),
     ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
     ("verbose", lambda: audit.audit(
@@ -395,8 +395,8 @@ FOUND = [
     ("y_train", lambda: audit.audit_predictions(
         np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),
-    ("y", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
-    ("y", lambda: defences.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
+    ("y", lambda: defenses.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
+    ("y", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("upper", lambda: Schema.from_json(SCHEMA.to_json().replace("100.0", f"1{0:0400d}"))),
     ("source", lambda: Schema.from_json('{"columns": ' + "[" * 10**5)),
     ("X", lambda: TEMPERED.score(containers.TABLES["tensor with gradient"](X), y)),
@@ -477,7 +477,7 @@ def test_records_that_are_far_from_all_have_scores(attack):
     (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
      "share=1 of n_train=6"),
     (lambda: of_updates().fit(X, y, np.arange(24) < 4, (0.5, 1.0)), "share=1 of n_train=6"),
-    (lambda: defences.MemGuardClassifier(LogisticRegression()).fit(X, y[:5]), "inconsistent"),
+    (lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X, y[:5]), "inconsistent"),
 ])  # fmt: skip
 def test_a_refusal_draws_nothing(call, words):
     """Seeds had been drawn before the records were counted."""

@@ -38,7 +38,7 @@ LAYERS = [
     {"attacks"},
     {"fine_tuning", "label_privacy"},
     {"datasets", "ensemble", "federated", "synthesis"},
-    {"_stacked", "defences", "linear_model", "neural_network", "preprocessing"},
+    {"_stacked", "defenses", "linear_model", "neural_network", "preprocessing"},
     {"_wrapped_classifier", "base", "metrics"},
     {"_clones"},
     {"_groups", "_input_data"},
@@ -278,7 +278,7 @@ def test_all_but_the_networks_works_without_torch():
 import numpy as np, skprivacy
 from importlib import import_module
 from skprivacy.audit import audit
-for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
+for part in ("accounting", "attacks", "audit", "cli", "datasets", "defenses", "display", "ensemble",
              "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
              "model_selection", "persistence", "preprocessing", "synthesis"):
     module = import_module(f"skprivacy.{part}")

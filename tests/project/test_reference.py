@@ -15,7 +15,7 @@ PARTS = [
     "accounting", "attacks", "attacks.candidate_records",
     "attacks.reconstruction.model_inversion", "attacks.scores", "audit",
     "base",
-    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "federated",
+    "certificates", "datasets", "defenses", "display", "ensemble", "exceptions", "federated",
     "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
     "persistence", "preprocessing", "synthesis",

@@ -36,7 +36,7 @@ from ...metrics.coin_guesses import (
     refutes_with_separate_runs,
 )
 from ...metrics.rates import check_alpha
-from ..inspection.claims import Claim, claim_of
+from ..inspection.claims import NO_CLAIM, Claim, claim_of
 from ..inspection.guarantees import holds_private_labels
 from .coins import (
     CanaryRun,
@@ -264,13 +264,13 @@ class OneRunAuditReport(FactReport):
 
     @property
     def verdict(self) -> str:
-        """ "VIOLATED", "consistent", or why there was no claim to test.
+        """One of "violated", "consistent" and "no claim"; ``untested`` says why no claim.
 
         "consistent" does not prove a claim: a stronger attack may refute it.
         """
         if self.untested:
-            return self.untested
-        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
+            return NO_CLAIM
+        return "violated" if self.refuted or not self.sampled else "consistent"
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -314,7 +314,8 @@ class OneRunAuditReport(FactReport):
         )
         title = f"One-run audit of {shorten_text(self.model)}"
         return ReportFacts(
-            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
+            Fact("verdict", self.verdict, self.untested or self.verdict, label=title),
+            (Section("", facts),),
         )
 
 
@@ -458,7 +459,7 @@ def _untested(claim: Claim, coin: str) -> str:
     if guarantee is None:
         return claim.reason
     if math.isinf(guarantee.epsilon()):
-        return "no claim"
+        return NO_CLAIM
     if guarantee.unit != "record":
         return f"no claim about single records: the unit is {guarantee.unit}"
     if not steps_between(guarantee.relation, coin):

@@ -77,12 +77,12 @@ class SynthesizerAuditReport(FactReport):
 
     @property
     def verdict(self) -> str:
-        """ "VIOLATED", "consistent", or why there was no claim to test.
+        """One of "violated", "consistent" and "no claim".
 
         "consistent" does not prove a claim: a stronger attack may refute it.
         """
         both = self.tables.verdict, self.rows.verdict
-        return "VIOLATED" if "VIOLATED" in both else both[0]
+        return "violated" if "violated" in both else both[0]
 
     @property
     def claimed_mu(self) -> float:
@@ -133,7 +133,8 @@ class SynthesizerAuditReport(FactReport):
         facts += [Fact(sentence=f"assumes that {text}") for text in self.tables.assumptions]
         title = f"Audit of {self.tables.model}"
         return ReportFacts(
-            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", tuple(facts)),)
+            Fact("verdict", self.verdict, self.tables.untested or self.verdict, label=title),
+            (Section("", tuple(facts)),),
         )
 
 

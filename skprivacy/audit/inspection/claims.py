@@ -47,8 +47,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._sklearn import num_samples, safe_indexing
 from ...accounting import PrivacyGuarantee
 from ...base import is_third_party_claim, list_frozen_assumptions
-from ...defences.output_defence import OutputDefence
-from ...defences.randomized_smoothing import SmoothedClassifier
+from ...defenses.output_defense import OutputDefense
+from ...defenses.randomized_smoothing import SmoothedClassifier
 from ...preprocessing.schema import Schema
 from .attempts import is_alarm
 from .guarantees import (
@@ -407,7 +407,7 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
 
 def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     kind = type(model).__name__
-    if isinstance(model, OutputDefence):
+    if isinstance(model, OutputDefense):
         why = f"{NO_CLAIM}: {kind} changes what the model shows, but proves nothing"
         return _Part(name, refusal=why, disguised=True)
     if holds_private(model):

@@ -169,16 +169,16 @@ class AuditReport(FactReport):
 
     @property
     def verdict(self) -> str:
-        """ "consistent", "VIOLATED", "DOUBTFUL", "no claim", or "no claim: " and the reason.
+        """One of "consistent", "violated", "doubtful" and "no claim"; ``reason`` says why no claim.
 
-        "consistent" means only that no attack refuted the claim. "DOUBTFUL" means that members
+        "consistent" means only that no attack refuted the claim. "doubtful" means that members
         score below non-members, or that records are copies of each other (see ``doubt``).
         """
         if not self.claims:
-            return self.reason or NO_CLAIM
+            return NO_CLAIM
         if any(self.violated_by(finding) for finding in self.findings):
-            return "VIOLATED"
-        return "DOUBTFUL" if self.doubt else "consistent"
+            return "violated"
+        return "doubtful" if self.doubt else "consistent"
 
     def violated_by(self, finding: AttackFinding) -> bool:
         """Return whether an attack refutes the claim at any point of its trade-off curve.
@@ -244,7 +244,7 @@ class AuditReport(FactReport):
     def _too_few(self) -> list[str]:
         """Warn if the audit had too few records to detect a leak."""
         few = min(self.n_train, self.n_test) < FEW
-        if self.verdict == "VIOLATED" or (self.could_refute and not few):
+        if self.verdict == "violated" or (self.could_refute and not few):
             return []
         so = (
             "only a gross leak could have been detected"

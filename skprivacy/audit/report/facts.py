@@ -46,6 +46,7 @@ Accuracy = tuple[float, int]
 def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
     """Return the facts of an audit; with ``records``, also the rows of exposed records."""
     level, qualified = _assess(report)
+    verdict = (not report.claims and report.reason) or report.verdict
     claimed, charged = _claimed(report, about), _charged(report)
     measured = Fact(
         "epsilon_lower_bound", report.epsilon_lower_bound,
@@ -57,7 +58,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
     assumed = details(f"if {text}" for text in report.assumptions)
     refuted = details(f"refuted by {text}" for text in report.refutations if report.claims)
     return ReportFacts(
-        Fact("verdict", report.verdict, f"Audit: {report.verdict}{qualified}", level),
+        Fact("verdict", report.verdict, f"Audit: {verdict}{qualified}", level),
         (
             _warnings(report),
             Section(
@@ -164,7 +165,7 @@ def explain_exchange(
 
 def _assess(report: Any) -> tuple[Any, str]:
     """Return the level of the verdict, and what qualifies it."""
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return "bad", ""
     if report.verdict != "consistent":
         return "open", ""
@@ -176,9 +177,9 @@ def _assess(report: Any) -> tuple[Any, str]:
 
 
 def _conclusion(report: Any) -> str:
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return "An attack refuted the claim. Do not release the model as private."
-    if report.verdict == "DOUBTFUL":
+    if report.verdict == "doubtful":
         return (
             "The claim is neither refuted nor consistent: the samples of records are not what the "
             "audit assumes."

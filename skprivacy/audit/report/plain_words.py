@@ -57,7 +57,7 @@ def relation_in_words(report: Any, about: About) -> str:
 
 def kind_in_words(report: Any) -> str:
     """Return how reliable the claim is."""
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return (
             "This is the model's own claim. An attack refuted it: the model was not trained as it "
             "claims, an assumption is false, or the software has an error."
@@ -78,7 +78,7 @@ def briefing(report: Any, about: About) -> list[tuple[str, str]]:
 def _protected(report: Any, about: About) -> str:
     if not report.claims:
         return "Nothing. The model makes no valid claim of privacy."
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return f"Nothing. The model claims to protect {_unit(report, about)}, but this was refuted."
     if report.uncovered:
         return (
@@ -102,7 +102,7 @@ def _protected(report: Any, about: About) -> str:
 
 def _unlimited(report: Any) -> bool:
     """Return whether no valid guarantee limits the leakage of the model."""
-    return not report.claims or bool(report.uncovered) or report.verdict == "VIOLATED"
+    return not report.claims or bool(report.uncovered) or report.verdict == "violated"
 
 
 def _from_whom(report: Any) -> str:
@@ -142,7 +142,7 @@ def _limit(report: Any, about: About) -> str:
 def _measured(report: Any) -> str:
     number = len(report.findings)
     attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return (
             f"{attacks} tried, and the claim was refuted. The probability that an audit wrongly "
             f"calls a true claim violated is at most {100 * report.alpha:g} %."
@@ -166,7 +166,7 @@ def _measured(report: Any) -> str:
 
 
 def _decision(report: Any) -> str:
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return "Do not release the model as private. Have the cause found first."
     if report.doubt:
         return "Nothing yet. Have the samples of records checked and the audit repeated."

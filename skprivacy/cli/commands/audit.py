@@ -26,9 +26,9 @@ examples:
   skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
-exit codes: 0 no claim was refuted, 1 a claim was refuted (VIOLATED), 2 an error in the arguments or
+exit codes: 0 no claim was refuted, 1 a claim was refuted (violated), 2 an error in the arguments or
 the data, 3 the audit says nothing, because members look like non-members or records are copies
-(DOUBTFUL, or no claim).
+(doubtful, or no claim).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
 """
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
 
 def exit_code(report: Any) -> int:
     """Return the exit code of an audit's verdict."""
-    if report.verdict == "VIOLATED":
+    if report.verdict == "violated":
         return 1
     return 3 if report.doubt else 0
 

@@ -164,7 +164,7 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     report = audit_synthetic(
         generated, people[:100], people[100:300], reference=people[300:], guarantee=claim
     )
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert report.epsilon_lower_bound > 0.5
     assert len(report.findings) == 5
     assert "DensityRatio" in report._repr_html_()
@@ -331,9 +331,9 @@ def test_people_are_members_in_an_audit():
     )
     claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     alone = audit_synthetic(generated, *parts, guarantee=claim)
-    assert alone.verdict == "VIOLATED"
+    assert alone.verdict == "violated"
     named = audit_synthetic(generated, *parts, guarantee=claim, groups=groups)
-    assert named.verdict.startswith("no claim for person")
+    assert named.reason.startswith("no claim for person")
     assert (named.n_train, named.n_test, named.attacked) == (n, n, "person")
     whole = replace(claim, unit="person")
     report = audit_synthetic(generated, *parts, guarantee=whole, groups=groups)

@@ -176,7 +176,7 @@ def accused(attack, runs, alpha):
         attacks = None if attack is None else [LossThreshold(), attack]
         report = audit(model, *groups, attacks=attacks, n_shadows=4, alpha=alpha, random_state=seed)
         assert len(report.findings) == 2
-        wrong += report.verdict == "VIOLATED"
+        wrong += report.verdict == "violated"
     return wrong
 
 

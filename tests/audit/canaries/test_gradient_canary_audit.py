@@ -236,7 +236,7 @@ def test_a_bug_shows_in_the_sums(bug):
     with BY_THE_SUMS[bug]():
         report = audited(PLANTED)
     assert report.refuted
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
 
 
 @pytest.mark.everyday(1)
@@ -245,7 +245,7 @@ def test_a_bug_shows_in_the_sampling(bug):
     with BY_THE_SAMPLING[bug]():
         report = audited(PLANTED)
     assert not report.sampled
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert "records were not sampled by independent coins" in repr(report)
 
 

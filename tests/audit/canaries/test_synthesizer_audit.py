@@ -185,8 +185,8 @@ def test_planted_bugs_refute_the_claim(bug, params, n_runs, n_canaries):
             synthesizer(8.0, **params), X, n_runs=n_runs, n_canaries=n_canaries,
             alpha=1e-7 if bug is shows_real_records else 0.05,
         )  # fmt: skip
-    assert report.verdict == "VIOLATED"
-    assert "VIOLATED" in repr(report)
+    assert report.verdict == "violated"
+    assert "violated" in repr(report)
     if bug is shows_real_records:
         assert report.tables.verdict == "consistent"
 
@@ -196,7 +196,7 @@ def refutations(n, n_runs, n_canaries, alpha):
     return sum(
         audit_synthesizer(
             synthesizer(2.0), X, n_runs=n_runs, n_canaries=n_canaries, alpha=alpha
-        ).verdict == "VIOLATED"
+        ).verdict == "violated"
         for _ in range(n)
     )  # fmt: skip
 

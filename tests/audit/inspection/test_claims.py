@@ -53,7 +53,7 @@ from skprivacy.audit import audit, claim_of
 from skprivacy.audit.inspection import claims
 from skprivacy.audit.inspection.guarantees import compose_guarantees
 from skprivacy.audit.report import html_report as _html
-from skprivacy.defences.randomized_smoothing import SmoothedClassifier
+from skprivacy.defenses.randomized_smoothing import SmoothedClassifier
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -265,10 +265,10 @@ def check_claims(name):
         assert report.guarantee.kind == "estimate"
         assert all("no guarantee covers" in text for text in texts)
     if name in NOTHING:
-        assert report.verdict.startswith("no claim: ")
+        assert report.reason.startswith("no claim: ")
         assert report.charged is None
     if name in CHOSEN:
-        assert report.verdict == "no claim: chosen by unprotected scores"
+        assert report.reason == "no claim: chosen by unprotected scores"
         assert report.charged.epsilon() >= truth * (1 - 1e-9)
         shown = re.sub(r"^.*?charged|^.*?Charged", "", texts[1], flags=re.DOTALL)
         assert charged in shown

@@ -98,8 +98,8 @@ def test_a_leak_about_people_that_no_record_shows():
     model = Whispering().fit(*records[:2])
     single = audit(model, *records, attacks=[LossThreshold()])
     people = audit(model, *records, attacks=[LossThreshold()], groups=groups)
-    assert single.verdict != "VIOLATED"
-    assert people.verdict == "VIOLATED"
+    assert single.verdict != "violated"
+    assert people.verdict == "violated"
     assert people.attacked == people.unit == "patient"
     assert (people.n_train, people.n_test) == (150, 150)
     assert [f.result.attack for f in people.findings] == [
@@ -151,7 +151,7 @@ def test_a_claim_for_records_is_none_for_people():
     ):
         model = Whispering(claim).fit(*records[:2])
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
-        assert report.verdict.startswith("no claim for patient: ")
+        assert report.reason.startswith("no claim for patient: ")
         assert report.verdict.endswith(about)
         assert not report.cost_of_search
         assert "For a claim about patient, train with groups." in report.caveats[0]
@@ -277,7 +277,7 @@ def test_labels_of_a_person_are_guessed_by_one_coin_and_from_all_records():
     single = audit(model, *records, attacks=attack)
     assert single.n_canaries == 100
     assert report.epsilon_lower_bound > 0.5 > single.epsilon_lower_bound
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     of_records = audit(Remembering("record").fit(*records[:2]), *records, attacks=attack,
                        groups=groups)  # fmt: skip
     assert of_records.guarantee is None
@@ -307,7 +307,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     claim = {"epsilon": 0.5, "delta": 1e-6, "attacks": [LossThreshold()]}
     report = audit_predictions(*given, **claim, groups=groups)
     assert (report.unit, report.attacked, report.n_train) == ("patient", "patient", 150)
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert audit_predictions(*given, **claim).verdict == "consistent"
     n, rng = len(groups[0]), np.random.default_rng(0)
     shadows = np.full((4, 2 * n, 2), 0.5)

@@ -175,7 +175,7 @@ def test_a_further_check_of_the_samples_makes_the_verdict_doubtful(reports):
             yield "A blind guess tells members from non-members."
 
     report = Checked(**vars(reports["consistent"]))
-    assert report.verdict == "DOUBTFUL"
+    assert report.verdict == "doubtful"
     assert report.caveats[0].startswith("A blind guess")
     check_forms(report)
 

@@ -38,7 +38,7 @@ def test_a_claim_is_refuted_where_its_delta_is_not():
     """At 1e-5 the claim is 4.38, beyond what 1,000 records show; at other deltas it is refuted."""
     report = audit(Claiming(1, GAUSSIAN).fit(*PARTS[:2]), *PARTS, attacks=Shifted())
     assert report.epsilon_lower_bound < report.claimed_epsilon
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert report.to_frame()["violated"].all()
     said = report.refutations[0]
     assert "where the claim allows" in said
@@ -117,7 +117,7 @@ def test_exchanged_groups_are_told_loudly():
     """A green "consistent" at an AUC of .2 is worse than no audit."""
     report = audit(Claiming(claim=LOOSE).fit(*PARTS[:2]), *EXCHANGED, n_shadows=4, random_state=0)
     assert all(finding.result.is_reversed for finding in report.findings)
-    assert report.verdict == "DOUBTFUL"
+    assert report.verdict == "doubtful"
     assert "exchanged" in report.caveats[0]
     assert "ranks members below" in report.doubt
     assert "of its own" in report.doubt
@@ -136,7 +136,7 @@ def test_planted_silence_about_exchanged_groups_is_caught(monkeypatch):
 
 def test_exchanged_groups_refute_a_claim_as_well():
     report = audit(Claiming(claim=CLAIM).fit(*PARTS[:2]), *EXCHANGED, attacks=LossThreshold())
-    assert report.verdict == "VIOLATED"
+    assert report.verdict == "violated"
     assert "exchanged" in report.to_html()
 
 

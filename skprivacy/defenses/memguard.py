@@ -20,7 +20,7 @@ from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from .output_defence import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefence
+from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
 
 __all__ = ["MemGuardClassifier"]
 
@@ -32,7 +32,7 @@ _DIGITS = 6  # digits of a prediction on which its noise depends
 
 
 @fill_docs(DEFENCE_DOCS)
-class MemGuardClassifier(OutputDefence):
+class MemGuardClassifier(OutputDefense):
     """MemGuard (Jia et al. 2019): classifier with adversarial noise on its probabilities.
 
     It proves nothing. The defender trains an attack, a network on sorted probabilities of members
@@ -79,7 +79,7 @@ class MemGuardClassifier(OutputDefence):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.defences import MemGuardClassifier
+    >>> from skprivacy.defenses import MemGuardClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> guarded = MemGuardClassifier(LogisticRegression(max_iter=2000), random_state=0)
     >>> guarded = guarded.fit(X[:400], y[:400])

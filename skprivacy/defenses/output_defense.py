@@ -1,7 +1,7 @@
 """Output defences: classifiers that change their probabilities before showing them.
 
 Temperature, top-k and rounding follow Shokri et al. 2017, section VIII. Start reading at the base,
-:class:`OutputDefence`.
+:class:`OutputDefense`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = [
     "CONSTRAINTS",
     "DEFENCE_DOCS",
     "Float64Array",
-    "OutputDefence",
+    "OutputDefense",
     "RoundedClassifier",
     "TemperatureClassifier",
     "TopKClassifier",
 ]
 
 Float64Array = NDArray[np.float64]
-Self = TypeVar("Self", bound="OutputDefence")
+Self = TypeVar("Self", bound="OutputDefense")
 DEFENCE_DOCS = {
     "defended_estimator": """\
 estimator : classifier with ``predict_proba``
@@ -53,7 +53,7 @@ CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_p
 
 
 @fill_docs
-class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
+class OutputDefense(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     """Base of output defences; a subclass implements ``_disguise``.
 
     Notes
@@ -146,7 +146,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
 
 
 @fill_docs(DEFENCE_DOCS)
-class TemperatureClassifier(OutputDefence):
+class TemperatureClassifier(OutputDefense):
     """Classifier with probabilities softened by a temperature. It proves nothing.
 
     Parameters
@@ -174,7 +174,7 @@ class TemperatureClassifier(OutputDefence):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.defences import TemperatureClassifier
+    >>> from skprivacy.defenses import TemperatureClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = TemperatureClassifier(DecisionTreeClassifier(max_depth=2, random_state=0)).fit(X, y)
     >>> model.predict_proba(X[60:61]).round(2)
@@ -198,7 +198,7 @@ class TemperatureClassifier(OutputDefence):
 
 
 @fill_docs(DEFENCE_DOCS)
-class TopKClassifier(OutputDefence):
+class TopKClassifier(OutputDefense):
     """Classifier that shows the probabilities of the k likeliest classes only. It proves nothing.
 
     Parameters
@@ -227,7 +227,7 @@ class TopKClassifier(OutputDefence):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skprivacy.defences import TopKClassifier
+    >>> from skprivacy.defenses import TopKClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> TopKClassifier(GaussianNB(), k=1).fit(X, y).predict_proba(X[70:71]).round(2)
     array([[0.08, 0.08, 0.85]])
@@ -255,7 +255,7 @@ class TopKClassifier(OutputDefence):
 
 
 @fill_docs(DEFENCE_DOCS)
-class RoundedClassifier(OutputDefence):
+class RoundedClassifier(OutputDefense):
     """Classifier with rounded probabilities. It proves nothing.
 
     Parameters
@@ -284,7 +284,7 @@ class RoundedClassifier(OutputDefence):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skprivacy.defences import RoundedClassifier
+    >>> from skprivacy.defenses import RoundedClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> RoundedClassifier(GaussianNB()).fit(X, y).predict_proba(X[70:71])
     array([[0. , 0.2, 0.8]])

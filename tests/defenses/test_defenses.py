@@ -18,13 +18,13 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.attacks import LabelOnlyAttack, LiRA, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.datasets import make_location_like
-from skprivacy.defences import (
+from skprivacy.defenses import (
     MemGuardClassifier,
     RoundedClassifier,
     TemperatureClassifier,
     TopKClassifier,
 )
-from skprivacy.defences.memguard import _attack_logit
+from skprivacy.defenses.memguard import _attack_logit
 from skprivacy.linear_model import OutputPerturbationClassifier
 
 X, y = make_blobs(300, centers=4, cluster_std=3.0, random_state=0)
@@ -202,7 +202,7 @@ def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
 def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypatch):
     rows, guarded = leaking
     shown = guarded.predict_proba(rows)
-    monkeypatch.setattr("skprivacy.defences.memguard._least_noise", None)  # fails if it is called
+    monkeypatch.setattr("skprivacy.defenses.memguard._least_noise", None)  # fails if it is called
     expected = guarded.classes_[shown.argmax(axis=1)]
     np.testing.assert_array_equal(guarded.predict(rows), expected)
 

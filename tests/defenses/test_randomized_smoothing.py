@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.defences import randomized_smoothing as smoothing
-from skprivacy.defences.randomized_smoothing import SmoothedClassifier
+from skprivacy.defenses import randomized_smoothing as smoothing
+from skprivacy.defenses.randomized_smoothing import SmoothedClassifier
 
 from ..contracts import records as contracts
 from ..contracts.cases import SMOOTHED
@@ -50,7 +50,7 @@ def test_certified_radii_are_valid_and_nearly_the_distance_to_the_plane():
 
 def test_planted_point_estimate_certifies_too_much(monkeypatch):
     monkeypatch.setattr(
-        "skprivacy.defences.randomized_smoothing.clopper_pearson", lambda k, n, a: (k / n - 1e-9, 1)
+        "skprivacy.defenses.randomized_smoothing.clopper_pearson", lambda k, n, a: (k / n - 1e-9, 1)
     )
     distance = np.linspace(0.02, 1.0, 200)
     _, radii = smoothed(sigma=0.5, n_samples=500).certify(np.column_stack([distance, distance * 0]))

@@ -5,13 +5,13 @@ they help. Randomised smoothing proves robustness, not privacy.
 
 Files, in reading order:
 
-- ``output_defence``: OutputDefence, the base; temperature, top-k and rounding
+- ``output_defense``: OutputDefense, the base; temperature, top-k and rounding
 - ``memguard``: MemGuardClassifier (Jia et al. 2019)
 - ``randomized_smoothing``: SmoothedClassifier, with a certified radius
 """
 
 from .memguard import MemGuardClassifier
-from .output_defence import RoundedClassifier, TemperatureClassifier, TopKClassifier
+from .output_defense import RoundedClassifier, TemperatureClassifier, TopKClassifier
 
 __all__ = [
     "MemGuardClassifier",
