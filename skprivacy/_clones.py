@@ -42,6 +42,7 @@ __all__ = [
     "seed_globally",
     "shadow_clone",
     "train_clone",
+    "trial_fit",
     "weight_name",
 ]
 
@@ -58,15 +59,12 @@ _FIXED_WORDS = re.compile(
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
-    """Return a clone with its own seeds and no privacy budget.
-
-    A ``noise_seed`` is replaced like a ``random_state``: otherwise all shadow models would get the
-    same noise.
-    """
+    """Return a clone with its own seeds and no privacy budget."""
     model = clone(estimator)
     changes: dict[str, Any] = {}
     for name, value in model.get_params().items():
         last = name.split("__")[-1]
+        # With one noise_seed, all shadow models would get the same noise.
         if last == "random_state" or (last == "noise_seed" and value is not None):
             changes[name] = int(seed)
         elif last == "budget":
@@ -113,6 +111,22 @@ def name_failing_model(model: Any, what: str) -> Iterator[None]:
         raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {told}."))
 
 
+@contextmanager
+def trial_fit(who: str, records: str, remedy: str) -> Iterator[None]:
+    """Run a fit to made-up labels without warnings; an error says that nothing was charged."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
+        raise_alone(
+            ValueError(
+                f"{who} cannot be fitted to {records} ({describe_error(error)}). Nothing was "
+                f"charged. {remedy}"
+            )
+        )
+
+
 def call_model(model: Any, method: str, X: Any) -> Any:
     """Call a method of a model on records; errors name the model and quote no values."""
     with name_failing_model(model, "asked about X"):
@@ -122,9 +136,8 @@ def call_model(model: Any, method: str, X: Any) -> Any:
 def describe_error(error: BaseException) -> str:
     """Return a description of a model's error that quotes no values of the data.
 
-    Messages of scikit-learn are cut where a value may follow their fixed words. For other packages
-    only the type of the error and its place are given. Errors of this library contain no values and
-    are returned unchanged.
+    Messages of scikit-learn are cut where a value may follow; of other packages, only the type and
+    place of the error are given. Errors of this library contain no values.
     """
     if isinstance(error, InvalidParameterError):
         return str(error).partition(" Got ")[0]

@@ -82,7 +82,7 @@ def get_config() -> dict[str, bool]:
 def set_config(*, strict: bool | None = None) -> None:
     """Set the configuration of this process and of the processes it starts from now on.
 
-    Within a :func:`config_context`, of that block alone.
+    Within a :func:`config_context` block, it sets the configuration of that block.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
 
     Notes
     -----
-    The block holds for the thread that runs it. A thread without a block of its own is strict
-    while any thread is, since it may work for that one; ``strict=False`` holds for no other thread.
+    The block holds for the thread that runs it. A thread without a block is strict while any thread
+    is strict, because it may work for that one. ``strict=False`` does not affect other threads.
     Worker processes take the setting that holds when they start, and joblib keeps its processes
     for later calls: set ``SKPRIVACY_STRICT=1`` or call :func:`set_config` before the first of them.
 

@@ -46,16 +46,9 @@ def blas_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which linear algebra uses one thread.
-
-    On many small products, several threads mostly wait for each other: one thread is faster, and
-    leaves the other cores to other models.
-
-    **Edge cases.** It does nothing if one thread is set already. Otherwise concurrent contexts
-    would restore the 1 that they found.
-    """
+    """Return a context in which linear algebra uses one thread: faster on small products."""
     controller = _controller()
-    if _count_threads(controller) == 1:
+    if _count_threads(controller) == 1:  # or concurrent contexts would restore this 1
         return nullcontext()
     return controller.limit(limits=1, user_api="blas")
 
@@ -70,22 +63,14 @@ def single_thread() -> Iterator[None]:
 def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> AbstractContextManager[Any]:
     """Restrict linear algebra and compiled loops to one thread if ``numbers`` is below ``worth``.
 
-    Waiting threads take ten times the processor time if other processes use the cores, too. The
-    number of threads decides how sums round, so ``numbers`` must be public.
+    The number of threads decides how sums round, so ``numbers`` must be public.
     """
     return single_thread() if numbers < worth else nullcontext()
 
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Restrict torch to one thread.
-
-    After every operation, torch's threads wait for the slowest. On small operations that is most
-    of the time, and many times more if other processes use the cores, too.
-
-    **Edge cases.** Other Python threads keep their number, except a thread that first uses torch
-    inside this block: it gets one.
-    """
+    """Restrict torch to one thread, also in a Python thread that first uses torch in this block."""
     import torch
 
     before = torch.get_num_threads()
@@ -102,14 +87,9 @@ def one_torch_thread() -> Iterator[None]:
 def threads_for(
     module: Any, n_rows: float, worth: float = MUCH_WORK
 ) -> AbstractContextManager[Any]:
-    """Return a context with one torch thread if a pass over ``n_rows`` is below ``worth``.
-
-    The work of a pass is counted in multiplications by weights.
-
-    **Edge cases.** The work of a convolution does not follow from its weights: it gets all.
-    """
+    """Return a context with one torch thread if a pass has fewer multiplications than ``worth``."""
     shapes = [p.shape for p in module.parameters()]
-    if any(len(shape) > 2 for shape in shapes):
+    if any(len(shape) > 2 for shape in shapes):  # the work of a convolution is not known by these
         return nullcontext()
     work = n_rows * sum(shape.numel() for shape in shapes)
     return one_torch_thread() if work < worth else nullcontext()

@@ -36,31 +36,17 @@ __all__ = [
 ]
 
 _DEFAULT_UNITS = {"groups": "group", "parties": "party"}
-SHARES_PER_GROUP = (
-    1 << 20
-)  # a group's weight is divided into 2**20 equal shares, whose sums are exact
+SHARES_PER_GROUP = 1 << 20  # a group's weight has 2**20 equal shares, whose sums are exact
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The group of each record, such as the patient of each visit.
+    """The group of each record, such as the patient of each visit."""
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,)
-        Number of each record's group, from 0 in order of appearance.
-    n : int
-        Number of groups.
-    unit : str
-        Name of a group, such as "patient": the unit of the guarantee.
-    names : sequence of shape (n,)
-        Original values of the groups, in the order of their codes.
-    """
-
-    codes: NDArray[np.int64]
-    n: int
-    unit: str
-    names: Any = ()
+    codes: NDArray[np.int64]  # of each record's group, from 0 in order of appearance
+    n: int  # number of groups
+    unit: str  # of the guarantee: the name of a group, such as "patient"
+    names: Any = ()  # original values of the groups, in the order of their codes
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of records in each group, of shape (n,)."""
@@ -113,26 +99,7 @@ class Groups:
 
 
 def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
-    """Return the group of each record.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n_samples,)
-        Equal values are one group. A Series' name is the unit of the guarantee.
-    X : array-like of shape (n_samples, n_features)
-    name : {"groups", "parties"}, default="groups"
-        Name of the argument; it also gives the unit if ``groups`` has no name.
-
-    Returns
-    -------
-    Groups
-
-    Raises
-    ------
-    ValueError
-        If the shape is wrong, a record has no group, a group occurs both as number and as text, or
-        the indices of ``X`` and ``groups`` show the same rows in another order.
-    """
+    """Return the group of each record; ValueError if a record would not be protected."""
     check_unmasked(groups, name)
     check_order(groups, X, name)
     unit = group_unit(groups, name)
@@ -170,11 +137,7 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
 
 
 def check_order(groups: Any, X: Any, name: str = "groups") -> None:
-    """Refuse groups whose index is that of ``X`` in another order.
-
-    scikit-learn matches rows by position: records would be assigned to the wrong groups, and no
-    group would be protected.
-    """
+    """Refuse groups with the index of ``X`` in another order, as rows are matched by position."""
     if not (isinstance(groups, pd.Series) and isinstance(X, (pd.DataFrame, pd.Series))):
         return
     rows, own = X.index, groups.index
@@ -193,7 +156,7 @@ def group_labels(names: Any) -> list[str]:
 
 
 def resolve_groups(groups: Any, X: Any) -> Groups:
-    """Return the protected groups; each record is a group of its own if ``groups`` is None."""
+    """Return the protected groups, which are single records if ``groups`` is None."""
     if groups is None:
         n = num_samples(X)
         return Groups(np.arange(n), n, "record")

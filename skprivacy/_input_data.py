@@ -1,8 +1,9 @@
-"""Validation of X and y whose errors never quote a value of the data.
+"""The door for X, y and groups: private records are checked and converted once, where they enter.
 
-scikit-learn, pandas and numpy print arrays and cells in some of their errors. The functions here
-have the names of scikit-learn's functions, refuse such input first, and name the parameter. No
-other module of the package imports scikit-learn's versions. Start with :func:`validate_data`.
+Errors never quote a value of the data. scikit-learn, pandas and numpy print arrays and cells in
+some of theirs. The functions with the names of scikit-learn's refuse such input first, and name
+the parameter. No other module of the package imports scikit-learn's versions. Start with
+:func:`read_records`, by which each private fit begins. Its results are trusted from there on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import mmap
 import sys
 from abc import abstractmethod
 from datetime import date
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -21,11 +22,13 @@ from scipy import sparse
 from sklearn import base, utils
 from sklearn.utils import assert_all_finite, multiclass, validation
 
+from ._groups import Groups, check_order, resolve_groups
 from ._sklearn import num_samples
-from ._validation import as_array, check_unmasked, is_tensor, raise_alone
+from ._validation import as_array, check_unmasked, raise_alone
 
 __all__ = [
     "ClassifierMixin",
+    "Records",
     "RegressorMixin",
     "all_numbers",
     "as_frame",
@@ -49,6 +52,7 @@ __all__ = [
     "make_huge_infinite",
     "make_row_major",
     "memory_map_of",
+    "read_records",
     "single_precision",
     "type_of_target",
     "validate_data",
@@ -62,46 +66,84 @@ _ROWS_AT_A_TIME = 1 << 14  # rows compared at a time
 _NOT_GIVEN = "no_validation"  # scikit-learn's marker of an absent argument
 
 
+class Records(NamedTuple):
+    """The private records of a fit, as :func:`read_records` returns them."""
+
+    rows: Any  # an array in C order, or a DataFrame
+    y: Any  # labels or numbers, or None
+    groups: Groups
+
+
+def read_records(
+    estimator: Any, X: Any, y: Any = _NOT_GIVEN, groups: Any = None, **checks: Any
+) -> Records:
+    """Return the records, targets and protected groups of a private fit, checked.
+
+    The order of the groups is checked first, by the index of X, which an array has not. Missing
+    values are accepted by default: refusing a record would reveal its presence. ``checks`` are
+    passed to :func:`validate_data`.
+    """
+    check_order(groups, X)
+    checks = {"ensure_all_finite": False, **checks}
+    if _is_absent(y):
+        rows, targets = validate_data(estimator, X, **checks), None
+    else:
+        rows, targets = validate_data(estimator, X, y, **checks)
+    return Records(rows, targets, resolve_groups(groups, rows))
+
+
 def validate_data(
     estimator: Any,
     X: Any = _NOT_GIVEN,
     y: Any = _NOT_GIVEN,
     *,
     dtype: Any = "numeric",
+    tables: str = "convert",
     skip_check_array: bool = False,
     **checks: Any,
 ) -> Any:
     """Validate records and targets as scikit-learn's function of this name does.
 
-    Records are returned in C order, as :func:`make_row_major` explains. Errors name X or y
-    and show no values.
+    Records are returned in C order, as :func:`make_row_major` explains. ``tables="keep"`` returns a
+    DataFrame as it is, checked by its names, and ``tables="keep_text"`` does so if a column holds
+    no numbers. Errors name X or y and show no values.
     """
+    keeps = skip_check_array
     if not _is_absent(X):
-        if skip_check_array:
+        X = as_frame(X)
+        keeps = keeps or _is_kept(X, tables)
+        if keeps:
             check_readable(X)
         else:
             X, checks["dtype"] = _read_table(X, "X", dtype, checks), dtype
             checks["order"] = "C"
     if not _is_absent(y):
-        check_y(y)
-        y = _read_targets(y)
-        if checks.get("y_numeric"):
-            check_numbers(y, "y")
-            y = _as_numbers(y)
+        y = _read_targets(y, numeric=checks.get("y_numeric", False))
         if not _is_absent(X):
             check_consistent_length(X, y)
-    return validation.validate_data(estimator, X, y, skip_check_array=skip_check_array, **checks)
+    if not keeps or skip_check_array:
+        return validation.validate_data(estimator, X, y, skip_check_array=keeps, **checks)
+    validation.validate_data(estimator, X, reset=checks.get("reset", True), skip_check_array=True)
+    n, least = len(X), checks.get("ensure_min_samples", 1)
+    if n < least:
+        raise ValueError(
+            f"Found array with {n} sample(s) while a minimum of {least} is required. Pass more."
+        )
+    return X if _is_absent(y) else (X, _one_column(y, warn=True))
+
+
+def _is_kept(X: Any, tables: str) -> bool:
+    if not isinstance(X, pd.DataFrame):
+        return False
+    return tables == "keep" or (tables == "keep_text" and not all_numbers(X))
 
 
 def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any]:
     """Return records in C order: X itself if it is in C order already.
 
-    BLAS has a kernel for each memory order, and these round differently. pandas stores a table by
-    columns, numpy by rows: without this, equal records give different answers, by an amount that
-    depends on the processor. pandas keeps the order when it selects rows.
-
-    **Edge cases.** A table of several types, or of types that are not numpy's numbers, is returned
-    as it is: its columns have no common array.
+    BLAS rounds differently for each memory order. Without this, equal records in a DataFrame and
+    in an array give different answers, by an amount that depends on the processor. A table without
+    one common type of numpy's numbers is returned as it is.
     """
     if isinstance(X, np.ndarray):
         return np.ascontiguousarray(X)
@@ -123,17 +165,18 @@ def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **chec
 
 def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
     """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
+    if y is not None:
+        y = _read_container(y, name)
+        _check_real(y, name)
+    return _one_column(y, name, **checks)
+
+
+def _one_column(y: Any, name: str = "y", **checks: Any) -> NDArray[Any]:
     if y is None:
         raise ValueError(f"{name} should be a 1d array, got None. Pass one value for each record.")
-    check_readable(y, name)
-    _check_real(y, name)
-    return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
-
-
-def _read_targets(y: Any, name: str = "y") -> Any:
-    if y is None or sparse.issparse(y) or isinstance(y, pd.DataFrame | pd.Series):
-        return y
-    return as_array(name, y)
+    if not isinstance(y, pd.DataFrame | pd.Series) and not sparse.issparse(y):
+        y = as_array(name, y)
+    return np.asarray(validation.column_or_1d(y, **checks))
 
 
 def check_consistent_length(*arrays: Any) -> None:
@@ -175,20 +218,29 @@ def check_classification_targets(y: Any) -> None:
 
 def check_readable(values: Any, name: str = "X") -> None:
     """Refuse values that hold no records, or that numpy cannot read or misreads."""
+    if not isinstance(values, list | tuple):  # whose readers convert them
+        _read_container(values, name)
+
+
+def _read_container(values: Any, name: str) -> Any:
+    """Return values as an array, unless they are sparse or have columns or an index."""
     check_unmasked(values, name)
     if isinstance(values, pd.DataFrame):
         if values.shape[1] == 0:
             raise ValueError(f"{name} has no columns while a minimum of 1 is required.")
-    elif not sparse.issparse(values) and _is_one_value(values):
-        raise TypeError(
-            f"{name} must hold one value or row for each record; got one {type(values).__name__}. "
-            "Pass an array or a DataFrame."
-        )
-    if isinstance(values, np.ndarray) or is_tensor(values):
-        as_array(name, values)
-    check_column_names(values, name)
-    if not isinstance(values, pd.DataFrame):  # a Schema handles cells of other types itself
-        _check_real(values, name)
+        check_names_differ(values.columns, name)
+        return values  # a Schema handles cells of other types itself
+    if not sparse.issparse(values):
+        if _is_one_value(values):
+            raise TypeError(
+                f"{name} must hold one value or row for each record; got one "
+                f"{type(values).__name__}. Pass an array or a DataFrame."
+            )
+        check_column_names(values, name)
+        if not (isinstance(values, pd.Series) or hasattr(values, "columns")):
+            values = as_array(name, values)
+    _check_real(values, name)
+    return values
 
 
 def _is_one_value(values: Any) -> bool:
@@ -199,53 +251,52 @@ def _is_one_value(values: Any) -> bool:
 
 def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
     """Return records in a container and with cells that scikit-learn accepts."""
-    check_readable(X, name)
-    if not (isinstance(X, pd.DataFrame | pd.Series) or sparse.issparse(X) or hasattr(X, "columns")):
-        X = as_array(name, X)
-        if X.ndim == 1 and checks.get("ensure_2d", True):
-            raise ValueError(
-                f"Expected 2D array, got 1D array instead: {name} has shape {X.shape}. Reshape "
-                f"your data by {name}.reshape(-1, 1) if it is one feature, or by "
-                f"{name}.reshape(1, -1) if it is one record."
-            )
+    X = _read_container(X, name)
+    if isinstance(X, np.ndarray) and X.ndim == 1 and checks.get("ensure_2d", True):
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: {name} has shape {X.shape}. Reshape "
+            f"your data by {name}.reshape(-1, 1) if it is one feature, or by "
+            f"{name}.reshape(1, -1) if it is one record."
+        )
     X = as_frame(X, name) if isinstance(X, pd.DataFrame) else X
     _check_real(X, name, of_objects=dtype is not None)
     if dtype is not None:
-        check_numbers(X, name)
+        _check_cells_are_numbers(X, name)
     return X
 
 
 def check_y(y: Any, name: str = "y") -> None:
     """Refuse missing targets, and several targets for a record."""
+    _read_targets(y, name)
+
+
+def _read_targets(y: Any, name: str = "y", numeric: bool = False) -> Any:
+    """Return targets as an array, or in a container of pandas or scipy."""
     if y is None or sparse.issparse(y):  # scikit-learn refuses these where needed
-        return
-    check_readable(y, name)
-    values = as_array(name, y)
+        return y
+    y = _read_container(y, name)
+    values = y if isinstance(y, np.ndarray) else as_array(name, y)
     _check_real(values, name, of_objects=True)
-    if values.dtype.kind != "O":
-        return
-    if holds_collections(values):
-        raise TypeError(
-            f"{name} holds a sequence or another collection; expected one label or number for "
-            "each record."
-        )
-    if pd.isna(values).any():
-        raise ValueError(
-            f"Input {name} contains NaN or another missing value. Drop records without a target "
-            "before the fit."
-        )
+    if values.dtype.kind == "O":
+        if holds_collections(values):
+            raise TypeError(
+                f"{name} holds a sequence or another collection; expected one label or number for "
+                "each record."
+            )
+        if pd.isna(values).any():
+            raise ValueError(
+                f"Input {name} contains NaN or another missing value. Drop records without a "
+                "target before the fit."
+            )
+    if numeric:
+        _check_cells_are_numbers(y, name)
+        if values.dtype.kind in "OUS":  # numbers stored as text or objects
+            return values.astype(np.float64)
+    return y if isinstance(y, pd.DataFrame | pd.Series) else values
 
 
 def _is_absent(values: Any) -> bool:
     return isinstance(values, str) and values == _NOT_GIVEN
-
-
-def _as_numbers(y: Any) -> Any:
-    """Convert numbers stored as text or objects to floats."""
-    if y is None or sparse.issparse(y):
-        return y
-    values = np.asarray(y)
-    return values.astype(np.float64) if values.dtype.kind in "OUS" else y
 
 
 def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
@@ -254,7 +305,7 @@ def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
     if isinstance(X, np.ndarray):
         columns = [(X.flat, "")] if X.dtype.kind == "O" else []
     else:
-        places = [i for i, dtype in enumerate(X.dtypes) if _is_object(dtype)]
+        places = [i for i, dtype in enumerate(X.dtypes) if dtype == np.dtype(object)]
         columns = [(X.iloc[:, i], f" in the column {X.columns[i]!r}") for i in places]
     for values, where in columns:
         if any(isinstance(value, int) and not -_LARGEST <= value <= _LARGEST for value in values):
@@ -272,10 +323,6 @@ def _check_real(values: Any, name: str, of_objects: bool = False) -> None:
                 f"Complex data not supported: {name} holds complex numbers. Pass their real and "
                 "imaginary parts as columns."
             )
-
-
-def _is_object(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
 def _holds_complex(values: Any) -> bool:
@@ -310,9 +357,9 @@ class _CheckedScore:
         check_y(y)
         self._check_scored(y)
         if sample_weight is not None:
-            check_readable(sample_weight, "sample_weight")
-            _check_real(sample_weight, "sample_weight")
-            check_numbers(sample_weight, "sample_weight")
+            _check_cells_are_numbers(
+                _read_container(sample_weight, "sample_weight"), "sample_weight"
+            )
         score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
         return score
 
@@ -406,6 +453,12 @@ def check_names_differ(columns: Any, name: str = "X") -> None:
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
+    _check_cells_are_numbers(X, name)
+
+
+def _check_cells_are_numbers(X: Any, name: str) -> None:
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        return
     if not isinstance(X, pd.DataFrame):
         others, text = [X], [name] * _holds_text(X, name)
         where = ""

@@ -34,11 +34,7 @@ __all__ = [
 ]
 
 Content = str | bytes | memoryview  # text is written in UTF-8
-SQLITE_SUFFIXES = (
-    "-journal",
-    "-wal",
-    "-shm",
-)  # suffixes of the files that SQLite keeps beside a database
+SQLITE_SUFFIXES = ("-journal", "-wal", "-shm")  # of the files that SQLite keeps beside a database
 _SQLITE_HEADER = b"SQLite format 3\0"
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes text that starts so
 
@@ -60,8 +56,8 @@ def as_path(name: str, value: Any) -> str:
 def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
     """Return ``path`` for writing; refuse links, databases and other suffixes than ``suffixes``.
 
-    Symbolic links are refused because their target may belong to somebody else. A database may be a
-    privacy ledger; the files that SQLite keeps beside a database are refused, too.
+    The target of a symbolic link may belong to another user. A database, with the files that SQLite
+    keeps beside it, may be a privacy ledger.
     """
     found = Path(as_path("path", path))
     if suffixes and found.suffix.lower() not in suffixes:

@@ -28,16 +28,7 @@ MAX_MODEL_BYTES = 4 << 30  # of a model file; its digest takes some ten seconds
 
 
 def open_file(path: str | Path, max_bytes: int) -> BinaryIO:
-    """Open a regular file of at most ``max_bytes`` bytes for reading.
-
-    Raises
-    ------
-    ValueError
-        If the path leads to a device, a pipe or a socket, or the file is larger. Opening a pipe
-        does not wait for its writer.
-    OSError
-        If it cannot be opened; FileNotFoundError if there is none, IsADirectoryError for a folder.
-    """
+    """Open a regular file of at most ``max_bytes``; ValueError for a pipe or a larger file."""
     file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 (the caller closes it)
     try:
         _check_status(path, os.fstat(file.fileno()), max_bytes)
@@ -57,20 +48,7 @@ def read_file(path: str | Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
 
 
 def parse_json(text: str | bytes, *, allow_constants: bool = False) -> Any:
-    """Parse JSON in which no object repeats a key.
-
-    Parameters
-    ----------
-    text : str or bytes
-    allow_constants : bool, default=False
-        Whether NaN and infinities are read, as Python writes them. They are not JSON.
-
-    Raises
-    ------
-    ValueError
-        If the text is not JSON, repeats a key, is nested too deeply or holds a constant that is
-        not allowed. JSONDecodeError is a ValueError, and says where.
-    """
+    """Parse JSON without repeated keys or, unless allowed, NaN and infinity; else ValueError."""
     constants = None if allow_constants else _refuse_constant
     try:
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=constants)

@@ -194,6 +194,9 @@ def is_tensor(values: Any) -> bool:
 
 def check_flat(values: Any, name: str = "value") -> None:
     """Refuse anything but a flat array or tensor of float32 or float64, for noise in place."""
+    usual = type(values) is np.ndarray and values.ndim == 1 and values.flags.writeable
+    if usual and values.dtype in (np.float32, np.float64):  # as twice in each step of a training
+        return
     if not (isinstance(values, np.ndarray) or is_tensor(values)):
         raise TypeError(
             f"{name} is of type {type(values).__name__}; expected a flat array of float32 or "

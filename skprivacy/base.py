@@ -27,6 +27,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from ._config import leak, warn_caller
+from ._docs import fill_docs
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
@@ -53,12 +54,7 @@ __all__ = [
 ]
 
 _KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true
-_LIBRARY_PACKAGES = {
-    *_KNOWN_PACKAGES,
-    "numpy",
-    "scipy",
-    "torch",
-}  # whose functions hold no records
+_LIBRARY_PACKAGES = {*_KNOWN_PACKAGES, "numpy", "scipy", "torch"}  # whose functions hold no records
 
 
 def list_frozen_assumptions(params: Mapping[str, Any], relation: str) -> Iterator[str]:
@@ -156,6 +152,27 @@ def _may_have_learned(frozen: Any) -> bool:
         return is_third_party_claim(inner)
     return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)
 
+
+# Paragraphs of docstrings, see skprivacy/_docs.py.
+_RELEASE_TERMS = """\
+event : Event
+    The accounting event of the release.
+relation : {"add_remove", "label", "zero_out", "replace_one"}
+    Neighbouring relation.
+at_delta : float
+    The delta at which epsilon is stated; 0 for pure differential privacy.
+unit : str, default="record"
+    Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
+before : PrivacyGuarantee, default=None
+    The guarantee of earlier releases, with which this one is composed.
+charging : callable, default=reserve_release
+    Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context manager.
+arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+    Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several."""
+_CONTRACT_DOCS = {
+    "release_terms": _RELEASE_TERMS,
+    "fit_in_progress": "fit : PrivateFit\n    The fit that is under way.",
+}
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
 # The facts that a relation does not protect.
@@ -315,21 +332,22 @@ def enter_at_call(
     return begin
 
 
+@fill_docs(_CONTRACT_DOCS)
 @enter_at_call
 def private_release(
     event: Event,
     *,
     relation: str,
     at_delta: float,
+    unit: str = "record",
+    before: PrivacyGuarantee | None = None,
+    charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
+    arithmetic: str = "unspecified",
     source: str,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
     assumptions: tuple[str, ...] = (),
-    unit: str = "record",
-    before: PrivacyGuarantee | None = None,
-    charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
     kind: str = "proved",
-    arithmetic: str = "unspecified",
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; read the data only inside the ``with`` block.
 
@@ -337,12 +355,7 @@ def private_release(
 
     Parameters
     ----------
-    event : Event
-        The accounting event of the release.
-    relation : {"add_remove", "label", "zero_out", "replace_one"}
-        Neighbouring relation.
-    at_delta : float
-        The delta at which epsilon is stated; 0 for pure differential privacy.
+    %(release_terms)s
     source : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
@@ -351,17 +364,8 @@ def private_release(
         If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
     assumptions : tuple of str, default=()
         Conditions of the guarantee, in addition to those that follow from the other parameters.
-    unit : str, default="record"
-        Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
-    before : PrivacyGuarantee, default=None
-        The guarantee of earlier releases, with which this one is composed.
-    charging : callable, default=reserve_release
-        Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context
-        manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         Kind of the guarantee if ``noise_seed`` is None.
-    arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-        Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
 
     Yields
     ------
@@ -430,6 +434,7 @@ def _weaker_kind(before: str, now: str) -> str:
     return now if before == "proved" else before
 
 
+@fill_docs(_CONTRACT_DOCS)
 class PrivateFit:
     """A fit in progress: the facts assumed to be public so far, and the charging of releases.
 
@@ -500,25 +505,11 @@ class PrivateFit:
         """State the guarantee and charge the budget; read the data only inside the ``with`` block.
 
         The call itself charges the budget. On leaving without an error, the estimator has
-        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. The parameters have the same
-        meaning as in :func:`private_release`.
+        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``.
 
         Parameters
         ----------
-        event : Event
-            Accounting event of the fit's release.
-        relation : {"add_remove", "label", "zero_out", "replace_one"}
-            The neighbouring relation.
-        at_delta : float
-            The delta at which epsilon is stated; 0 for pure differential privacy.
-        unit : str, default="record"
-            Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
-        before : PrivacyGuarantee, default=None
-            The guarantee of earlier releases, with which this one is composed.
-        charging : callable, default=reserve_release
-            As in :func:`private_release`.
-        arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-            Arithmetic of the noise, as in :func:`private_release`.
+        %(release_terms)s
         """
         model: Any = self._estimator
         if unit == "record":
@@ -535,8 +526,8 @@ class PrivateFit:
             unit=unit,
             before=before,
             charging=charging,
-            kind=self._kind,
             arithmetic=arithmetic,
+            kind=self._kind,
         ) as guarantee:
             yield
         model.privacy_ = guarantee
@@ -564,7 +555,7 @@ class PrivateEstimatorMixin:
 
         def fit(self, X, y):
             with self._private_fit() as fit:
-                rows, target = validate_data(self, X, y)
+                rows, target, groups = read_records(self, X, y)
                 classes = public_classes(fit, target, self.classes)
                 mechanism = Laplace(1 / self.epsilon, sensitivity=2.0)
                 with fit.charged(
@@ -605,6 +596,7 @@ class PrivateEstimatorMixin:
         return tags
 
 
+@fill_docs(_CONTRACT_DOCS)
 def public_classes(
     fit: PrivateFit, y: NDArray, given: ArrayLike | None
 ) -> tuple[NDArray, NDArray[np.int64]]:
@@ -612,8 +604,7 @@ def public_classes(
 
     Parameters
     ----------
-    fit : PrivateFit
-        The fit that is under way.
+    %(fit_in_progress)s
     y : ndarray of shape (n_samples,)
         Private labels.
     given : array-like of shape (n_classes,) or None
@@ -633,15 +624,15 @@ def public_classes(
     TypeError
         If ``given`` holds classes that cannot be sorted.
     """
-    if given is None:
+    if given is not None:
+        check_one_type("classes", given)
+    else:
         check_classification_targets(y)
         fit.read_off_data(
             "classes=None: the labels are read off y, which reveals whether a rare class occurs. "
             "Pass classes=[...] with all labels that are publicly possible.",
             "the set of class labels is public (it was read off y)",
         )
-    if given is not None:
-        check_one_type("classes", given)
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
         raise ValueError(
@@ -657,6 +648,7 @@ def public_classes(
     return classes, np.searchsorted(classes, y)
 
 
+@fill_docs(_CONTRACT_DOCS)
 def public_bounds(
     fit: PrivateFit, X: NDArray, given: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -664,8 +656,7 @@ def public_bounds(
 
     Parameters
     ----------
-    fit : PrivateFit
-        The fit that is under way.
+    %(fit_in_progress)s
     X : ndarray of shape (n_samples, n_features)
         Private records; NaN and infinity are allowed.
     given : tuple (lower, upper) or None
@@ -698,13 +689,13 @@ def public_bounds(
     return np.nan_to_num(lower), np.nan_to_num(upper)
 
 
+@fill_docs(_CONTRACT_DOCS)
 def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float, float]:
     """Return the lower and the upper bound of the target, which are never equal.
 
     Parameters
     ----------
-    fit : PrivateFit
-        The fit that is under way.
+    %(fit_in_progress)s
     y : ndarray of shape (n_samples,)
         Private targets, finite.
     given : tuple (lower, upper) or None

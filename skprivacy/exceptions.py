@@ -32,7 +32,7 @@ class DatasetNotFoundError(OSError):
 
 
 class SyntheticTrainingError(ValueError):
-    """A model failed on synthetic records that had been paid for: their synthesizer is kept.
+    """Training on synthetic records failed after their release was charged.
 
     Attributes
     ----------

@@ -28,11 +28,11 @@ from benchmarks.shared.quick import choose, make_parser
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     AttackResult,
+    AttributeInference,
     LossThreshold,
+    PropertyInference,
     Updates,
-    UpdatesAttributeInference,
     UpdatesMembership,
-    UpdatesPropertyInference,
     gradient_ascent,
 )
 
@@ -243,7 +243,7 @@ def attribute(repeats: int) -> None:
                 Pipeline([("encode", encode), ("net", net)]), sent[:-1], sent[1:],
                 0.3 * max(1, n // BATCH), n,
             )  # fmt: skip
-            attack = UpdatesAttributeInference(seen, attribute="occupation")
+            attack = AttributeInference(seen, attribute="occupation")
             attack.fit(frame.iloc[known], y[known])
             result = attack.evaluate(frame.iloc[own], y[own], frame.iloc[out], y[out])
             shown = ("accuracy_in", "accuracy_out", "baseline_in", "baseline_out")
@@ -284,7 +284,7 @@ def attack_property(name: str, load: Any, multiplier: float, seed: int) -> list[
         after = start - slope + noise * random.normal(size=len(start))
         return Updates(net, [start], [after], 1.0, n, norm, noise)
 
-    attack = UpdatesPropertyInference(empty, n_shadows=choose(100, 10), random_state=seed)
+    attack = PropertyInference(empty, n_shadows=choose(100, 10), random_state=seed)
     attack.fit(X[:half], y[:half], group[:half], shares=(0.3, 0.7))
     few, many, middle = ([sent(s) for _ in range(choose(30, 5))] for s in (0.3, 0.7, 0.5))
     mixed = []

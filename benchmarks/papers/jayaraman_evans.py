@@ -91,7 +91,7 @@ def measure_model(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     trained = log_loss(inside[1], target.predict_proba(inside[0]), labels=target.classes_)
     for name, attack in {
         "yeom": LossThreshold(target, training_loss=trained).fit(X, y),
-        "shokri": ShokriAttack(target, n_shadows=2, random_state=0).fit(X, y),
+        "shokri": ShokriAttack(target, pool=2, random_state=0).fit(X, y),
     }.items():
         if name == "yeom":
             called = attack.predict(*inside), attack.predict(*outside)

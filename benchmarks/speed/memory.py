@@ -120,7 +120,7 @@ def _lira() -> Any:
             super().fit(X, y).evaluate(X[:half], y[:half], X[half:], y[half:])
             return self
 
-    return Attacked(n_shadows=4, random_state=0)
+    return Attacked(pool=4, random_state=0)
 
 
 def _smoothed() -> Any:

@@ -67,7 +67,7 @@ def main() -> None:
     sweep = PrivacySweepCV(
         model,
         epsilons=args.epsilons,
-        attack=LiRA(n_shadows=args.shadows, random_state=0) if args.shadows else None,
+        attack=LiRA(pool=args.shadows, random_state=0) if args.shadows else None,
         cv=StratifiedKFold(args.splits, shuffle=True, random_state=0),
         n_jobs=args.jobs,
         path=args.path,

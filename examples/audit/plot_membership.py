@@ -31,7 +31,7 @@ models = {
 _, ax = plt.subplots(figsize=(6.5, 5.5), layout="constrained")
 for (name, model), colour in zip(models.items(), ("#c0392b", "#1b6ca8"), strict=True):
     target = model.fit(*inside)
-    attack = LiRA(target, n_shadows=16, online=True, random_state=0).fit(X, y)
+    attack = LiRA(target, pool=16, online=True, random_state=0).fit(X, y)
     result = attack.evaluate(*inside, *outside)
     print(f"{name}: {100 * result.tpr_at_fpr(0.01).tpr:.0f}% of members found at 1% false alarms")
     MembershipRocDisplay.from_predictions(

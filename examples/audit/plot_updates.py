@@ -16,12 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
-from skprivacy.attacks import (
-    GradientInversion,
-    Updates,
-    UpdatesMembership,
-    UpdatesPropertyInference,
-)
+from skprivacy.attacks import GradientInversion, PropertyInference, Updates, UpdatesMembership
 
 PARTIES, N, ROUNDS, RATE, NORM, NOISE = 6, 100, 60, 1.0, 1.0, 10.0
 X, y = load_digits(return_X_y=True)
@@ -145,7 +140,7 @@ def property_(send, extra, alone, before, random):
         return update(records[:, 0].astype(int), seed)
 
     template = Updates(net, start[None], start[None], RATE, N)
-    attack = UpdatesPropertyInference(template, train=simulated, n_shadows=40, random_state=0)
+    attack = PropertyInference(template, train=simulated, n_shadows=40, random_state=0)
     attack.fit(known[:, None], y[known], heavy[known], shares=(0.3, 0.7))
     held = np.arange(1000)
     new = [

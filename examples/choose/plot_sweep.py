@@ -30,7 +30,7 @@ model = make_pipeline(
 sweep = PrivacySweepCV(
     model,
     epsilons=[0.3, 1, 3, 10],
-    attack=LiRA(n_shadows=4, random_state=0),
+    attack=LiRA(pool=4, random_state=0),
     cv=StratifiedKFold(3, shuffle=True, random_state=0),
 ).fit(digits.data, digits.target)
 sweep.plot()

@@ -31,7 +31,7 @@ for n_classes in (2, 5, 10, 20, 50):
     X = np.asarray(X, dtype=np.float32)
     inside, outside = (X[:1200], y[:1200]), (X[1200:], y[1200:])
     target = net.fit(*inside)
-    attack = ShokriAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
     precision, _ = attack.evaluate(*inside, *outside).precision_recall(0.5)
     rows[n_classes] = target.score(*inside), target.score(*outside), precision
     print(f"{n_classes:3} classes: training %.2f, test %.2f, precision %.2f" % rows[n_classes])

@@ -25,9 +25,9 @@ Files, in reading order:
 
 from .aggregates import AggregateAttack, ExpectedPower, expected_power
 from .attack_result import AttackResult
-from .attributes.attribute import AttributeInference, AttributeResult, UpdatesAttributeInference
+from .attributes.attribute import AttributeInference, AttributeResult
 from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from .attributes.property import PropertyInference, UpdatesPropertyInference
+from .attributes.property import PropertyInference
 from .generators.discriminator import GenerativeAttack
 from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
 from .generators.shadow_generators import MarginalAttack, ShadowGenerators
@@ -88,9 +88,7 @@ __all__ = [
     "StrongestAttack",
     "SupervisedAttack",
     "Updates",
-    "UpdatesAttributeInference",
     "UpdatesMembership",
-    "UpdatesPropertyInference",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
     "expected_power",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
+from .._docs import fill_docs
 from .._output import displayable
 from .._validation import as_array, number, open_unit
 from ..metrics import OperatingPoint
@@ -22,12 +23,36 @@ from .group_scores import JOINS, join_group_scores, separate_groups
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MIN_GROUP_SIZE", "AttackResult"]
+__all__ = ["MIN_GROUP_SIZE", "RESULT_DOCS", "AttackResult"]
 
 REPORTED_FPRS = (0.1, 0.01, 0.001)
 MIN_GROUP_SIZE = 5  # members and non-members of a group, below which it is not tested
 
 
+RESULT_DOCS = {
+    "result_parameters": """\
+attack : str, default="attack"
+    Name of the attack, for tables and plots.
+alpha : float, default=0.05
+    Error probability of every interval and bound.
+details : dict, default={}
+    Further figures of the attack, included unchanged in ``to_dict``.""",
+    "bound_sections": """\
+Parameters
+----------
+delta : float, default=0.0
+    Delta of the tested guarantee, in [0, 1).
+alpha : float, default=None
+    Error probability of the bound. ``None`` uses the result's ``alpha``.
+
+Returns
+-------
+float
+    In nats, at least 0.""",
+}
+
+
+@fill_docs(RESULT_DOCS)
 @dataclass(frozen=True, eq=False)
 class AttackResult:
     """Scores of members and non-members under one attack, and the metrics computed from them.
@@ -36,12 +61,7 @@ class AttackResult:
     ----------
     scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
         Scores of members and of non-members; higher means member.
-    attack : str, default="attack"
-        Name of the attack, for tables and plots.
-    alpha : float, default=0.05
-        Error probability of every interval and bound.
-    details : dict, default={}
-        Further figures of the attack, included unchanged in ``to_dict``.
+    %(result_parameters)s
 
     Attributes
     ----------
@@ -133,17 +153,7 @@ class AttackResult:
         half of the records and tested on the other, and one from the area under the curve. Both
         directions are tested, so members that score below non-members also count.
 
-        Parameters
-        ----------
-        delta : float, default=0.0
-            Delta of the tested guarantee, in [0, 1).
-        alpha : float, default=None
-            Error probability of the bound. ``None`` uses the result's ``alpha``.
-
-        Returns
-        -------
-        float
-            In nats, at least 0.
+        %(bound_sections)s
         """
         return metrics.epsilon_lower_bound(
             self.scores_in,

@@ -15,19 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
 from .._sklearn import num_samples, safe_indexing
 from .record_tables import as_table, fingerprints, numeric_columns
 
-__all__ = [
-    "Cells",
-    "Coordinates",
-    "Counts",
-    "NearestRecords",
-    "as_texts",
-    "split_columns",
-]
+__all__ = ["Cells", "Coordinates", "Counts", "NearestRecords", "split_columns"]
 
 Codes = NDArray[np.int64]
 _FAR = 1e100  # deviations; beyond, squares of distances would overflow
@@ -35,21 +28,25 @@ MOST_VALUES = 50  # indicators per non-numeric column
 
 
 class Coordinates:
-    """Encode records as points, with units learned from the records ``X``, called ``name``.
+    """Encode records as points: numbers in deviations of ``X``, categories ``apart`` of each other.
 
-    **Edge cases.** A missing number lies at the mean, and numbers are clipped to 1e100 standard
-    deviations. An unknown category is at distance 1 / sqrt(2) from all others. A constant column
-    keeps its units.
+    **Edge cases.** A missing number lies at the mean; an unknown category is nearer to all others.
     """
 
-    def __init__(self, X: Any, name: str) -> None:
-        self._name = name
+    def __init__(
+        self, X: Any, name: str, *, apart: float = 1.0, max_categories: int | None = None
+    ) -> None:
+        self._name, self._weight = name, apart * math.sqrt(0.5)
         numbers, texts = split_columns(X)
         known = pd.DataFrame(_finite(numbers))
         self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
         std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
         self._std = np.where(std > 0, std, 1.0)
-        self._encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        self._encoder = OneHotEncoder(
+            max_categories=max_categories,
+            handle_unknown="infrequent_if_exist",
+            sparse_output=False,
+        )
         if texts.shape[1]:
             self._encoder.fit(texts)
         self._width = numbers.shape[1], texts.shape[1]
@@ -67,17 +64,12 @@ class Coordinates:
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
         points = [np.clip(scaled, -_FAR, _FAR)]
         if texts.shape[1]:
-            points.append(self._encoder.transform(texts) * math.sqrt(0.5))
+            points.append(self._encoder.transform(texts) * self._weight)
         return np.hstack(points)
 
 
 class Cells:
-    """Encode values as cells, learned from the records ``X``.
-
-    A column with more than ``n_bins`` distinct numbers is cut at its quantiles.
-
-    **Edge cases.** Missing numbers share a cell, and so do unknown categories.
-    """
+    """Encode values as cells: numbers cut at quantiles of ``X``, missing ones in their own cell."""
 
     def __init__(self, X: Any, n_bins: int) -> None:
         numbers, texts = split_columns(X)
@@ -148,21 +140,20 @@ def as_texts(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class NearestRecords:
-    """Find the nearest records among at least two distinct ones.
+    """Find the nearest other records of a record, among at least two distinct ones.
 
-    Numbers are standardised, other columns become indicators of their values, and missing numbers
-    count as the mean.
-
-    **Guarantees.** The neighbours of a record never include the record or a copy of it. If the
-    order of the records is independent of membership, so is the choice between equal distances.
+    **Guarantees.** No neighbour is a copy of the record. If the order of the records is independent
+    of membership, so is the choice between equal distances.
     """
 
     def __init__(self, X: Any, n_neighbours: int) -> None:
-        self._encoder = _Encoder(X)
+        self._encoder = None  # sparse records are points already
+        if not sparse.issparse(X):
+            self._encoder = Coordinates(X, "fit", apart=math.sqrt(2), max_categories=MOST_VALUES)
         self._prints = fingerprints(X)
         self._sorted = np.argsort(self._prints)
         self.n_neighbours = min(n_neighbours, num_samples(X) - 1)
-        coordinates = self._encoder(X)
+        coordinates = self._encode(X)
         self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
         self._near = self._search(coordinates, self._prints)
 
@@ -174,9 +165,12 @@ class NearestRecords:
         near = self._near[place]
         others = self._prints[place] != prints
         if others.any():
-            coordinates = self._encoder(safe_indexing(X, np.flatnonzero(others)))
+            coordinates = self._encode(safe_indexing(X, np.flatnonzero(others)))
             near[others] = self._search(coordinates, prints[others])
         return near
+
+    def _encode(self, X: Any) -> Any:
+        return X if self._encoder is None else self._encoder.encode(X).astype(np.float32)
 
     def _search(self, coordinates: Any, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
         found = self._index.kneighbors(coordinates, return_distance=False)
@@ -203,43 +197,3 @@ def _column_names(X: Any) -> list[Any]:
 
 def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-class _Encoder:
-    """Encode records as coordinates: standardised numbers, and indicators of other columns."""
-
-    def __init__(self, X: Any) -> None:
-        if sparse.issparse(X):
-            return
-        number, text = _numbers_and_texts(X)
-        self._numbers = StandardScaler().fit(number) if number.shape[1] else None
-        self._texts = None
-        if text.shape[1]:
-            self._texts = OneHotEncoder(
-                max_categories=MOST_VALUES,
-                handle_unknown="infrequent_if_exist",
-                sparse_output=False,
-                dtype=np.float32,
-            ).fit(text)
-
-    def __call__(self, X: Any) -> Any:
-        if sparse.issparse(X):
-            return X
-        number, text = _numbers_and_texts(X)
-        coded = []
-        if self._numbers is not None:
-            scaled = self._numbers.transform(number)
-            coded.append(np.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0))
-        if self._texts is not None:
-            coded.append(self._texts.transform(text))
-        return np.hstack(coded).astype(np.float32)
-
-
-def _numbers_and_texts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return the numeric columns, and the other columns as text."""
-    if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
-        return X.reshape(len(X), -1).astype(float), np.empty((len(X), 0), dtype=object)
-    frame = as_table(X)
-    number = numeric_columns(frame)
-    values = frame.loc[:, number].to_numpy(dtype=float, na_value=np.nan)
-    return np.where(np.isfinite(values), values, np.nan), frame.loc[:, ~number].to_numpy(dtype=str)

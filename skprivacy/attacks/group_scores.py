@@ -18,11 +18,9 @@ Float64Array = NDArray[np.float64]
 
 
 def connected_units(rows: NDArray[np.intp], people: Groups) -> NDArray[np.intp]:
-    """Return the unit of each record that must stay in one half: its connected component.
+    """Return each record's connected component of groups and equal rows, which stays in one half.
 
-    Groups that share an equal row are connected, directly or through others. In different halves, a
-    model would count as not trained on a record of which it has a copy. ``rows`` holds the index of
-    each record's distinct row. ValueError if one component holds most of the records.
+    In different halves, a model would count as not trained on a record of which it has a copy.
     """
     n = people.n
     edges = np.ones(len(rows), dtype=bool), (people.codes, n + rows)
@@ -60,10 +58,9 @@ def separate_groups(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
 def join_group_scores(
     scores: Float64Array, groups: Groups, how: str, centre: float
 ) -> Float64Array:
-    """Return one score per group: the sum of ``scores - centre``, or the maximum.
+    """Return one score per group: the maximum, or the sum of ``scores - centre``.
 
-    For log-likelihood ratios of independent records, the sum is the ratio of the group. ``centre``
-    is the score of an uninformative record; without it, a sum would mostly count records.
+    Without ``centre``, the score of an uninformative record, a sum would mostly count records.
     """
     if how == "max":
         best = np.full(groups.n, -np.inf)

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._clones import call_model, name_failing_model
+from .._clones import SHARED_BY_CLONES, call_model, name_failing_model
 from .._config import warn_caller
 from .._input_data import check_one_type, distinct_labels, label_columns
 from .._sklearn import num_samples, safe_indexing
@@ -33,6 +34,7 @@ __all__ = [
     "PROBABILITIES",
     "Answers",
     "ModuleClassifier",
+    "TargetAttack",
     "as_classifier",
     "check_known",
     "choose_answers",
@@ -47,6 +49,26 @@ _BATCH = 1024
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None
 _LOWEST = -1e9  # replaces the logarithm of a density of zero
+
+
+class TargetAttack(BaseEstimator):
+    """Base of attacks on a fitted ``target``, which a clone attacks as well."""
+
+    target: Any
+    _shared: ClassVar[tuple[str, ...]] = SHARED_BY_CLONES  # parameters that are not cloned
+
+    def _require_target(self) -> None:
+        if self.target is None:
+            raise ValueError(
+                "target=None must be the model to attack. Pass it as "
+                f"{type(self).__name__}(target) or by set_params(target=model)."
+            )
+
+    def __sklearn_clone__(self) -> Any:
+        params = self.get_params(deep=False)
+        return type(self)(
+            **{k: v if k in self._shared else clone(v, safe=False) for k, v in params.items()}
+        )
 
 
 class Answers(NamedTuple):
@@ -109,10 +131,7 @@ def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
 
 
 def as_classifier(model: Any, X: Any) -> Any:
-    """Wrap a bare torch module as a classifier; the outputs for ``X`` show the number of classes.
-
-    Other models are returned unchanged.
-    """
+    """Wrap a bare torch module as a classifier; return other models unchanged."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module) or hasattr(model, "classes_"):
         return model
@@ -120,12 +139,9 @@ def as_classifier(model: Any, X: Any) -> Any:
 
 
 class ModuleClassifier:
-    """A trained module whose outputs are logits of the classes 0, 1, ...
+    """A trained module whose outputs are logits of the classes 0, 1, ..., or probabilities.
 
     **Guarantees.** The module runs in evaluation mode and is left in the modes it was in.
-
-    **Edge cases.** One output is the log-odds of class 1. Outputs that already are probabilities,
-    as of a module that ends in a softmax, are used unchanged.
     """
 
     def __init__(self, module: Any, X: Any) -> None:
@@ -215,10 +231,7 @@ def check_known(y: NDArray[Any], classes: Any) -> None:
 
 
 def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
-    """Return ``model.predict_proba(X)`` with one column for each of ``classes``.
-
-    A class that the model was not trained on gets probability 0: the model never predicts it.
-    """
+    """Return probabilities with a column for each of ``classes``; 0 for classes not trained on."""
     if not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{type(model).__name__} has no predict_proba, which this attack needs. Use "

@@ -20,25 +20,36 @@ from .._clones import train_clone
 from .._environment import threads_for
 from .._input_data import check_numbers
 
-__all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "open_network"]
+__all__ = [
+    "ACTIVATIONS",
+    "Layer",
+    "ModuleNetwork",
+    "Network",
+    "PlainNetwork",
+    "layers_of",
+    "open_network",
+    "weights_of",
+]
 
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 UNSEEN = -20.0  # log-odds of a class that a retrained network has never seen
 BATCH = 64
 
-# Derivative of each activation, as a function of its output.
-SLOPES: dict[str, Callable[[Float64Array], Float64Array]] = {
-    "identity": np.ones_like,
-    "logistic": lambda a: a * (1 - a),
-    "tanh": lambda a: 1 - a**2,
-    "relu": lambda a: (a > 0).astype(float),
-}
-ACTIVATIONS: dict[str, Callable[[Float64Array], Float64Array]] = {
-    "identity": lambda z: z,
-    "logistic": expit,
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0),
+
+class Activation(NamedTuple):
+    """An activation, its derivative as a function of its output, and its class in torch.nn."""
+
+    value: Callable[[Float64Array], Float64Array]
+    slope: Callable[[Float64Array], Float64Array]
+    module: str
+
+
+ACTIVATIONS = {
+    "identity": Activation(lambda z: z, np.ones_like, "Identity"),
+    "logistic": Activation(expit, lambda a: a * (1 - a), "Sigmoid"),
+    "tanh": Activation(np.tanh, lambda a: 1 - a**2, "Tanh"),
+    "relu": Activation(lambda z: np.maximum(z, 0), lambda a: (a > 0).astype(float), "ReLU"),
 }
 
 
@@ -53,10 +64,11 @@ class Layer(NamedTuple):
 class Network(ABC):
     """A trained classifier made of linear layers and activations.
 
-    ``trace(X, label, of)`` returns the layers in order and a quantity for each record: its
-    "loss", or the "odds", the log-odds of its class. ``retrained(X, label, first, seed)`` returns
-    a network that shares the layers below ``first``, with the others retrained from scratch.
+    ``trace(X, label, of)`` returns the layers in order, and each record's "loss" or the "odds" of
+    its class. ``retrained`` shares the layers below ``first`` and trains the others from scratch.
     """
+
+    shapes: list[tuple[int, ...]]
 
     @property
     @abstractmethod
@@ -67,6 +79,37 @@ class Network(ABC):
 
     @abstractmethod
     def retrained(self, X: Any, label: Labels, first: int, seed: int) -> Network: ...
+
+    @abstractmethod
+    def weights(self) -> Float64Array:
+        """Return all weights as one vector."""
+
+    @abstractmethod
+    def with_weights(self, weights: Float64Array) -> Network:
+        """Return a copy with other weights, given as one vector."""
+
+    @abstractmethod
+    def weight_positions(self, X: Any) -> list[NDArray[np.intp]] | None:
+        """Return each layer's positions in ``weights()``, biases last; None for other modules."""
+
+    def _split(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
+        """Split a vector into arrays of the weights' shapes."""
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        if vector.shape != (sum(sizes),):
+            raise ValueError(
+                f"weights have shape {vector.shape}; expected ({sum(sizes)},), as the network has. "
+                "Pass the weights of the same network."
+            )
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def _positions(self) -> list[NDArray[np.intp]]:
+        return self._split(np.arange(sum(int(np.prod(shape)) for shape in self.shapes)))
+
+
+def weights_of(model: Any) -> Float64Array:
+    """Return all weights of a network as one vector, in the order of :meth:`Updates.weights_of`."""
+    return open_network(model)[0].weights()
 
 
 def open_network(target: Any, *, epochs: int = 100) -> tuple[Network, Callable[[Any], Any]]:
@@ -84,12 +127,8 @@ def _open(net: Any, epochs: int) -> Network:
         # skorch's default criterion, which takes the logarithm of the module's probabilities
         probabilities = type(getattr(net, "criterion_", None)).__name__ == "NLLLoss"
         return ModuleNetwork(net.module_, epochs=epochs, probabilities=probabilities)
-    if isinstance(net, MLPClassifier):
-        return PlainNetwork(net.coefs_, net.intercepts_, net.activation, net)
-    if hasattr(net, "coef_") and hasattr(net, "classes_"):
-        weights = np.atleast_2d(np.asarray(_dense(net.coef_), dtype=float)).T
-        biases = np.broadcast_to(np.ravel(net.intercept_), weights.shape[1])
-        return PlainNetwork([weights], [biases], "identity", net)
+    if (layers := layers_of(net)) is not None:
+        return PlainNetwork(*layers, net)
     raise TypeError(
         f"target={type(net).__name__} must be a torch module, have one as module_, or be an "
         "MLPClassifier or a linear model (coef_), whose layers white-box attacks read. For other "
@@ -97,44 +136,72 @@ def _open(net: Any, epochs: int) -> Network:
     )
 
 
+def layers_of(model: Any) -> tuple[list[Float64Array], list[Float64Array], str] | None:
+    """Return the matrices, biases and activation of an MLPClassifier or linear classifier."""
+    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
+        return list(model.coefs_), list(model.intercepts_), model.activation
+    if hasattr(model, "coef_") and hasattr(model, "classes_"):
+        matrix = np.atleast_2d(np.asarray(_dense(model.coef_), dtype=float)).T
+        return [matrix], [np.broadcast_to(np.ravel(model.intercept_), matrix.shape[1])], "identity"
+    return None
+
+
 @dataclass
 class PlainNetwork(Network):
     """A linear model or multi-layer perceptron of scikit-learn."""
 
-    weights: list[Float64Array]
+    matrices: list[Float64Array]
     biases: list[Float64Array]
     activation: str
     recipe: Any
 
+    def __post_init__(self) -> None:
+        self.shapes = [np.shape(part) for part in self._arrays]
+
+    @property
+    def _arrays(self) -> list[Float64Array]:
+        return [w for pair in zip(self.matrices, self.biases, strict=True) for w in pair]
+
     @property
     def n_layers(self) -> int:
-        return len(self.weights)
+        return len(self.matrices)
+
+    def weights(self) -> Float64Array:
+        return np.concatenate([np.ravel(part) for part in self._arrays]).astype(float)
+
+    def with_weights(self, weights: Float64Array) -> PlainNetwork:
+        parts = self._split(weights)
+        return PlainNetwork(parts[::2], parts[1::2], self.activation, self.recipe)
+
+    def weight_positions(self, X: Any) -> list[NDArray[np.intp]]:
+        parts = self._positions()
+        return [np.c_[w.T, b] for w, b in zip(parts[::2], parts[1::2], strict=True)]
 
     def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]:
         inputs = self._inputs(X, self.n_layers - 1)
-        logits = inputs[-1] @ self.weights[-1] + self.biases[-1]
+        logits = inputs[-1] @ self.matrices[-1] + self.biases[-1]
         value, gradient = (_loss if of == "loss" else _odds)(logits, label)
         layers = []
-        for layer_inputs, weight in zip(inputs[::-1], self.weights[::-1], strict=True):
+        for layer_inputs, weight in zip(inputs[::-1], self.matrices[::-1], strict=True):
             below = gradient @ weight.T
             layers.append(Layer(layer_inputs, gradient, below))
-            gradient = below * SLOPES[self.activation](layer_inputs)
+            gradient = below * ACTIVATIONS[self.activation].slope(layer_inputs)
         return layers[::-1], value
 
     def retrained(self, X: Any, label: Labels, first: int, seed: int) -> PlainNetwork:
         recipe = clone(self.recipe)
         if isinstance(recipe, MLPClassifier):
-            sizes = [weight.shape[1] for weight in self.weights[:-1]]
+            sizes = [weight.shape[1] for weight in self.matrices[:-1]]
             recipe.set_params(hidden_layer_sizes=tuple(sizes[first:]))
         rows = np.arange(len(label))
         fitted = train_clone(recipe, self._inputs(X, first)[first], label, rows, seed)
         top, _ = open_network(fitted)
         assert isinstance(top, PlainNetwork)
         seen = fitted.classes_.astype(int)
-        n_outputs = self.weights[-1].shape[1]
-        weight, bias = _extend_to_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
+        n_outputs = self.matrices[-1].shape[1]
+        weight, bias = _extend_to_classes(top.matrices[-1], top.biases[-1], seen, n_outputs)
         return PlainNetwork(
-            [*self.weights[:first], *top.weights[:-1], weight],
+            [*self.matrices[:first], *top.matrices[:-1], weight],
             [*self.biases[:first], *top.biases[:-1], bias],
             self.activation,
             self.recipe,
@@ -143,7 +210,7 @@ class PlainNetwork(Network):
     def _inputs(self, X: Any, upto: int) -> list[Float64Array]:
         check_numbers(X)
         inputs = [np.asarray(X, dtype=float)]
-        expected = len(self.weights[0])
+        expected = len(self.matrices[0])
         if inputs[0].ndim != 2:
             raise ValueError(f"X has shape {inputs[0].shape}; expected (n_records, {expected}).")
         if inputs[0].shape[1] != expected:
@@ -151,8 +218,8 @@ class PlainNetwork(Network):
                 f"X has {inputs[0].shape[1]} features; expected {expected}. Pass the columns that "
                 "the target was fitted on, in the same order."
             )
-        for weight, bias in zip(self.weights[:upto], self.biases[:upto], strict=True):
-            inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ weight + bias))
+        for weight, bias in zip(self.matrices[:upto], self.biases[:upto], strict=True):
+            inputs.append(ACTIVATIONS[self.activation].value(inputs[-1] @ weight + bias))
         return inputs
 
 
@@ -171,10 +238,46 @@ class ModuleNetwork(Network):
                 f"target={type(module).__name__} has no torch.nn.Linear layer; expected at least "
                 "one. For other models, use LiRA."
             )
+        self.shapes = [tuple(p.shape) for p in module.parameters()]
 
     @property
     def n_layers(self) -> int:
         return len(self.layers)
+
+    def weights(self) -> Float64Array:
+        return np.concatenate([_numbers(p).ravel() for p in self.module.parameters()])
+
+    def with_weights(self, weights: Float64Array) -> ModuleNetwork:
+        import torch
+
+        module = copy.deepcopy(self.module)
+        with torch.no_grad():
+            for value, part in zip(module.parameters(), self._split(weights), strict=True):
+                value.copy_(torch.as_tensor(part))
+        return self._with_module(module)
+
+    def weight_positions(self, X: Any) -> list[NDArray[np.intp]] | None:
+        import torch
+
+        holders = _weight_holders(self.module)
+        if not all(type(m) is torch.nn.Linear for m in holders):
+            return None
+        used: list[Any] = []
+        flat: list[bool] = []
+
+        def note(layer: Any, inputs: tuple[Any, ...], _: Any) -> None:
+            used.append(layer)
+            flat.append(inputs[0].ndim == 2)
+
+        with _HookedLayers(self.module, note), torch.no_grad():
+            self._logits(self._tensor(X[:2]))
+        if set(used) != set(holders) or len(used) != len(holders) or not all(flat):
+            return None
+        values = list(self.module.parameters())
+        if len(values) != sum(1 for layer in used for _ in layer.parameters()):
+            return None  # shared weights
+        at = dict(zip(map(id, values), self._positions(), strict=True))
+        return [np.column_stack([at[id(p)] for p in layer.parameters()]) for layer in used]
 
     def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]:
         import torch
@@ -210,7 +313,7 @@ class ModuleNetwork(Network):
         import torch
 
         module = copy.deepcopy(self.module).requires_grad_(False)
-        network = ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
+        network = self._with_module(module)
         inputs = self._tensor(X)
         labels = torch.as_tensor(label, device=inputs.device)
         with torch.random.fork_rng(devices=[]), threads_for(module, BATCH):
@@ -227,6 +330,9 @@ class ModuleNetwork(Network):
                     optimizer.step()
         module.requires_grad_(False)
         return network
+
+    def _with_module(self, module: Any) -> ModuleNetwork:
+        return ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
 
     def _layers_from(self, first: int, sample: Any) -> list[Any]:
         """Return the layers with weights, in order of use, from linear layer ``first`` on."""
@@ -277,14 +383,17 @@ class _HookedLayers:
         self.hook = hook
 
     def __enter__(self) -> None:
-        layers = [
-            m for m in self.module.modules() if any(True for _ in m.parameters(recurse=False))
-        ]
+        layers = _weight_holders(self.module)
         self.handles = [layer.register_forward_hook(self.hook) for layer in layers]
 
     def __exit__(self, *_: Any) -> None:
         for handle in self.handles:
             handle.remove()
+
+
+def _weight_holders(module: Any) -> list[Any]:
+    """Return the parts of a module that hold weights."""
+    return [m for m in module.modules() if any(True for _ in m.parameters(recurse=False))]
 
 
 def _reset_weights(layer: Any) -> list[Any]:

@@ -88,11 +88,10 @@ def split_rows(n: int) -> list[slice]:
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:
-    """Return a 64-bit fingerprint of each row; equal rows have equal fingerprints.
+    """Return a 64-bit fingerprint of each row; rows of equal values have equal fingerprints.
 
-    Numbers are compared by value: equal numbers of any type agree, and so do 0.0 and -0.0. Other
-    columns are compared by their text. Among a million different rows, two collide with probability
-    below 1e-7. Rows may have any number of dimensions, as images do.
+    Numbers of any type are compared by value, other columns by their text. Among a million
+    different rows, two collide with probability below 1e-7.
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
@@ -155,11 +154,7 @@ def numeric_columns(X: Any) -> NDArray[np.bool_]:
 
 
 def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[Float64Array], Any]]:
-    """Encode two samples of records as numeric matrices; also return the decoding function.
-
-    Non-numeric columns become codes, shared by both samples. Decoding restores the container and
-    the types of ``X``, but integers become floats.
-    """
+    """Encode two samples of records as numeric matrices; also return the decoding function."""
     if np.ndim(X) != 2:
         raise ValueError(
             f"X has shape {np.shape(X)}; expected (n_records, n_features), since this attack "
@@ -218,7 +213,7 @@ def _mark_column(column: pd.Series[Any]) -> Any:
         codes, values = pd.factorize(column)
     except (TypeError, NotImplementedError):  # columns of lists, such as Arrow's
         return _mark_values(column.to_numpy(dtype=object))
-    # the last mark is that of missing values, whose code is -1
+    # missing values have the code -1, so their mark is the last one
     marks = _mark_values(np.append(values.to_numpy(dtype=object), np.nan))
     distinct, place = np.unique(marks, return_inverse=True)
     return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())

@@ -11,28 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from inspect import cleandoc
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from .._docs import fill_docs
-
-SIGNAL_DOCS = {
-    "signal_sections": """\
-Parameters
-----------
-proba : ndarray of shape (n_records, n_classes)
-    Probabilities by the model; rows sum to one.
-label : ndarray of int of shape (n_records,)
-    The column of each record's true class.
-
-Returns
--------
-ndarray of shape (n_records,)
-    Higher means member.""",
-}
 __all__ = [
     "SIGNALS",
     "break_ties",
@@ -60,60 +45,67 @@ _ROUNDING = 1e-6
 Mask = NDArray[np.bool_]
 
 
-@fill_docs(SIGNAL_DOCS)
-def correctness(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018).
+Signal = Callable[[Float64Array, Labels], Float64Array]
+SIGNALS: dict[str, Signal] = {}  # scores of one model, by name
+_SIGNAL_SECTIONS = """
 
-    %(signal_sections)s
-    """
-    return (proba.argmax(axis=1) == label).astype(float)
+Parameters
+----------
+proba : ndarray of shape (n_records, n_classes)
+    Probabilities by the model; rows sum to one.
+label : ndarray of int of shape (n_records,)
+    The column of each record's true class.
 
-
-@fill_docs(SIGNAL_DOCS)
-def confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class.
-
-    %(signal_sections)s
-    """
-    return _label_probability(proba, label)
-
-
-@fill_docs(SIGNAL_DOCS)
-def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019).
-
-    %(signal_sections)s
-    """
-    return proba.max(axis=1)
+Returns
+-------
+ndarray of shape (n_records,)
+    Higher means member.
+"""
 
 
-@fill_docs(SIGNAL_DOCS)
+def _signal(formula: Signal) -> Signal:
+    """List a score of one model in ``SIGNALS``, and append its parameters to its docstring."""
+    formula.__doc__ = cleandoc(formula.__doc__ or "") + _SIGNAL_SECTIONS
+    SIGNALS[formula.__name__] = formula
+    return formula
+
+
+@_signal
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the cross-entropy loss (Yeom et al. 2018).
-
-    %(signal_sections)s
-    """
+    """Return minus the cross-entropy loss (Yeom et al. 2018)."""
     return np.log(np.maximum(_label_probability(proba, label), FLOOR))
 
 
-@fill_docs(SIGNAL_DOCS)
-def entropy(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the entropy of the prediction, ignoring the label.
+@_signal
+def correctness(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018)."""
+    return (proba.argmax(axis=1) == label).astype(float)
 
-    %(signal_sections)s
-    """
+
+@_signal
+def confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the probability of the true class."""
+    return _label_probability(proba, label)
+
+
+@_signal
+def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019)."""
+    return proba.max(axis=1)
+
+
+@_signal
+def entropy(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the entropy of the prediction, ignoring the label."""
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
-@fill_docs(SIGNAL_DOCS)
+@_signal
 def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the modified entropy, which uses the true class (Song & Mittal 2021).
 
     The modified entropy is ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``. It is small
-    for a confident correct prediction and large for a confident wrong one.
-
-    %(signal_sections)s
-    """
+    for a confident correct prediction and large for a confident wrong one."""
     p = _label_probability(proba, label)
     rest = _without_label(proba, label)
     # Song & Mittal 2021: modified prediction entropy Mentr
@@ -121,26 +113,20 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
-@fill_docs(SIGNAL_DOCS)
+@_signal
 def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class, ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
     ``1 - p_y`` is computed as the sum over the other classes, because the subtraction loses
-    precision near ``p_y = 1``.
-
-    %(signal_sections)s
-    """
+    precision near ``p_y = 1``."""
     # Carlini et al. 2022, Section IV-C: logit scaling phi
     p = np.maximum(_label_probability(proba, label), FLOOR)
     return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
 
 
-@fill_docs(SIGNAL_DOCS)
+@_signal
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class minus the highest other probability, in [-1, 1].
-
-    %(signal_sections)s
-    """
+    """Return the probability of the true class minus the highest other probability, in [-1, 1]."""
     return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
 
 
@@ -361,11 +347,7 @@ class Moments(NamedTuple):
         return float(self.squares.sum() / max(int(self.free.sum()), 1))
 
     def deviation(self, prior: float, pooled: float | None) -> Float64Array:
-        """Return the standard deviation of each column, at least ``1e-6``.
-
-        Its variance is averaged with ``combine_starts``, which has the weight of ``prior`` rows.
-        None uses the pooled variance of these columns.
-        """
+        """Return each column's standard deviation; ``pooled`` has the weight of ``prior`` rows."""
         pooled = self.pooled() if pooled is None else pooled
         if math.isinf(prior):
             variance = np.full(len(self.mean), pooled)
@@ -418,8 +400,8 @@ def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
 def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
     """Return the sum of each column over the rows where ``used``.
 
-    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
-    one by one, because numpy's rounding depends on the number of columns and the memory layout.
+    **Guarantees.** A sum depends only on its column, to the last bit: rows are added one by one,
+    because numpy's rounding depends on the number of columns and the memory layout.
     """
     sums = np.zeros(used.shape[1])
     with np.errstate(invalid="ignore"):  # 0 times infinity
@@ -427,15 +409,3 @@ def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
             taken = row * counts  # several times faster than ``where``
             sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
     return sums
-
-
-SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
-    "loss": loss,
-    "correctness": correctness,
-    "confidence": confidence,
-    "max_confidence": max_confidence,
-    "entropy": entropy,
-    "modified_entropy": modified_entropy,
-    "logit": logit,
-    "margin": margin,
-}

@@ -126,15 +126,10 @@ class PoolAnswers:
 
 
 def split_stateless_steps(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
-    """Split a pipeline into its data-independent first steps, fitted, and the rest.
+    """Split a pipeline into its data-independent first steps, fitted, the rest, and their output.
 
-    Returns the shared steps, the rest of the pipeline, and the output of the shared steps for
-    ``X``. Shared steps are transformers whose ``data_independent_`` is true after a fit: the
-    features of a record do not depend on the other records.
-
-    **Edge cases.** Without such steps, returns None, the estimator and ``X``. The same holds for a
-    pipeline with ``memory`` or ``transform_input``, for subclasses of Pipeline, and for steps that
-    transform a few records differently when these come alone.
+    **Edge cases.** Returns None, the estimator and ``X`` without such steps, with ``memory`` or
+    ``transform_input``, and for subclasses of Pipeline.
     """
     nothing = None, estimator, X
     whole = type(estimator) is not Pipeline or estimator.memory is not None
@@ -196,10 +191,7 @@ class RecordIndex:
 
 
 class AnswerTable:
-    """A model's stored answers, by position; :meth:`with_index` takes records, as the model does.
-
-    ``answer`` is the output of the model's method: an array, or a list with an array per label.
-    """
+    """A model's stored answers, by position; the table of ``with_index`` takes records."""
 
     def __init__(self, asked: Answers, answer: Any, classes: Any = None) -> None:
         self.kind, self._answer = asked.name, answer
@@ -297,7 +289,7 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
 
 
 def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return ``call_train`` as a bool array in which each record has a model not trained on it."""
+    """Return ``trained`` as a bool array in which each record has a model not trained on it."""
     inside = np.asarray(trained)
     if inside.shape != shape or not np.isin(inside, (0, 1)).all():
         raise ValueError(
@@ -316,11 +308,7 @@ def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np
 
 
 def _is_row_wise(steps: Pipeline, X: Any, seen: Any) -> bool:
-    """Return whether unfitted steps transform a few records alone as they did among all records.
-
-    This check is needed since a subclass that overrides ``transform`` inherits its parent's
-    ``data_independent_``.
-    """
+    """Return whether unfitted steps transform a few records alone as they did among all records."""
     n = num_samples(X)
     few = np.unique(np.linspace(0, n - 1, min(n, _FEW)).astype(int))
     records = safe_indexing(X, few)

@@ -52,11 +52,7 @@ from .shadow_training import (
     train_shadows,
 )
 
-__all__ = [
-    "PoolLogits",
-    "ShadowPool",
-    "complementary_halves",
-]
+__all__ = ["PoolLogits", "ShadowPool", "complementary_halves"]
 
 REDRAWS = 20  # of a half, until both halves have two classes
 Mask = NDArray[np.bool_]

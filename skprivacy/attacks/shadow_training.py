@@ -102,10 +102,7 @@ def train_shadows(
     device: str | None,
     verbose: int,
 ) -> list[Any]:
-    """Train a clone for each job, or load it if its file exists; return models or their tables.
-
-    ``estimator`` is the rest of a pipeline after the ``shared`` first steps.
-    """
+    """Train a clone for each job, or load it if its file exists; return models or their tables."""
     with _safe_backend():
         if stacked:
             return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
@@ -126,11 +123,10 @@ def train_shadows(
 
 
 class ModelFile(NamedTuple):
-    """File of one shadow model.
+    """File of one shadow model: complete or absent, and readable only by its owner.
 
-    **Guarantees.** A file is complete or absent. It ends in a digest of the model, the pool and the
-    file name, which ``load`` checks: a damaged model, or one trained on other halves, would make
-    attacks report that nothing leaks. Only its owner may read it, as no guarantee covers the model.
+    **Guarantees.** ``load`` checks a digest of model, pool and file name: a damaged model, or one
+    of other halves, would make attacks report that nothing leaks.
     """
 
     path: Path
@@ -177,10 +173,7 @@ def list_model_files(folder: Path | None, n_shadows: int, pool: str) -> list[Mod
 
 
 def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
-    """Return the seed of the pool in the folder, after checking that the pool is the same.
-
-    **Guarantees.** Several processes that create a pool at once all use the same seed.
-    """
+    """Return the seed of the pool in the folder, the same for processes that create it at once."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     plan = folder / _PLAN
     if not plan.exists():
@@ -213,10 +206,8 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
 def trains_in_threads(estimator: Any) -> bool:
     """Return whether training clones of an estimator in threads is safe and worthwhile.
 
-    **Guarantees.** True only for scikit-learn's estimators, nested ones included, whose parameters
-    are plain values. Subclasses, functions and third-party objects may not be thread-safe.
-
-    **Edge cases.** False for estimators that train on several cores by themselves.
+    **Guarantees.** True only for scikit-learn's own estimators, nested ones included, whose
+    parameters are plain values and which do not use several cores by themselves.
     """
     if not _is_of_sklearn(estimator):
         return False

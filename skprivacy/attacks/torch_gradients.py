@@ -15,23 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.base import is_regressor
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from .._input_data import label_columns
+from .network_view import ACTIVATIONS, layers_of
 
-__all__ = [
-    "Layers",
-    "LinearLayers",
-    "LossGradients",
-    "perceptron",
-]
+__all__ = ["Layers", "LinearLayers", "LossGradients", "perceptron"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
 _SAFE = 1e-24  # keeps the square root differentiable at zero
 
@@ -39,12 +33,7 @@ _SAFE = 1e-24  # keeps the square root differentiable at zero
 class LossGradients:
     """Gradients of a network's loss with respect to its weights, as functions of records.
 
-    Parameters are those of :class:`GradientInversion`; ``loss`` may also return the mean loss.
-
     **Guarantees.** The target is not changed. ``mean`` is differentiable in the records.
-
-    **Edge cases.** The module runs in evaluation mode, without dropout. A zero gradient is not
-    clipped.
     """
 
     def __init__(self, target: Any, loss: Loss | None, max_grad_norm: float | None) -> None:
@@ -194,6 +183,28 @@ class LossGradients:
             raise ValueError(f"{name} holds NaN or infinity. Leave this gradient out.")
         return vector
 
+    def linear_layer(self, position: int) -> tuple[str, str]:
+        """Return the names of the first (0) or last (-1) layer's trained weight and bias."""
+        layers = [
+            (name, layer)
+            for name, layer in self.module.named_modules()
+            if any(True for _ in layer.parameters(False))
+        ]
+        name, layer = layers[position]
+        weight, bias = (f"{name}.{part}".lstrip(".") for part in ("weight", "bias"))
+        which, advice = ("last", "Pass labels") if position else ("first", "Use GradientInversion")
+        if not isinstance(layer, nn.Linear):
+            raise ValueError(
+                f"The target's {which} layer with weights, {name!r}, is a {type(layer).__name__}; "
+                f"expected Linear. {advice}."
+            )
+        if not {weight, bias} <= set(self.weights):
+            raise ValueError(
+                f"The target's {which} layer {name!r} must have a trained bias and trained "
+                f"weights, whose gradients the attack reads. {advice}."
+            )
+        return weight, bias
+
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
         """Split a vector into arrays of the weights' shapes, by name."""
         pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
@@ -211,7 +222,7 @@ def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Seq
         with torch.no_grad():
             layer.weight.copy_(torch.tensor(np.asarray(w).T.copy()))
             layer.bias.copy_(torch.tensor(np.array(b)))
-        layers += [layer, _ACTIVATIONS[activation]()]
+        layers += [layer, getattr(nn, ACTIVATIONS[activation].module)()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -248,12 +259,9 @@ class Layers(NamedTuple):
 
 
 class LinearLayers:
-    """Trace inputs and output gradients of a module whose weights are all in linear layers.
+    """Trace inputs and output gradients of a module of linear layers, differentiably.
 
-    **Guarantees.** The traced values are differentiable with respect to the records.
-
-    **Edge cases.** Raises RuntimeError for weights in other layers, or a layer that is used twice
-    or on several rows per record.
+    Raises RuntimeError for weights in other layers, or a layer not used once for each record.
     """
 
     def __init__(self, module: nn.Module, trained: tuple[str, ...], loss: Loss) -> None:
@@ -318,13 +326,8 @@ def _module_of(target: Any) -> nn.Module:
         return model
     if isinstance(getattr(model, "module_", None), nn.Module):
         return model.module_
-    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
-        return perceptron(model.coefs_, model.intercepts_, model.activation)
-    if hasattr(model, "coef_") and hasattr(model, "classes_"):
-        weights = np.atleast_2d(np.asarray(model.coef_, dtype=float)).T
-        return perceptron(
-            [weights], [np.broadcast_to(np.ravel(model.intercept_), weights.shape[1])], "identity"
-        )
+    if (layers := layers_of(model)) is not None:
+        return perceptron(*layers)
     raise TypeError(
         f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
         "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."

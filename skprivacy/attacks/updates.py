@@ -14,8 +14,8 @@ from .._input_data import label_columns
 from .._sklearn import num_samples
 from .._validation import is_number, positive, sequence, whole
 from ..metrics.rates import as_numbers
-from .network_view import Network, open_network
-from .record_gradients import RecordGradients, network_at, record_gradients, weights_of
+from .network_view import Network, open_network, weights_of
+from .record_gradients import RecordGradients, record_gradients
 from .record_tables import as_nonempty_records
 
 __all__ = [
@@ -37,8 +37,7 @@ class Updates:
 
     A server sees the updates of each party. A party sees the sum of the others' updates. A reader
     of every version of a model sees the updates of the whole training. ``Updates`` is the target of
-    :class:`UpdatesMembership`, :class:`UpdatesAttributeInference` and
-    :class:`UpdatesPropertyInference`.
+    :class:`UpdatesMembership`, :class:`AttributeInference` and :class:`PropertyInference`.
 
     Parameters
     ----------
@@ -192,13 +191,10 @@ class Updates:
             f"{self.n_records} records)"
         )
 
-    def _network_at(self, weights: Float64Array) -> Network:
-        return network_at(self._network, weights)
-
     def _gradients(self, t: int, X: Any, label: NDArray[np.intp]) -> RecordGradients:
         """Return the records' gradients at the weights before round ``t``, clipped if required."""
         inputs = self._as_inputs(X)
-        found = record_gradients(self._network_at(self.before[t]), inputs, label)
+        found = record_gradients(self._network.with_weights(self.before[t]), inputs, label)
         return found if self.max_grad_norm is None else found.clip_to(self.max_grad_norm)
 
     def _descent(self, t: int) -> Float64Array:
@@ -292,7 +288,7 @@ def gradient_ascent(
     weights = weights_of(model)
     before, after = [], []
     for _ in range(n_rounds):
-        found = record_gradients(network_at(network, weights), inputs, label)
+        found = record_gradients(network.with_weights(weights), inputs, label)
         # Nasr et al. 2019, active attack: gradient ascent on the target records
         weights = weights + ascent * num_samples(X) * found.mean(len(weights))
         before.append(weights)

@@ -214,7 +214,7 @@ def audit(
         why, unmeasured = NOT_TRAINABLE, served
     else:
         if served:
-            least = 0 if attacks is None else max(attack.n_shadows for attack in served)
+            least = 0 if attacks is None else max(attack.pool for attack in served)
             ordered = _unordered(X, y, sample_weight, people)
             pool = ShadowPool(
                 model,
@@ -313,7 +313,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
         raise TypeError(
             f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
-            "[LiRA(n_shadows=16)]."
+            "[LiRA(pool=16)]."
         )
     chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
     if not chosen:
@@ -322,14 +322,14 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
         if not isinstance(attack, MembershipAttack):
             raise TypeError(
                 f"attacks must be a list of membership attacks; got {attack!r}. Pass objects, such "
-                "as [LiRA(n_shadows=16)]."
+                "as [LiRA(pool=16)]."
             )
     return chosen
 
 
 def wants_pool(attack: Any) -> bool:
-    """Return whether an attack needs shadow models and has no pool."""
-    return hasattr(attack, "n_shadows") and attack.pool is None
+    """Return whether an attack needs shadow models and has no pool of its own."""
+    return hasattr(attack, "pool") and not isinstance(attack.pool, ShadowPool)
 
 
 def _of_unknown_members(

@@ -79,11 +79,11 @@ def make_attacks(args: argparse.Namespace) -> list[Any]:
     for name in args.attack.replace("both", _BOTH).split(","):
         kind = attack_class(_SHORT.get(name.strip(), name.strip()))
         known = inspect.signature(kind).parameters
-        if "n_shadows" in known and (args.n_shadows < 2 or args.n_shadows % 2):
+        if "pool" in known and (args.n_shadows < 2 or args.n_shadows % 2):
             raise UserError(
                 f"--n-shadows must be an even number of at least 2; got {args.n_shadows}."
             )
-        given = {"n_shadows": args.n_shadows, "random_state": args.seed}
+        given = {"pool": args.n_shadows, "random_state": args.seed}
         if kind.__name__ == "StrongestAttack":
             given["online"] = True
         made.append(kind(**{k: value for k, value in given.items() if k in known}))

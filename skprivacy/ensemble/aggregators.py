@@ -167,7 +167,29 @@ class Aggregator(StatesArithmetic, ABC):
 
 
 @dataclass(frozen=True)
-class GNMax(Aggregator):
+class _NoisyMax(Aggregator):
+    """Base of aggregators that answer every query by the noisy arg-max."""
+
+    _kind: ClassVar[str]  # of the votes, in their event
+
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_noise("noise", self.noise)
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise is not None
+
+    def with_noise(self, noise: float) -> _NoisyMax:
+        return replace(self, noise=noise)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        return _vote_block_event(self._kind, _require_noise(self.noise), n_queries, moved)
+
+
+@dataclass(frozen=True)
+class GNMax(_NoisyMax):
     """Gaussian noisy arg-max (Papernot et al. 2018): the class with most votes after noise.
 
     Parameters
@@ -194,21 +216,7 @@ class GNMax(Aggregator):
     """
 
     arithmetic = "exact"
-
-    noise: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_noise("noise", self.noise)
-
-    @property
-    def has_noise(self) -> bool:
-        return self.noise is not None
-
-    def with_noise(self, noise: float) -> GNMax:
-        return replace(self, noise=noise)
-
-    def event(self, n_queries: int, moved: int) -> Event:
-        return _vote_block_event("gnmax", _require_noise(self.noise), n_queries, moved)
+    _kind = "gnmax"
 
     def release(
         self,
@@ -221,7 +229,7 @@ class GNMax(Aggregator):
 
 
 @dataclass(frozen=True)
-class LNMax(Aggregator):
+class LNMax(_NoisyMax):
     """Laplace noisy arg-max (Papernot et al. 2017): the class with most votes after noise.
 
     It reproduces the first paper. :class:`GNMax` gives better labels at equal cost.
@@ -244,21 +252,7 @@ class LNMax(Aggregator):
     """
 
     arithmetic = "exact"
-
-    noise: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_noise("noise", self.noise)
-
-    @property
-    def has_noise(self) -> bool:
-        return self.noise is not None
-
-    def with_noise(self, noise: float) -> LNMax:
-        return replace(self, noise=noise)
-
-    def event(self, n_queries: int, moved: int) -> Event:
-        return _vote_block_event("lnmax", _require_noise(self.noise), n_queries, moved)
+    _kind = "lnmax"
 
     def release(
         self,
@@ -275,10 +269,7 @@ class LNMax(Aggregator):
 
 @dataclass(frozen=True)
 class ThresholdedGNMax(Aggregator):
-    """Base of aggregators that run GNMax on queries that pass a noisy threshold test.
-
-    The cost is declared beforehand: a test of each query, and ``max_answers`` votes.
-    """
+    """Base of aggregators that run GNMax on queries that pass a noisy threshold test."""
 
     threshold: float
     max_answers: int

@@ -26,15 +26,9 @@ _MISSING = -1
 class Marginals:
     """Counts of records by class and by the value, or bin, of each column.
 
-    Columns drawn independently have no correlations; columns drawn by class have those that the
-    class explains.
-
-    **Guarantees.** A unit, a record or all records of a group, adds at most 1 in total to the
-    counts of each column. Removing a unit thus changes the counts of a column by at most 1 in L2,
-    and replacing it by at most sqrt(2).
-
-    **Edge cases.** A missing or unreadable value, or one outside the categories, is not counted.
-    A value beyond the range counts in the last bin on its side.
+    A unit, a record or all records of a group, adds at most 1 in total to the counts of each
+    column. Removing a unit thus changes the counts of a column by at most 1 in L2, and replacing it
+    by at most sqrt(2). A value that is missing, unreadable or unknown is not counted.
     """
 
     schema: Schema  # of BoundedColumn and CategoricalColumn alone
@@ -103,10 +97,7 @@ def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
 
 
 def _project_to_simplex(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Euclidean projection of noisy counts onto the simplex: shares that add up to 1.
-
-    Clipping alone would give many empty cells a share that is mere noise.
-    """
+    """Return the Euclidean projection of noisy counts onto the simplex, without noise's shares."""
     total = noisy.sum()
     if not total > 0:
         return np.full(len(noisy), 1 / len(noisy))

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_order, resolve_groups
-from .._input_data import check_numbers
-from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._sklearn import StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
@@ -27,8 +25,7 @@ from ..accounting import (
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
-from .aggregators import UNANSWERED
-from .student_classifier import StudentClassifier, check_not_private, choose_queries
+from .student_classifier import STUDENT_DOCS, StudentClassifier, check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
@@ -36,7 +33,7 @@ __all__ = ["PrivateKNNClassifier"]
 _L2_SENSITIVITY = math.sqrt(2.0)
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class PrivateKNNClassifier(StudentClassifier):
     """Private-kNN classifier (Zhu et al. 2020): the nearest private records vote.
 
@@ -63,8 +60,7 @@ class PrivateKNNClassifier(StudentClassifier):
     %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
-    store_labels : bool, default=False
-        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+    %(store_labels)s
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
     %(budget)s
@@ -73,8 +69,7 @@ class PrivateKNNClassifier(StudentClassifier):
     Attributes
     ----------
     %(classes_)s
-    student_ : classifier
-        The fitted student. It predicts indices of ``classes_``.
+    %(student_)s
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
@@ -113,19 +108,11 @@ class PrivateKNNClassifier(StudentClassifier):
     """
 
     _parameter_constraints: dict = {
-        "student": [HasMethods(["fit", "predict"]), None],
+        **StudentClassifier._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "sampling_rate": [Interval(Real, 0, 1, closed="right")],
-        "n_queries": [Interval(Integral, 1, None, closed="left")],
         "relation": [StrOptions({"add_remove", "zero_out"})],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "classes": ["array-like", None],
         "schema": [Schema, None],
-        "store_labels": ["boolean"],
-        "random_state": ["random_state"],
-        "budget": [PrivacyBudget, None],
-        "noise_seed": [Integral, None],
     }
 
     def __init__(
@@ -185,24 +172,17 @@ class PrivateKNNClassifier(StudentClassifier):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        %(votes_raises)s
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
+            rows, y, who = self._read_records(X, y, groups, dtype=np.float64, tables="convert")
             self._assume_schemas(fit)
-            check_numbers(X)
-            rows = np.asarray(X, dtype=np.float64)
-            who = resolve_groups(groups, rows)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            public = self._check_public(fit, X, X_public, random)
+            public = self._check_public(fit, rows, X_public, random)
             queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._try_student(public, queries)
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
@@ -218,11 +198,7 @@ class PrivateKNNClassifier(StudentClassifier):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
                 answers = self._answer_queries(rows, codes, drawn, asked, noise)
-            labels = np.full(num_samples(public), UNANSWERED, np.int64)
-            labels[queries] = answers
-            self.student_ = self._fit_student(public, labels)
-            if self.store_labels:
-                self.labels_ = labels
+            self._learn(public, queries, answers)
         return self
 
     def _event(self, noise_multiplier: float, n_queries: int) -> Event:
@@ -262,10 +238,8 @@ class PrivateKNNClassifier(StudentClassifier):
 def _count_neighbor_votes(
     rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
 ) -> NDArray[np.int64]:
-    """Count the labels of the nearest records.
-
-    Each distance is a separate sum: in a matrix product its last bits would depend on the others.
-    """
+    """Count the labels of the nearest records."""
+    # Each distance is a separate sum: in a matrix product its last bits would depend on the others.
     with np.errstate(over="ignore", invalid="ignore"):
         distances = ((rows - query) ** 2).sum(axis=1)
     reached = np.flatnonzero(np.isfinite(distances))

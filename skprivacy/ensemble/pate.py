@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,17 +12,18 @@ from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
 from .._environment import N_JOBS
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from ..accounting import PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from .aggregators import MAX_TEACHERS, Aggregator
+from .aggregators import MAX_TEACHERS, UNANSWERED, Aggregator, GNMax, Student
 from .drawn_records import Marginals
 from .student_classifier import (
     N_DRAWN,
+    STUDENT_DOCS,
     StudentClassifier,
     check_not_private,
     choose_queries,
@@ -41,11 +43,100 @@ from .teachers import (
     partition_by_index,
 )
 
-__all__ = ["PATEClassifier"]
+__all__ = ["PATEClassifier", "TeacherEnsembleClassifier"]
 
 
-@fill_docs
-class PATEClassifier(StudentClassifier):
+class TeacherEnsembleClassifier(StudentClassifier):
+    """Base of PATE classifiers: teachers of partitions vote on records, and a student learns."""
+
+    teacher: Any
+    n_teachers: int
+    aggregator: Aggregator | None
+    n_jobs: int | None
+    device: str
+
+    _parameter_constraints: dict = {
+        **StudentClassifier._parameter_constraints,
+        "teacher": [HasMethods(["fit", "predict"]), None],
+        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
+        "aggregator": [Aggregator, None],
+        "n_jobs": N_JOBS,
+        "device": [str],
+    }
+
+    def _check_models(self, public: Any, queries: NDArray[np.intp]) -> Any:
+        """Return the teacher; refuse it, or the student, before any label is paid for."""
+        asks = self.aggregator is not None and self.aggregator.asks_student
+        if asks and not hasattr(self._unfitted_model(), "predict_proba"):
+            raise ValueError(
+                f"student={self.student!r} has no predict_proba, which "
+                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
+                "aggregator."
+            )
+        teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
+        check_teacher(teacher, public, self.classes_, self.device)
+        self._try_student(public, queries)
+        return teacher
+
+    def _calibrate_aggregator(
+        self, n_queries: int, moved: int, relation: str, beside: Event | None = None
+    ) -> Aggregator:
+        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
+        aggregator = GNMax() if self.aggregator is None else self.aggregator
+        target = float(self.epsilon), float(self.delta)
+        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
+        if aggregator.has_noise and math.isfinite(self.epsilon):
+            event = compose_with_marginals(beside, ready.event(n_queries, moved))
+            cost = epsilon_of(event, self.delta, relation)
+            if cost > self.epsilon:
+                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
+                raise ValueError(
+                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
+                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
+                    "epsilon, or leave the aggregator's noise None."
+                )
+        return ready
+
+    def _answer_queries(
+        self,
+        teacher: Any,
+        X: Any,
+        y: NDArray[Any],
+        parts: NDArray[np.int64],
+        seeds: NDArray[np.int64],
+        public: Any,
+        queries: NDArray[np.intp],
+        moved: int,
+        noise: SecureRandom,
+    ) -> NDArray[np.int64]:
+        """Return the noisy label of each query by the teachers of the partitions."""
+        # Papernot et al. 2017, PATE: teachers on disjoint partitions, then noisy votes
+        votes = count_votes(
+            teacher, X, y, parts, self.n_teachers, safe_indexing(public, queries), self.classes_,
+            seeds, self.n_jobs, self.device,
+        )  # fmt: skip
+        # Papernot et al. 2017 and 2018: the noisy aggregation of the votes
+        expected = self._make_vote_predictor(public, queries, self.n_teachers)
+        return self.aggregator_.release(votes, moved, noise, expected)
+
+    def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
+        """Return a function from released labels to the votes that a student of them expects."""
+        asked = safe_indexing(public, queries)
+
+        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
+            shares = np.zeros((len(queries), len(self.classes_)))
+            if len(np.unique(answers[answers != UNANSWERED])) > 1:
+                student = self._fit_student(
+                    public, scatter_labels(answers, queries, num_samples(public))
+                )
+                shares[:, student.classes_] = student.predict_proba(asked)
+            return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
+
+        return expected
+
+
+@fill_docs(STUDENT_DOCS)
+class PATEClassifier(TeacherEnsembleClassifier):
     """PATE classifier: any classifier, made private by noisy votes (Papernot et al. 2018).
 
     The private records are partitioned, and a teacher is trained on each partition. The teachers
@@ -58,10 +149,9 @@ class PATEClassifier(StudentClassifier):
 
     Parameters
     ----------
-    teacher : classifier or pipeline, default=None
-        Classifier cloned and fitted on each partition. ``None`` means logistic regression. An
-        ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a pipeline,
-        is trained in single precision, which is two to three times as fast.
+    %(teacher)s
+        An ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a
+        pipeline, is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
         Classifier cloned and fitted on the answered public records. Scikit-learn's semi-supervised
         classifiers, :class:`~skprivacy.neural_network.VATStudent` and others with a true attribute
@@ -94,26 +184,16 @@ class PATEClassifier(StudentClassifier):
         Share of ``epsilon``, in [0, 1), for noisy counts of the private records by column and
         class. If ``fit`` gets no public records, they are drawn from these counts instead of from
         the schema alone. 0.2 is a good start for tables of some dozen columns.
-    store_labels : bool, default=False
-        Whether to keep the noisy labels as ``labels_``. They are released anyway.
-    n_jobs : int, default=None
-        Number of teachers trained at once, through joblib.
-    device : str, default="cpu"
-        Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so
-        if there is one; both need an ``MLPClassifier`` as above without a pipeline.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the partition, the teachers, the student and the choice of queries, never of the
-        noise.
+    %(store_labels)s
+    %(training_of_teachers)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    student_ : classifier
-        The fitted student. It predicts indices of ``classes_``.
-    aggregator_ : Aggregator
-        The aggregator, with the noise that was used.
+    %(student_)s
+    %(aggregator_)s
     labels_ : ndarray of shape (n_public,)
         With ``store_labels``: indices of classes, -1 for records without an answer.
     %(guarantee_attributes)s
@@ -161,24 +241,11 @@ class PATEClassifier(StudentClassifier):
         "the private ones, paid out of the same epsilon"
     )
     _parameter_constraints: dict = {
-        "teacher": [HasMethods(["fit", "predict"]), None],
-        "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
-        "aggregator": [Aggregator, None],
-        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        **TeacherEnsembleClassifier._parameter_constraints,
         "partition": [StrOptions(set(PARTITIONS))],
         "relation": [StrOptions({"add_remove", "zero_out", "replace_one"}), None],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "classes": ["array-like", None],
         "schema": [Schema, None],
         "marginal_share": [Interval(Real, 0, 1, closed="left")],
-        "store_labels": ["boolean"],
-        "n_jobs": N_JOBS,
-        "device": [str],
-        "random_state": ["random_state"],
-        "budget": [PrivacyBudget, None],
-        "noise_seed": [Integral, None],
     }
 
     def __init__(
@@ -249,41 +316,35 @@ class PATEClassifier(StudentClassifier):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        %(votes_raises)s
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
+            X, y, who = self._read_records(X, y, groups)
+            self._check_partition(groups)
             self._assume_schemas(fit)
-            who = self._resolve_groups(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             relation, moved = self._relation_and_moved_votes()
             public, marginals = self._choose_public_records(fit, X, X_public, relation, random)
             X = with_public_categories(X, public)
             queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
-            self._check_student()
-            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            check_teacher(teacher, public, self.classes_, self.device)
-            self._try_student(public, queries)
+            teacher = self._check_models(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
                 check_delta(self.delta, who.n)
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._calibrate_aggregator(len(queries), moved, relation, beside)
             event = compose_with_marginals(beside, self.aggregator_.event(len(queries), moved))
-            noisy = [self.aggregator_.arithmetic]
-            noisy += [] if marginals is None else [marginals.mechanism.arithmetic]
+            arithmetic = self.aggregator_.arithmetic
+            if marginals is not None:
+                arithmetic = weakest_arithmetic((arithmetic, marginals.mechanism.arithmetic))
             with fit.charged(
                 event,
                 relation=relation,
                 at_delta=self.delta,
                 unit=who.unit,
-                arithmetic=weakest_arithmetic(noisy),
+                arithmetic=arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
@@ -291,21 +352,12 @@ class PATEClassifier(StudentClassifier):
                     counts = marginals.mechanism.release(counts, noise)
                     public = to_container_of(X, marginals.draw_records(counts, N_DRAWN, random))
                     queries = choose_queries(public, len(queries), random)
-                # Papernot et al. 2017, PATE: teachers on disjoint partitions, then noisy votes
-                votes = count_votes(
-                    teacher, X, y, self._partition(X, y, who, random), self.n_teachers,
-                    safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
-                    self.device,
-                )  # fmt: skip
-                # Papernot et al. 2017 and 2018: the noisy aggregation of the votes
-                answers = self.aggregator_.release(
-                    votes, moved, noise, self._make_vote_predictor(public, queries, self.n_teachers)
+                parts = self._partition(X, y, who, random)
+                answers = self._answer_queries(
+                    teacher, X, y, parts, seeds, public, queries, moved, noise
                 )
-            labels = scatter_labels(answers, queries, num_samples(public))
             # Papernot et al. 2017, PATE: the student sees public records and noisy labels only
-            self.student_ = self._fit_student(public, labels)
-            if self.store_labels:
-                self.labels_ = labels
+            self._learn(public, queries, answers)
         return self
 
     def _choose_public_records(
@@ -324,13 +376,12 @@ class PATEClassifier(StudentClassifier):
         marginals = Marginals(schema, len(self.classes_), *target, relation)
         return to_container_of(X, draw_records(schema, N_DRAWN, random)), marginals
 
-    def _resolve_groups(self, groups: Any, X: Any) -> Groups:
+    def _check_partition(self, groups: Any) -> None:
         if groups is not None and self.partition != "hash":
             raise ValueError(
                 f"groups are given with partition={self.partition!r}, which would split them. Use "
                 "partition='hash', which gives each group to one teacher."
             )
-        return resolve_groups(groups, X)
 
     def _relation_and_moved_votes(self) -> tuple[str, int]:
         """Return the relation, and the number of votes of a query that a neighbour moves."""

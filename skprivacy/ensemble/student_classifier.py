@@ -6,48 +6,44 @@
 
 from __future__ import annotations
 
-import math
-import warnings
+from numbers import Integral, Real
 from typing import Any
 
 import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.dummy import DummyClassifier
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._clones import describe_error, name_failing_model
+from .._clones import trial_fit
 from .._environment import one_thread
+from .._groups import Groups
 from .._input_data import (
-    ClassifierMixin,
-    all_numbers,
     as_frame,
     check_array,
-    check_consistent_length,
     check_readable,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
-from .._sklearn import num_samples, safe_indexing
-from .._validation import check_delta_is_small, check_random_state, raise_alone
-from ..accounting import ComposedEvent, Event, epsilon_of
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval, check_delta_is_small, check_random_state
+from .._wrapped_classifier import WrappedClassifier, constant_model
+from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import check_columns
-from .aggregators import UNANSWERED, Aggregator, GNMax, Student
+from .aggregators import UNANSWERED
 from .students import PropagationStudent, default_students, fit_student, select_student
 
 __all__ = [
     "N_DRAWN",
+    "STUDENT_DOCS",
     "PublicRecords",
     "StudentClassifier",
     "check_not_private",
@@ -59,22 +55,46 @@ __all__ = [
     "with_public_categories",
 ]
 
+# Paragraphs of docstrings that PATE and Private-kNN share, see skprivacy/_docs.py.
+STUDENT_DOCS = {
+    "teacher": """\
+teacher : classifier or pipeline, default=None
+    Classifier cloned and fitted on each partition. ``None`` means logistic regression.""",
+    "store_labels": """\
+store_labels : bool, default=False
+    Whether to keep the noisy labels as ``labels_``. They are released anyway.""",
+    "training_of_teachers": """\
+n_jobs : int, default=None
+    Number of teachers trained at once, through joblib.
+device : str, default="cpu"
+    Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so if
+    there is one; both need ``MLPClassifier(solver="adam", early_stopping=False)`` without a
+    pipeline.
+random_state : int, RandomState instance or None, default=None
+    Seed of the partition, the teachers, the student and the choice of queries, never of the
+    noise.""",
+    "student_": """\
+student_ : classifier
+    The fitted student. It predicts indices of ``classes_``.""",
+    "aggregator_": """\
+aggregator_ : Aggregator
+    The aggregator, with the noise that was used.""",
+    "votes_raises": """\
+ValueError
+    If a parameter, a shape or a label is not as described. Nothing has been released then.
+BudgetExceededError
+    If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.""",
+}
 N_DRAWN = 2000  # records drawn from a schema if no public ones are given
 _N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
 
 
-def _student_has(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(self.student_ if hasattr(self, "student_") else self._new_student(), method)
-
-    return available_if(has)
-
-
-class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator):
     """Classifier that predicts by a student, fitted to noisy labels of public records."""
 
+    _wrapped = "student_"
     _REMEDY = "pass real public records"
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "classes_": "labels",
         "privacy_": "guarantee",
@@ -83,28 +103,35 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
 
     student: Any
     schema: Schema | None
-    aggregator: Aggregator | None
+    store_labels: bool
     random_state: Any
     epsilon: float
     delta: float
+
+    _parameter_constraints: dict = {
+        "student": [HasMethods(["fit", "predict"]), None],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "store_labels": ["boolean"],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
         return tags
 
-    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray]:
+    def _read_records(
+        self, X: Any, y: Any, groups: Any, **checks: Any
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_y(y)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            y = column_or_1d(y, warn=True)
-        else:
-            X, y = validate_data(self, X, y, ensure_all_finite=False)
+        records = read_records(self, X, y, groups, **{"tables": "keep_text", **checks})
         check_delta_is_small(self.delta)
-        return X, y
+        return records
 
     def _check_public(
         self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState
@@ -119,8 +146,9 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
             )
             return to_container_of(X, draw_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
-        check_readable(public, "X_public")
-        if not isinstance(public, pd.DataFrame):
+        if isinstance(public, pd.DataFrame):
+            check_readable(public, "X_public")
+        else:
             public = check_array(
                 public, dtype=None, order="C", input_name="X_public", ensure_all_finite=False
             )
@@ -163,26 +191,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         schema.check_kinds(type(self).__name__, missing=True)
         return schema
 
-    def _calibrate_aggregator(
-        self, n_queries: int, moved: int, relation: str, beside: Event | None = None
-    ) -> Aggregator:
-        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
-        aggregator = GNMax() if self.aggregator is None else self.aggregator
-        target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
-            event = compose_with_marginals(beside, ready.event(n_queries, moved))
-            cost = epsilon_of(event, self.delta, relation)
-            if cost > self.epsilon:
-                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
-                raise ValueError(
-                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
-                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
-                    "epsilon, or leave the aggregator's noise None."
-                )
-        return ready
-
-    def _new_student(self) -> Any:
+    def _unfitted_model(self) -> Any:
         """Return an unfitted student with the methods of the one that will be fitted."""
         return PropagationStudent() if self.student is None else clone(self.student)
 
@@ -195,57 +204,31 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         some = np.union1d(
             queries[:_N_TRIAL_RECORDS], np.arange(min(_N_TRIAL_RECORDS, num_samples(public)))
         )
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                records = safe_indexing(public, some)
-                given = self.student is not None
-                for student in [self._new_student()] if given else default_students(records):
-                    fit_student(student, records, made_up[some])
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"student={self.student!r} cannot be fitted to the public records "
-                    f"({describe_error(error)}). Nothing was charged. Pass a student that takes "
-                    "them, for instance a pipeline that begins with SchemaTransformer."
-                )
-            )
+        remedy = (
+            "Pass a student that takes them, for instance a pipeline that begins with "
+            "SchemaTransformer."
+        )
+        with trial_fit(f"student={self.student!r}", "the public records", remedy):
+            records = safe_indexing(public, some)
+            given = self.student is not None
+            for student in [self._unfitted_model()] if given else default_students(records):
+                fit_student(student, records, made_up[some])
 
-    def _check_student(self) -> None:
-        asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._new_student(), "predict_proba"):
-            raise ValueError(
-                f"student={self.student!r} has no predict_proba, which "
-                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
-                "aggregator."
-            )
-
-    def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
-        """Return a function from released labels to the votes that a student of them expects.
-
-        The student sees public records and released labels: no votes, and no private record.
-        """
-        asked = safe_indexing(public, queries)
-
-        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
-            shares = np.zeros((len(queries), len(self.classes_)))
-            if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._fit_student(
-                    public, scatter_labels(answers, queries, num_samples(public))
-                )
-                shares[:, student.classes_] = student.predict_proba(asked)
-            return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
-
-        return expected
+    def _learn(self, public: Any, queries: NDArray[np.intp], answers: NDArray[np.int64]) -> None:
+        """Fit the student to noisy labels of the queries, the only figures of private records."""
+        labels = scatter_labels(answers, queries, num_samples(public))
+        self.student_ = self._fit_student(public, labels)
+        if self.store_labels:
+            self.labels_ = labels
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
         """Return a fitted student; a constant one if all labels are of one class."""
         answered = np.unique(labels[labels != UNANSWERED])
         if len(answered) < 2:
             only = int(answered[0]) if len(answered) else 0
-            return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
+            return constant_model(only)
         student = (
-            self._new_student() if self.student is not None else select_student(public, labels)
+            self._unfitted_model() if self.student is not None else select_student(public, labels)
         )
         for name in student.get_params():
             if name.split("__")[-1] == "random_state" and self.random_state is not None:
@@ -255,54 +238,10 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
         X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        rows = validate_data(self, X, reset=False)
+        rows = validate_data(self, X, tables="keep_text", reset=False)
         # A student fitted to a DataFrame looks its columns up by name.
         named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
         return X if named else rows
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the student's class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        with name_failing_model(self.student_, "asked about X"):
-            return self.classes_[self.student_.predict(rows)]
-
-    @_student_has("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probability of each class; 0 for classes it has not seen.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        with name_failing_model(self.student_, "asked about X"):
-            found[:, self.student_.classes_] = self.student_.predict_proba(rows)
-        return found
 
 
 class PublicRecords:
@@ -392,12 +331,9 @@ def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.Da
 
 
 def with_public_categories(X: Any, public: Any) -> Any:
-    """Give categorical columns of private records the categories of the public records.
-
-    pandas lists the categories of all records, so one record with a unique category would
-    renumber the categories of the others. Values outside the public categories become missing. A
-    column without public categories becomes an object column.
-    """
+    """Give categorical columns of private records the categories of the public records, if any."""
+    # pandas lists the categories of all records, so one record with a unique category would
+    # renumber the categories of the others. Values outside the public categories become missing.
     if not isinstance(X, pd.DataFrame):
         return X
     listed = dict(public.dtypes) if isinstance(public, pd.DataFrame) else {}
@@ -423,11 +359,7 @@ def check_not_private(public: Any, X: Any) -> None:
 
 
 def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    """Return ``n`` public records to query, in random order: those nearest to cluster centres.
-
-    Clustering public records uses no private data, and covers them better than random choice.
-    Records that are not all numbers are chosen at random.
-    """
+    """Return ``n`` public records to query, in random order: those nearest to cluster centres."""
     n_public = num_samples(X)
     matrix = _as_finite_matrix(X)
     if matrix is None or n >= n_public:

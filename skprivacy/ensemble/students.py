@@ -224,15 +224,9 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
 
 def default_students(public: Any) -> list[Any]:
-    """Return two unfitted students for public records, the preferred one first.
-
-    The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
-    single class. No public figure, such as the number of columns, separates the two cases.
-
-    **Guarantees.** Only public records provide ranges and categories.
-
-    **Edge cases.** Columns that are not numbers are one-hot encoded.
-    """
+    """Return two unfitted students, scaled by public records alone, the preferred one first."""
+    # The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
+    # single class. No public figure, such as the number of columns, separates the two cases.
     scale = MinMaxScaler()
     tabular = isinstance(public, pd.DataFrame) and not all_numbers(public)
     if tabular:
@@ -248,14 +242,8 @@ def default_students(public: Any) -> list[Any]:
 
 
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student with the better cross-validated accuracy.
-
-    **Guarantees.** The choice sees only public records and released labels, so it costs no privacy.
-    It draws no random numbers.
-
-    **Edge cases.** A fold is skipped if all other labels are of one class. A tie goes to the first
-    student.
-    """
+    """Return the unfitted default student with the better accuracy on the released labels."""
+    # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)
     spread = np.linspace(0, n - 1, min(n, _MAX_COMPARED_RECORDS)).astype(np.intp)
@@ -277,20 +265,10 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
 
 
 def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
-    """Return the neighbour graph, its weights normalised by the degrees of both ends.
-
-    Records are compared by the angle between their leading principal components, each divided by
-    the square root of its standard deviation. In raw features, a few directions unrelated to the
-    classes would dominate; in fully whitened features, noise would.
-
-    **Guarantees.** Symmetric, with no weight above 1, so that propagated labels never grow.
-
-    **Edge cases.** Equal records are neighbours of weight 1. Constant features have no effect. With
-    fewer records than ``n_neighbors``, all are neighbours of each other.
-
-    References: D. Zhou et al., "Learning with local and global consistency", NIPS 2003; weights by
-    the distance of the last neighbour as in J. Calder et al., "Poisson learning", ICML 2020.
-    """
+    """Return the symmetric graph of neighbours by angle, normalised by the degrees of both ends."""
+    # No weight is above 1, so propagated labels never grow. Records are compared by half-whitened
+    # principal components: in raw features a few directions unrelated to the classes would
+    # dominate, in fully whitened features noise would.
     n = len(rows)
     k = min(n_neighbors, n - 1)
     if k < 1:
@@ -298,7 +276,8 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
     directions = _half_whiten(rows, n_components)
     near = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(directions)
     distance, neighbor = near.kneighbors()  # excludes the record itself
-    # Calder et al. 2020: weights fall with the distance, relative to the last neighbour's
+    # J. Calder et al., "Poisson learning", ICML 2020: weights fall with the distance, relative to
+    # the last neighbour's
     furthest = np.maximum(distance[:, -1:], np.finfo(distance.dtype).tiny)
     weight = np.exp(-_DECAY * distance / furthest).ravel().astype(np.float64)
     of = np.repeat(np.arange(n), k)
@@ -312,12 +291,7 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
 def propagate_labels(
     graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
-    """Propagate labels: each record keeps 1 - ``spread`` of its own, the rest is its neighbours'.
-
-    **Guarantees.** Scores are never negative if the targets are not.
-
-    **Edge cases.** A record that no label reaches has score 0 for every class.
-    """
+    """Return each class's score: 1 - ``spread`` of the record's label, the rest of neighbours'."""
     found = targets
     for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
         found = spread * (graph @ found) + (1 - spread) * targets

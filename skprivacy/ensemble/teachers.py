@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._clones import describe_error, seed_globally, shadow_clone
+from .._clones import seed_globally, shadow_clone, trial_fit
 from .._environment import limit_workers, one_thread, single_thread
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
-from .._validation import raise_alone
 
 __all__ = [
     "MOVED_VOTES",
@@ -73,11 +73,7 @@ def count_votes(
     n_jobs: int | None = None,
     device: str = "cpu",
 ) -> NDArray[np.int64]:
-    """Return the number of teachers that vote for each class of each query.
-
-    **Guarantees.** A record moves at most one vote of each query for each partition that it
-    changes, see :func:`collect_votes`.
-    """
+    """Return the number of teachers that vote for each class of each query."""
     votes = collect_votes(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
@@ -99,19 +95,17 @@ def collect_votes(
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
-    **Guarantees.** A teacher's votes depend on its own partition and on public facts alone, to the
-    last bit: no records of another partition, nor their number, reach the teacher. A partition that
-    is empty, has one class or makes the teacher fail votes too, and this is not reported.
-
-    **Edge cases.** The types of columns, and the categories of a categorical column, must be
-    public. Not covered are a teacher that kills its process or keeps state outside of itself, and a
-    linear algebra library whose rounding depends on memory addresses.
+    A record moves at most one vote of each query for each partition that it changes: a teacher's
+    votes depend on its own partition and on public facts alone, to the last bit. No records of
+    another partition, nor their number, reach the teacher. Not covered are a teacher that kills its
+    process or keeps state outside of itself, and a linear algebra library whose rounding depends on
+    memory addresses.
     """
     train = _training_function(teacher)
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
-    if (there := resolve_device(device)) is not None:
+    if (there := _device_of_teachers(device)) is not None:
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
         members = train_isolated_networks(
             teacher, own_parts, np.shape(queries)[1], classes, seeds, there
@@ -156,22 +150,17 @@ def partition_by_hash(
 def partition_by_group(
     groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
-
-    **Guarantees.** All records of a group have one teacher, which depends on the group's name
-    alone: the group's index would depend on other groups. Equal names may differ as text, such as
-    one moment in two time zones; one of them is hashed for all.
-    """
+    """Return the teacher of each record, drawn by a keyed hash of the name of its group."""
+    # By the name alone: the group's index would depend on other groups. Equal names may differ as
+    # text, such as one moment in two time zones; one of them is hashed for all.
     return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
 
 def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
-    """Fit a teacher to public records with made-up labels, and raise if it fails.
-
-    Later errors may be due to a private record and are not reported: all teachers would vote by a
-    public rule, and nobody would know.
-    """
-    there = resolve_device(device)
+    """Fit a teacher to public records with made-up labels, and raise if it fails."""
+    # Later errors may be due to a private record and are not reported: all teachers would vote by a
+    # public rule, and nobody would know.
+    there = _device_of_teachers(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
             f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
@@ -180,29 +169,23 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
         )
     some = safe_indexing(public, np.arange(_N_TRIAL_RECORDS) % num_samples(public))
     made_up = classes[np.arange(_N_TRIAL_RECORDS) % 2]
+    remedy = (
+        "Pass one that takes these records, for instance a pipeline that begins with "
+        "SchemaTransformer."
+    )
     with (
         _seed_shared_generators(0),
-        warnings.catch_warnings(),
         one_thread(math.prod(np.shape(some))),
+        trial_fit(f"teacher={teacher!r}", "public records with made-up labels", remedy),
     ):
-        warnings.simplefilter("ignore")
-        try:
-            train = _training_function(teacher)
-            if there is not None:
-                part, width = [(some, made_up)], np.shape(some)[1]
-                train = partial(
-                    _keep_fitted,
-                    *train_isolated_networks(teacher, part, width, classes, [0], there),
-                )
-            answers = train(teacher, some, made_up, classes, 0).predict(some)
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
-                    f"({describe_error(error)}). Nothing was charged. Pass one that takes these "
-                    "records, for instance a pipeline that begins with SchemaTransformer."
-                )
+        train = _training_function(teacher)
+        if there is not None:
+            part, width = [(some, made_up)], np.shape(some)[1]
+            train = partial(
+                _keep_fitted,
+                *train_isolated_networks(teacher, part, width, classes, [0], there),
             )
+        answers = train(teacher, some, made_up, classes, 0).predict(some)
     if np.shape(answers) != (_N_TRIAL_RECORDS,) or not np.isin(answers, classes).all():
         raise ValueError(
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
@@ -225,9 +208,8 @@ def _slice_rows(values: Any, start: int) -> pd.DataFrame:
 def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     """Yield each row as bytes, equal for equal values of any numeric type.
 
-    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
-    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
-    precision of floats, give different bytes.
+    The bytes depend on the row alone: a record that turns a column from numbers into objects leaves
+    the bytes of the others as they were.
     """
     frame = pd.concat(frames, axis=1)
     plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
@@ -286,10 +268,7 @@ def _vote(
     seed: int,
     otherwise: int,
 ) -> NDArray[np.int64]:
-    """Return the class of each query, as an index, by a teacher of these records.
-
-    ``otherwise`` is the public vote of a teacher that cannot be trained.
-    """
+    """Return the index of each query's class, ``otherwise`` if no teacher can be trained."""
     n = num_samples(queries)
     present = np.unique(y)
     if len(present) < 2:
@@ -315,9 +294,15 @@ def _keep_fitted(member: Any, *_: Any) -> Any:
     return member
 
 
+def _device_of_teachers(device: str) -> str | None:
+    """Return the torch device on which to train all teachers at once; None for the CPU."""
+    return None if device == "cpu" else resolve_device(device)
+
+
 def _training_function(teacher: Any) -> Callable[..., Any]:
     """Return the function that trains such a teacher: ``train(teacher, X, y, classes, seed)``."""
-    return train_alone if is_mlp(teacher) else _fit_clone
+    last = teacher.steps[-1][1] if isinstance(teacher, Pipeline) else teacher
+    return train_alone if isinstance(last, MLPClassifier) and is_mlp(teacher) else _fit_clone
 
 
 def _fit_clone(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
@@ -332,11 +317,9 @@ def _renew_lock() -> None:
 
 @contextmanager
 def _seed_shared_generators(seed: int) -> Iterator[None]:
-    """Seed the global generators for one teacher, and restore them afterwards.
-
-    Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence on
-    their records. The lock does the same for teachers in other threads.
-    """
+    """Seed the global generators for one teacher, and restore them afterwards."""
+    # Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence
+    # on their records. The lock does the same for teachers in other threads.
     with _teacher_lock, seed_globally(seed):
         yield
 

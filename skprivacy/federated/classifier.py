@@ -22,7 +22,7 @@ from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
+from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom, analytic_noise_multiplier
 from .parties import check_parties, train_over_parties
@@ -287,7 +287,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self._validate_params()
             effective_n_jobs(self.n_jobs)  # raises for 0
             who = check_parties(parties, X, self.party_names)
-            rows, codes = self._check_data(fit, X, y)
+            rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+            self.classes_, codes = public_classes(fit, labels, self.classes)
             plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
             relation = self.relation
@@ -305,13 +306,6 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self.n_parties_, self.n_rounds_ = plan.n_parties, plan.n_rounds
             self.noise_multiplier_, self.settings_ = plan.noise_multiplier, settings
         return self
-
-    def _check_data(
-        self, fit: PrivateFit, X: ArrayLike, y: ArrayLike
-    ) -> tuple[NDArray, NDArray[np.int64]]:
-        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
-        self.classes_, codes = public_classes(fit, labels, self.classes)
-        return rows, codes
 
     def _make_plan(
         self, n_features: int, who: Groups, alone: bool
@@ -396,40 +390,25 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
 def resolve_auto_settings(
     given: dict[str, Any], *, n: int, n_features: int, epsilon: float, delta: float, parties: bool
 ) -> dict[str, Any]:
-    """Return the settings, with a value in place of each "auto"; ``n`` is public.
-
-    As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
-    Gaussian-DP parameter alone, which therefore determines the length of training.
-    """
+    """Return the settings, with a value in place of each "auto"; ``n`` is public."""
+    # As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
+    # Gaussian-DP parameter alone, which therefore determines the length of training.
     signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
     time = signal / math.sqrt(n_features)
-    automatic = _party_settings(n) if parties else _record_settings(n, time)
-    settings = {name: automatic[name] if _is_auto(v) else v for name, v in given.items()}
-    settings["batch_size"] = min(settings["batch_size"], n)
-    if _is_auto(settings["learning_rate"]):
-        rate = min(time / settings["n_rounds"], _LARGEST_RATE)
-        settings["learning_rate"] = rate / settings["max_grad_norm"]
-    return settings
-
-
-def _record_settings(n: int, time: float) -> dict[str, Any]:
     rounds = _MOST_ROUNDS if math.isinf(time) else 32 * math.sqrt(time)
-    return {
+    automatic: dict[str, Any] = {
         "n_rounds": round(min(max(rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)),
         "batch_size": max(min(n // 4, _BATCH), n // _MOST_ROUNDS, 1),
         "max_grad_norm": 1.0,
         "learning_rate": "auto",
     }
-
-
-def _party_settings(n: int) -> dict[str, Any]:
-    return {
-        "n_rounds": _ROUNDS_OF_PARTIES,
-        "batch_size": n,
-        "max_grad_norm": _NORM_OF_PARTIES,
-        "learning_rate": "auto",
-    }
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
+    if parties:
+        automatic |= {
+            "n_rounds": _ROUNDS_OF_PARTIES, "batch_size": n, "max_grad_norm": _NORM_OF_PARTIES
+        }  # fmt: skip
+    settings = {name: automatic[name] if v == "auto" else v for name, v in given.items()}
+    settings["batch_size"] = min(settings["batch_size"], n)
+    if settings["learning_rate"] == "auto":
+        rate = min(time / settings["n_rounds"], _LARGEST_RATE)
+        settings["learning_rate"] = rate / settings["max_grad_norm"]
+    return settings

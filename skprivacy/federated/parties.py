@@ -50,12 +50,10 @@ def train_over_parties(
     random: SecureRandom,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return the weights after all rounds.
+    """Return the weights after all rounds, each one release of ``plan.mechanism``.
 
-    **Guarantees.** Those of ``plan.event``: each round is one release of ``plan.mechanism``, which
-    maps the parties' contributions to their noisy sum. Records take part as a Poisson sample. It
-    is drawn here from one generator instead of by each party, with the same distribution. The
-    result does not depend on ``n_jobs``.
+    The Poisson sample of records is drawn from one generator instead of by each party, with the
+    same distribution. The result does not depend on ``n_jobs``.
     """
     mechanism, sampler = plan.mechanism, PoissonSampler(plan.sampling_rate)
     weights, velocity = plan.start()

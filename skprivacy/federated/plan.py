@@ -1,8 +1,8 @@
 """Plan of a federated training: public numbers, clipped contributions and the server's step.
 
 It implements DP-FedSGD and DP-FedAvg (McMahan et al. 2018) with distributed discrete Gaussian
-noise (Kairouz et al. 2021). A party's gradient is that of softmax regression, for each record or
-their mean.
+noise (Kairouz et al. 2021). A party computes gradients of softmax regression, for each record
+or for their mean.
 """
 
 from __future__ import annotations
@@ -333,9 +333,8 @@ def gradient_factors(
 ) -> tuple[Floats, Floats]:
     """Return the errors and the inputs of each record; its gradient is their outer product.
 
-    **Guarantees.** A record's rows depend only on the record and ``weights``, to the last bit: each
-    score is a separate sum, whereas a matrix product would order sums by the number of records.
-    Records that are not :func:`usable_rows` have an error of 0.
+    A record's rows depend only on the record and ``weights``, to the last bit: each score is a
+    separate sum, whereas a matrix product would order sums by the number of records.
     """
     fine = usable_rows(X)
     inputs = np.ones((len(X), X.shape[1] + 1))

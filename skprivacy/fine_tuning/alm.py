@@ -19,14 +19,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    all_numbers,
-    as_frame,
-    check_consistent_length,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
 from .._sklearn import HasMethods, StrOptions
@@ -35,7 +31,7 @@ from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arit
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
-from .encoding import check_public, fit_to_public, shared_encoders
+from .encoding import check_public, fit_to_public
 from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task
 from .heads import HEADS, choose_head
@@ -45,6 +41,7 @@ from .sensitivity import MECHANISMS, Sensitivity
 
 __all__ = ["ALMFineTuner"]
 
+_FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
 
 
@@ -144,7 +141,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     True
     """
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "head": "head",
         "classes_": "labels",
@@ -326,9 +323,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check the input, fit the encoder and choose the head, using only public facts."""
         check_not_private(X_public, X)
-        check_order(groups, X)
-        X, target = self._check_data(X, y)
-        who = resolve_groups(groups, X)
+        X, target, who = self._read_records(X, y, groups)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
@@ -341,7 +336,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             )
         # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
         self.encoder_, self.whitening_, width = fit_to_public(
-            self.encoder, public, self.n_features_in_, fit, shared_encoders(X_public)
+            self.encoder, public, self.n_features_in_, fit, X_public
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
@@ -361,19 +356,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
-    def _check_data(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
+    def _read_records(
+        self, X: Any, y: ArrayLike, groups: ArrayLike | None
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_y(y)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            target = column_or_1d(y, warn=True)
-        else:
-            floats = [np.float64, np.float32]
-            X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
+        records = read_records(self, X, y, groups, tables="keep_text", dtype=_FLOATS)
         check_delta_is_small(self.delta)
-        return X, target
+        return records
 
     def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
         """Return the tasks with the sensitivity sampled on private records, if requested."""
@@ -417,13 +406,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-        else:
-            X = validate_data(
-                self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
-            )
+        X = validate_data(
+            self, X, tables="keep_text", dtype=_FLOATS, reset=False, ensure_all_finite=False
+        )
         # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)
@@ -444,7 +429,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         numbers = isinstance(self.weights_, np.ndarray)
         size = self.weights_.shape[0] if numbers else self.weights_.n_features_in_
         if size != width + 1 or numbers == isinstance(self.head_, NetworkHead):
-            raise ValueError("its weights are not those of its head and its encoder")
+            raise ValueError("its weights do not fit its head and its encoder")
         if self.encoder_ is not None and not isinstance(self.encoder_, FrozenEstimator):
             self.encoder = FrozenEstimator(self.encoder_)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._input_data import check_array, check_numbers, check_readable
+from .._input_data import check_array, check_readable
 from .._sklearn import num_samples, safe_indexing
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
 from .features import HalfWhitening, encode_together
 
-__all__ = ["check_public", "fit_to_public", "shared_encoders"]
+__all__ = ["check_public", "fit_to_public"]
 
 _N_TRIAL_RECORDS = 8
 
@@ -29,9 +30,9 @@ def check_public(X_public: Any, n_features: int) -> Any:
     public = X_public.X if isinstance(X_public, PublicRecords) else X_public
     if public is None:
         return None
-    check_readable(public, "X_public")
-    if not isinstance(public, pd.DataFrame):
-        check_numbers(public, "X_public")
+    if isinstance(public, pd.DataFrame):
+        check_readable(public, "X_public")
+    else:
         public = check_array(public, order="C", input_name="X_public")
     if public.shape[1] != n_features:
         raise ValueError(
@@ -41,19 +42,14 @@ def check_public(X_public: Any, n_features: int) -> Any:
     return public
 
 
-def shared_encoders(X_public: Any) -> PublicRecords | None:
-    """Return the cache of fitted encoders, if the public records come as PublicRecords."""
-    return X_public if isinstance(X_public, PublicRecords) else None
-
-
 def fit_to_public(
-    encoder: Any, public: Any, n_features: int, fit: PrivateFit, shared: PublicRecords | None = None
+    encoder: Any, public: Any, n_features: int, fit: PrivateFit, given: Any
 ) -> tuple[Any, HalfWhitening | None, int]:
     """Return an encoder and a whitening fitted to public records alone, and the number of features.
 
-    Facts that cannot be checked become assumptions of the guarantee.
+    ``given`` holds the public records as they were passed: PublicRecords cache encoders.
     """
-    fitted = public_encoder(encoder, public, n_features, shared)
+    fitted = public_encoder(encoder, public, n_features, given)
     if public is not None:
         fit.assume("the public records depend on no private record")
     if may_have_seen_private_data(encoder, fitted, public):
@@ -68,7 +64,7 @@ def fit_to_public(
     return fitted, HalfWhitening().fit(encode_together(fitted, public)), width
 
 
-def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
+def public_encoder(encoder: Any, X_public: Any, n_features: int, given: Any) -> Any:
     """Return a fitted encoder that has seen public records alone; None stays None."""
     if encoder is None or isinstance(encoder, FrozenEstimator):
         return encoder
@@ -76,14 +72,15 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = N
         return clone(encoder)
     if _learns_nothing(encoder):
         return encoder
-    if _is_fitted(encoder):
+    with suppress(NotFittedError):
+        check_is_fitted(encoder)
         raise ValueError(
             f"encoder={encoder!r} is fitted, and clone() would lose what it has learned. Pass "
             "sklearn.frozen.FrozenEstimator(encoder), if it has not seen private records, or "
             "sklearn.base.clone(encoder) and X_public."
         )
-    if shared is not None:
-        return shared.encoder_like(encoder, X_public)
+    if isinstance(given, PublicRecords):
+        return given.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
     fitted = _fit_to_zeros(encoder, n_features)
@@ -116,14 +113,6 @@ def may_have_seen_private_data(given: Any, encoder: Any, X_public: Any) -> bool:
 
 def _learns_nothing(encoder: Any) -> bool:
     return bool(getattr(encoder, "data_independent_", False))
-
-
-def _is_fitted(encoder: Any) -> bool:
-    try:
-        check_is_fitted(encoder)
-    except NotFittedError:
-        return False
-    return True
 
 
 def trial_rows(X_public: Any, n_features: int) -> Any:

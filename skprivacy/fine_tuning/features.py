@@ -70,15 +70,10 @@ _BITS = 26  # bits of a centred record of norm 1, which make its product with co
 def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
     """Encode each record in a separate call; NaN for a record that is not finite.
 
-    Matrix products round a row by its position and by the number of rows. In one call for all
-    records, an inserted record would change the features of others, and half-whitening multiplies
-    that change.
-
-    **Guarantees.** The features of a record are a function of that record alone, to the last bit,
-    if the encoder keeps no state between calls. Each call has the same shape. An array is copied
-    to the same place in memory each time, because some kernels round by alignment.
-
-    Encoders that compute each number, or each record, separately get all records in one call.
+    The features of a record are then a function of that record alone, to the last bit, if the
+    encoder keeps no state between calls: matrix products round a row by its position and by the
+    number of rows, and some kernels by its place in memory. Encoders that compute each number, or
+    each record, separately get all records in one call.
     """
     X, finite = _replace_nonfinite(encoder, X)
     first, rest = _split_steps(encoder)
@@ -97,14 +92,7 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 
 
 def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Encode all records in one call; NaN for a record that is not finite.
-
-    One call is fast, but rounding may depend on the other records. Use it for public records and
-    for predictions.
-
-    The encoder gets zeros in place of a record that is not finite, because an error would reveal
-    the record's presence.
-    """
+    """Encode all records in one call, whose rounding may depend on all: never private records."""
     X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
         check_numbers(X)
@@ -247,11 +235,7 @@ def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
 def with_constant(
     features: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return rows of norm at most 1, exactly, on a grid of 2**-16, and which records count.
-
-    Each row is the record scaled to norm 1 with a constant appended, scaled into the unit ball. The
-    row of a record that does not count is 0.
-    """
+    """Return rows of norm at most 1, exactly, on a grid of 2**-16, and which records count."""
     unit, finite = unit_rows(features)
     rows = np.column_stack([unit, np.full(len(unit), _CONSTANT)])
     rows *= (_INWARDS * FEATURE_NORM) * finite[:, None]
@@ -267,6 +251,7 @@ def _head_rows_of_slice(
 
 def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
     """Return the encoder's input, with zeros for records that are not finite, and a mask."""
+    # An error would reveal the record's presence.
     finite: NDArray[np.bool_] = np.ones(num_samples(X), np.bool_)
     if isinstance(X, np.ndarray):
         finite = np.asarray(np.isfinite(X).all(axis=1))
@@ -304,10 +289,7 @@ def _encode_one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
 
 
 def _split_steps(encoder: Any) -> tuple[Any, Any]:
-    """Return the first steps, which compute each record separately, and the other steps.
-
-    ``None`` stands for no steps.
-    """
+    """Return the first steps, which compute each record separately, and the others, or None."""
     if type(encoder) is FrozenEstimator:
         return _split_steps(encoder.estimator)
     if type(encoder) is not Pipeline:

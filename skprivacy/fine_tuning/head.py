@@ -44,7 +44,7 @@ class Task:
 class HeadInput:
     """Private records in the form that a head takes.
 
-    **Guarantees.** The counts of a group add up to at most 1. In a product of ``weighted`` rows
+    The counts of a group add up to at most 1. In a product of ``weighted`` rows
     with each other or with ``indicators``, a record contributes at most its count times the
     contribution of some row in the unit ball. A group thus contributes a convex combination of
     possible single-record contributions and 0. It lies in every ball that contains these, and the
@@ -175,10 +175,7 @@ class Head(PlainNumbers, ABC):
 
 
 class OneRelease(Head):
-    """Base of heads that release one noisy vector, from which the weights are computed.
-
-    The vector is computed without noise, so one training serves many budgets.
-    """
+    """Base of heads that release one noisy vector, so that one training serves many budgets."""
 
     @abstractmethod
     def sensitivity(self, task: Task) -> Sensitivity:

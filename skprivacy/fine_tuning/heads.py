@@ -385,12 +385,10 @@ def _contrasts(n_classes: int) -> NDArray[np.float64]:
 
 
 def _most_accurate_head(task: Task) -> str:
-    """Return the name of the head that was the most accurate in benchmarks, or within .01 of it.
-
-    This was gradient descent for all numbers of records from 1,500 to 40,000 and all epsilons from
-    .1 to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise on
-    each number of a release, and class sums tolerate it best.
-    """
+    """Return the name of the head that was the most accurate in benchmarks, or within .01 of it."""
+    # This was gradient descent for all numbers of records from 1,500 to 40,000 and all epsilons
+    # from .1 to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise
+    # on each number of a release, and class sums tolerate it best.
     if task.sensitivity is not None:
         return "softmax"
     gaussian = task.delta > 0 and task.mechanism in ("auto", "gaussian")

@@ -100,10 +100,8 @@ class _NewtonStep:
 def _gradients_without(
     loss: LogisticLoss, points: Float64Array, part: NDArray, largest: Float64Array
 ) -> Float64Array:
-    """Return the gradient of the loss without one record, at each point, (m, size, n_outputs).
-
-    Exponents are relative to ``largest``, so that they do not overflow.
-    """
+    """Return the gradient of the loss without one record, at each point, (m, size, n_outputs)."""
+    # Exponents are relative to the largest margins, so that they do not overflow.
     m, size, n_outputs = points.shape
     margins = (loss.rows @ points.swapaxes(0, 1).reshape(size, -1)).reshape(-1, m, n_outputs)
     if n_outputs == 1:

@@ -212,14 +212,7 @@ def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivi
 
 
 def random_gamma(n_pairs: int) -> float:
-    """Return the smallest gamma of random differential privacy for the largest of m movements.
-
-    Examples
-    --------
-    >>> from skprivacy.fine_tuning.sampled_sensitivity import random_gamma
-    >>> round(random_gamma(1000), 4)
-    0.0565
-    """
+    """Return the smallest gamma of random differential privacy for the largest of m movements."""
     # Rubinstein and Alda 2017: the rho that minimises gamma for m samples, by Lambert's W
     rho = math.exp(float(lambertw(-1.0 / (4.0 * n_pairs), -1).real) / 2.0)
     return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
@@ -228,10 +221,7 @@ def random_gamma(n_pairs: int) -> float:
 def sample_on_private(
     head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
-    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
-
-    An estimate, computed from the records and private as they are.
-    """
+    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), a private estimate."""
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
     # Yang et al. 2022, Algorithm 2, lines 2 and 3: m pairs of records
@@ -243,10 +233,7 @@ def sample_on_private(
 
 
 def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
-    """Return the largest movements when the last record is replaced, over public tables.
-
-    The tables are independent of each other and hold n + 1 records each.
-    """
+    """Return the largest movements when the last of n + 1 records is replaced, over the tables."""
     moved = []
     for records in tables:
         last = len(records.rows) - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
@@ -11,57 +10,80 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.dummy import DummyClassifier
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import describe_error, name_failing_model
+from .._clones import trial_fit
 from .._docs import fill_docs
-from .._groups import check_order, resolve_groups
+from .._groups import Groups
 from .._input_data import (
-    ClassifierMixin,
-    as_frame,
     check_cells,
-    check_consistent_length,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_random_state, raise_alone
+from .._validation import Interval, check_random_state
+from .._wrapped_classifier import WrappedClassifier
 from ..accounting import Event, NonPrivateEvent, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
 from .posterior import fit_on_posterior, fit_on_weights
 
-__all__ = ["GROUPS_ARE_PUBLIC", "LARGEST_EPSILON", "NoisyLabelClassifier"]
+__all__ = ["GROUPS_ARE_PUBLIC", "LABEL_DOCS", "LARGEST_EPSILON", "NoisyLabelClassifier"]
 
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+LABEL_DOCS = {
+    "label_estimator": """\
+estimator : classifier or pipeline, default=None
+    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
+    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
+    logistic regression on min-max scaled features.""",
+    "label_rounds": """\
+n_rounds : int, default=3
+    Number of times that the probabilities of the true labels are estimated. All rounds use the
+    labels released once, so more rounds cost time, not privacy.
+n_folds : int, default=3
+    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
+    fitted without it.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
+    **and without any guarantee**, for comparison.""",
+    "store_labels": """\
+store_labels : bool, default=False
+    Whether to keep the released labels as ``labels_``.""",
+    "folds_seed": """\
+random_state : int, RandomState instance or None, default=None
+    Seed of the folds and the estimator, never of the noise.""",
+    "label_estimator_": """\
+estimator_ : classifier
+    The fitted estimator. It predicts indices of ``classes_``.""",
+    "reports_": """\
+labels_ : ndarray of shape (n_samples,)
+    With ``store_labels``: the reported labels.""",
+    "labelled_": """\
+labelled_ : ndarray of shape (n_groups,)
+    With ``store_labels``: positions of the records of ``labels_``, one record of each group.""",
+    "label_edge_cases": """\
+**Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.""",
+}
 GROUPS_ARE_PUBLIC = "whose labels they are is public"
 
 LARGEST_EPSILON = 699.0  # responses are true but for a negligible probability; exp(699) is finite
 _N_TRIAL_RECORDS = 200  # records on which the estimator is tried before any label is released
 
 
-def _estimator_has(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
-
-    return available_if(has)
-
-
 @fill_docs
-class NoisyLabelClassifier(
-    PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
-):
+class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator):
     """Classifier that releases each label once, with noise, and learns from the noisy labels."""
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "classes_": "labels",
         "privacy_": "guarantee",
@@ -130,9 +152,7 @@ class NoisyLabelClassifier(
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             if who.n < 2:
                 raise ValueError(
                     f"groups holds {who.n} group; at least 2 are needed, since one record of each "
@@ -157,7 +177,7 @@ class NoisyLabelClassifier(
                 noise = SecureRandom(self.noise_seed)
                 labels, likelihood, prior = self._release_labels(X, codes, random, noise)
             self.estimator_ = fit_on_posterior(
-                self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
+                self._unfitted_model(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.store_labels:
                 self.labels_, self.labelled_ = labels, drawn
@@ -173,30 +193,25 @@ class NoisyLabelClassifier(
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Release each label once; return the noisy labels, their likelihoods and a prior."""
 
-    def _base(self, X: Any = None) -> Any:
+    def _unfitted_model(self, X: Any = None) -> Any:
         """Return the estimator to clone. It may scale features, since they are public."""
         if self.estimator is not None:
             return self.estimator
         scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
         return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
-    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    def _read_records(self, X: Any, y: Any, groups: Any) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            check_y(y)
-            check_cells(X)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            if len(X) < 2:
-                raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
-            return X, column_or_1d(y, warn=True)
-        return validate_data(self, X, y, ensure_min_samples=2, **self._input_checks())
+        records = read_records(self, X, y, groups, ensure_min_samples=2, **self._input_checks())
+        if isinstance(records.rows, pd.DataFrame):
+            check_cells(records.rows)
+        return records
 
     def _input_checks(self) -> dict[str, Any]:
         """Return the checks of features that the estimator needs."""
         tags = self.__sklearn_tags__().input_tags
         return {
+            "tables": "keep",
             "accept_sparse": "csr" if tags.sparse else False,
             "ensure_all_finite": not tags.allow_nan,
         }
@@ -205,67 +220,14 @@ class NoisyLabelClassifier(
         """Fit the estimator to made-up labels, so that it fails before any label is released."""
         some = _probe_rows(X)
         made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fit_on_weights(
-                    self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0)
-                )
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"estimator={self._base(X)!r} cannot be fitted to X "
-                    f"({describe_error(error)}). Nothing was charged. Pass a classifier that takes "
-                    "these features, for instance a pipeline."
-                )
-            )
+        estimator = self._unfitted_model(X)
+        remedy = "Pass a classifier that takes these features, for instance a pipeline."
+        with trial_fit(f"estimator={estimator!r}", "X", remedy):
+            fit_on_weights(estimator, safe_indexing(X, some), made_up, np.random.RandomState(0))
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=False)
-        else:
-            X = validate_data(self, X, reset=False, **self._input_checks())
-        one_class = isinstance(self.estimator_, DummyClassifier)
-        return np.zeros((num_samples(X), 1)) if one_class else X
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        rows = self._rows(X)
-        with name_failing_model(self.estimator_, "asked about X"):
-            return self.classes_[self.estimator_.predict(rows)]
-
-    @_estimator_has("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; 0 for a class without any noisy label.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._rows(X)
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        with name_failing_model(self.estimator_, "asked about X"):
-            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
-        return found
+        return validate_data(self, X, reset=False, **self._input_checks())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

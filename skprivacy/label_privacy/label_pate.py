@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
-from .._environment import N_JOBS
-from .._groups import check_order, resolve_groups
-from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._sklearn import num_samples
+from .._validation import check_random_state
 from ..accounting import PrivacyBudget, check_delta
 from ..base import public_classes
 from ..ensemble import Aggregator
-from ..ensemble.aggregators import MAX_TEACHERS
-from ..ensemble.student_classifier import StudentClassifier, choose_queries, scatter_labels
-from ..ensemble.teachers import check_teacher, count_votes, partition_by_index
+from ..ensemble.pate import TeacherEnsembleClassifier
+from ..ensemble.student_classifier import STUDENT_DOCS, choose_queries
+from ..ensemble.teachers import partition_by_index
 from ..mechanisms import SecureRandom
-from .base import GROUPS_ARE_PUBLIC
+from .base import GROUPS_ARE_PUBLIC, LABEL_DOCS
 
 __all__ = ["LabelPATEClassifier"]
 
 _MOVED_VOTES = 1  # of each query: a record has the same teacher, whatever its label
 
 
-@fill_docs
-class LabelPATEClassifier(StudentClassifier):
+@fill_docs({**LABEL_DOCS, **STUDENT_DOCS})
+class LabelPATEClassifier(TeacherEnsembleClassifier):
     """PATE for label privacy, which needs no public records (Malek et al. 2021).
 
     Teachers learn from partitions of the records and vote on some of the same records, whose
@@ -37,8 +33,7 @@ class LabelPATEClassifier(StudentClassifier):
 
     Parameters
     ----------
-    teacher : classifier or pipeline, default=None
-        Classifier cloned and fitted on each partition. ``None`` means logistic regression.
+    %(teacher)s
     student : classifier or pipeline, default=None
         As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
     n_teachers : int, default=100
@@ -47,33 +42,20 @@ class LabelPATEClassifier(StudentClassifier):
         Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
         Number of records to label by vote; each costs privacy. More than there are means all.
-    epsilon : float, default=1.0
-        Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
-        **and without any guarantee**, for comparison.
+    %(label_epsilon)s
     delta : float, default=1e-5
         In (0, 1).
     %(classes)s
-    store_labels : bool, default=False
-        Whether to keep the noisy labels as ``labels_``. They are released anyway.
-    n_jobs : int, default=None
-        Number of teachers trained at once, through joblib.
-    device : str, default="cpu"
-        Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so
-        if there is one; both need ``MLPClassifier(solver="adam", early_stopping=False)`` without a
-        pipeline.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the partition, the teachers, the student and the choice of queries, never of the
-        noise.
+    %(store_labels)s
+    %(training_of_teachers)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    student_ : classifier
-        The fitted student. It predicts indices of ``classes_``.
-    aggregator_ : Aggregator
-        The aggregator, with the noise that was used.
+    %(student_)s
+    %(aggregator_)s
     labels_ : ndarray of shape (n_samples,)
         With ``store_labels``: indices of classes, -1 for records that were not voted on.
     %(guarantee_attributes)s
@@ -107,22 +89,6 @@ class LabelPATEClassifier(StudentClassifier):
     """
 
     _protects_labels = True  # and nothing else; membership attacks warn about it before a fit
-    _parameter_constraints: dict = {
-        "teacher": [HasMethods(["fit", "predict"]), None],
-        "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
-        "aggregator": [Aggregator, None],
-        "n_queries": [Interval(Integral, 1, None, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "classes": ["array-like", None],
-        "store_labels": ["boolean"],
-        "n_jobs": N_JOBS,
-        "device": [str],
-        "random_state": ["random_state"],
-        "budget": [PrivacyBudget, None],
-        "noise_seed": [Integral, None],
-    }
 
     def __init__(
         self,
@@ -176,25 +142,18 @@ class LabelPATEClassifier(StudentClassifier):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        %(votes_raises)s
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            n, who = num_samples(X), resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
+            n = num_samples(X)
             check_delta(self.delta, who.n)
             if groups is not None:
                 fit.assume(GROUPS_ARE_PUBLIC)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             queries = choose_queries(X, min(self.n_queries, n), random)
-            self._check_student()
-            teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            check_teacher(teacher, X, self.classes_, self.device)
-            self._try_student(X, queries)
+            teacher = self._check_models(X, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             self.aggregator_ = self._calibrate_aggregator(len(queries), _MOVED_VOTES, "label")
             event = self.aggregator_.event(len(queries), _MOVED_VOTES)
@@ -208,19 +167,9 @@ class LabelPATEClassifier(StudentClassifier):
                 # Malek et al. 2021, PATE for labels: features are public, so the teachers can vote
                 # on the records themselves
                 parts = partition_by_index(who.n, self.n_teachers, random)[who.codes]
-                votes = count_votes(
-                    teacher, X, y, parts, self.n_teachers,
-                    safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
-                    self.device,
-                )  # fmt: skip
-                answers = self.aggregator_.release(
-                    votes,
-                    _MOVED_VOTES,
+                answers = self._answer_queries(
+                    teacher, X, y, parts, seeds, X, queries, _MOVED_VOTES,
                     SecureRandom(self.noise_seed),
-                    self._make_vote_predictor(X, queries, self.n_teachers),
-                )
-            labels = scatter_labels(answers, queries, n)
-            self.student_ = self._fit_student(X, labels)
-            if self.store_labels:
-                self.labels_ = labels
+                )  # fmt: skip
+            self._learn(X, queries, answers)
         return self

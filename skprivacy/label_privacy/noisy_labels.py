@@ -21,7 +21,7 @@ from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
-from .base import LARGEST_EPSILON, NoisyLabelClassifier
+from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
 from .posterior import (
     class_scores,
     cross_fit_scores,
@@ -32,24 +32,6 @@ from .posterior import (
     scores_to_probabilities,
 )
 
-LABEL_DOCS = {
-    "label_estimator": """\
-estimator : classifier or pipeline, default=None
-    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
-    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
-    logistic regression on min-max scaled features.""",
-    "label_rounds": """\
-n_rounds : int, default=3
-    Number of times that the probabilities of the true labels are estimated. All rounds use the
-    labels released once, so more rounds cost time, not privacy.
-n_folds : int, default=3
-    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
-    fitted without it.""",
-    "label_epsilon": """\
-epsilon : float, default=1.0
-    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
-    **without any guarantee**, for comparison.""",
-}
 __all__ = [
     "ALIBIClassifier",
     "LP2STClassifier",
@@ -74,22 +56,18 @@ class ALIBIClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    store_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds and the estimator, never of the noise.
+    %(store_labels)s
+    %(folds_seed)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
+    %(label_estimator_)s
     labels_ : ndarray of shape (n_samples, n_classes)
         With ``store_labels``: the noisy one-hot vectors.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``store_labels``: positions of the records of ``labels_``, one record of each group.
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -99,8 +77,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
     one release of L1 sensitivity 2. With ``groups`` all labels of a group are protected together,
     and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
@@ -138,10 +115,10 @@ class ALIBIClassifier(NoisyLabelClassifier):
         # Only the number of the class itself changes its density.
         log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
         likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        true = _truth_probability(k, scale)
         prior = estimate_first_prior(
-            self._base(X), X, noisy.argmax(axis=1), _truth_probability(k, scale), likelihood,
-            self.n_folds, random,
-        )  # fmt: skip
+            self._unfitted_model(X), X, noisy.argmax(axis=1), true, likelihood, self.n_folds, random
+        )
         return noisy, likelihood, prior
 
 
@@ -159,22 +136,17 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    store_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds and the estimator, never of the noise.
+    %(store_labels)s
+    %(folds_seed)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
-    labels_ : ndarray of shape (n_samples,)
-        With ``store_labels``: the reported labels.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``store_labels``: positions of the records of ``labels_``, one record of each group.
+    %(label_estimator_)s
+    %(reports_)s
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -187,8 +159,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
     likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
@@ -220,13 +191,9 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        k = len(self.classes_)
-        mechanism = RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), k)
-        reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
-        true = mechanism.truth_probability
-        likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
+        reports, likelihood, true = _respond(codes, len(self.classes_), self.epsilon, noise)
         prior = estimate_first_prior(
-            self._base(X), X, reports, true, likelihood, self.n_folds, random
+            self._unfitted_model(X), X, reports, true, likelihood, self.n_folds, random
         )
         return self.classes_[reports], likelihood, prior
 
@@ -248,8 +215,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     first_share : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
     %(classes)s
-    store_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
+    %(store_labels)s
     random_state : int, RandomState instance or None, default=None
         Seed of the first stage's records, the folds and the estimator, never of the noise.
     %(budget)s
@@ -258,12 +224,9 @@ class LP2STClassifier(NoisyLabelClassifier):
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
-    labels_ : ndarray of shape (n_samples,)
-        With ``store_labels``: the reported labels.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``store_labels``: positions of the records of ``labels_``, one record of each group.
+    %(label_estimator_)s
+    %(reports_)s
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -274,8 +237,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     labels and public features alone. With ``groups`` all labels of a group are protected together,
     and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
@@ -348,29 +310,25 @@ class LP2STClassifier(NoisyLabelClassifier):
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
         # Ghazi et al. 2021, LP-2ST, first stage: randomised response
-        reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
+        reports[one], likelihood[one], true = _respond(codes[one], k, self.epsilon, noise)
         # Ghazi et al. 2021, LP-2ST, between the stages: a model of the reports gives the prior
-        prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
+        base, known = self._unfitted_model(X), safe_indexing(X, one)
+        first = likelihood[one]
+        prior_one = estimate_first_prior(
+            base, known, reports[one], true, first, self.n_folds, random
+        )
+        weights = posterior(first, prior_one)
+        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
+        factor = fit_inverse_temperature(base, scores, first)
+        model = fit_on_weights(base, known, weights, random)
+        prior[one] = scores_to_probabilities(scores, factor)
+        others = class_scores(model, safe_indexing(X, two), k)
+        prior[two] = scores_to_probabilities(others, factor)
         # Ghazi et al. 2021, LP-2ST, second stage: RRWithPrior
         reports[two], likelihood[two] = _respond_with_prior(
             codes[two], prior[two], self.epsilon, noise
         )
         return self.classes_[reports], likelihood, prior
-
-    def _priors(
-        self, X: Any, one: Codes, two: Codes, reports: Codes, likelihood: Floats,
-        random: np.random.RandomState,
-    ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Return the priors of both stages' records, from labels of the first stage alone."""
-        base, known = self._base(X), safe_indexing(X, one)
-        true = likelihood[0].max() / likelihood[0].sum()
-        prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
-        weights = posterior(likelihood, prior)
-        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
-        factor = fit_inverse_temperature(base, scores, likelihood)
-        model = fit_on_weights(base, known, weights, random)
-        others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
-        return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
 
 
 def _truth_probability(n_classes: int, scale: float) -> float:
@@ -382,22 +340,19 @@ def _truth_probability(n_classes: int, scale: float) -> float:
 
 def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
-) -> tuple[Codes, Floats]:
-    """Return reports by randomised response among all classes, and their likelihoods."""
+) -> tuple[Codes, Floats, float]:
+    """Return responses, the likelihood of each class, and the probability of a true response."""
     mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
-    reports = mechanism.release(codes, noise)
+    reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
     true = mechanism.truth_probability
     named = np.eye(n_classes, dtype=bool)[reports]
-    return reports, np.where(named, true, (1.0 - true) / (n_classes - 1))
+    return reports, np.where(named, true, (1.0 - true) / (n_classes - 1)), true
 
 
 def _respond_with_prior(
     codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports by RRWithPrior, and their likelihoods.
-
-    A record with one candidate reports it whatever the label, so nothing is released or learned.
-    """
+    """Return reports by RRWithPrior, and their likelihoods; one candidate is always reported."""
     ranked = np.argsort(-prior, axis=1, kind="stable")
     sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
     reports, likelihood = ranked[:, 0].copy(), np.ones_like(prior)
@@ -421,7 +376,7 @@ def _respond_with_prior(
 
 
 def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
-    """Return the candidates of each record that maximise the probability of a true report.
+    """Return the number of candidates that maximises the chance of a true report.
 
     ``ranked`` holds the prior in descending order.
     """

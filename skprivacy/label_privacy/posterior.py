@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .._environment import one_thread
 from .._sklearn import num_samples, safe_indexing
+from .._wrapped_classifier import constant_model, feed_constant_model
 
 __all__ = [
     "cross_fit_scores",
@@ -77,9 +77,7 @@ def estimate_first_prior(
 ) -> Floats:
     """Return the class probabilities of the true labels, from a cross-fitted model of noisy ones.
 
-    ``named`` holds the class of each noisy label, ``true`` the probability that it is the true one;
-    all other classes are equally probable. The model's probabilities p of noisy labels give
-    (p - other) / (true - other) for true labels.
+    ``named`` holds the class of each noisy label, ``true`` the probability that it is the true one.
     """
     k = likelihood.shape[1]
     scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)
@@ -87,6 +85,7 @@ def estimate_first_prior(
         return scores_to_probabilities(
             scores, fit_inverse_temperature(estimator, scores, likelihood)
         )
+    # A noisy label names each other class with the same probability: p = other + (true - other) q
     other = (1.0 - true) / (k - 1)
     return _floor_probabilities((np.exp(scores) - other) / max(true - other, 1e-9))
 
@@ -106,13 +105,10 @@ def cross_fit_scores(
 
 
 def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
-    """Return logarithms of probabilities, or else the values of a decision function.
-
-    NaN, which some models return for records far from all others, counts as no information: an
-    error here would lose labels that are released already.
-    """
-    if isinstance(model, DummyClassifier):
-        X = np.zeros((num_samples(X), 1))
+    """Return logarithms of probabilities, or else the values of a decision function."""
+    # NaN, which some models return for records far from all others, counts as no information: an
+    # error here would lose labels that are released already.
+    X = feed_constant_model(model, X)
     if hasattr(model, "predict_proba"):
         found = np.zeros((num_samples(X), n_classes))
         found[:, model.classes_] = model.predict_proba(X)
@@ -127,10 +123,7 @@ def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
 
 
 def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) -> float:
-    """Return the factor that turns scores into logarithms of probabilities.
-
-    It is 1 for a model with probabilities, else the factor of highest likelihood.
-    """
+    """Return the likeliest factor from scores to log-probabilities; 1 for a model with these."""
     if hasattr(estimator, "predict_proba"):
         return 1.0
     fits = [
@@ -159,7 +152,7 @@ def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.Ra
         rows, labels = np.nonzero(weights > _NEGLIGIBLE * weights.max(axis=1, keepdims=True))
         fit_params = {route: weights[rows, labels]}
     if len(np.unique(labels)) < 2:
-        return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
+        return constant_model(labels[0])
     whole = len(rows) == len(weights)  # one class per record: no copy is needed
     # The number of threads may depend on the number of records, which is public here.
     with one_thread(math.prod(np.shape(X))):

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_order
+from .._groups import Groups
 from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..base import public_target_bounds
-from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
+from ..base import PrivateFit, public_target_bounds
+from ..mechanisms import SecureRandom
 from ..mechanisms.bounds import UnitBall, exact_product, quantize
 from .base import LINEAR_DOCS, PrivateLinearRegressor
 
@@ -39,10 +39,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the ridge.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     %(budget)s
     %(noise_seed)s
 
@@ -120,45 +117,18 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
-    ) -> AdaSSPRegressor:
-        """Fit to private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Their targets.
-        %(groups)s
-
-        Returns
-        -------
-        %(fit_returns)s
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing is released then.
-        """
-        with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
-            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-            ball = self._unit_ball(fit, X)
-            z = 0.0
-            if math.isfinite(self.epsilon):
-                z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-            # Adding a record changes each of the three statistics by at most 1; replacing one
-            # changes them by at most sqrt(2), 2 and 1.
-            mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-            with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
-                statistics = self._private_statistics(ball, X, y, who.exact_shares())
-                noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
-            self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
-        return self
+    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
+        self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+        ball = self._unit_ball(fit, X)
+        # Adding a record changes each of the three statistics by at most 1; replacing one
+        # changes them by at most sqrt(2), 2 and 1.
+        mechanism = self._single_mechanism(
+            math.sqrt(7.0 if self.relation == "replace_one" else 3.0)
+        )
+        with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
+            statistics = self._private_statistics(ball, X, y, who.exact_shares())
+            noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
+        self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
 
     def _private_statistics(
         self, ball: UnitBall, X: NDArray, y: NDArray, shares: NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._groups import Groups, resolve_groups
-from .._input_data import ClassifierMixin, RegressorMixin, validate_data
+from .._docs import fill_docs
+from .._groups import Groups
+from .._input_data import ClassifierMixin, RegressorMixin, read_records, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import Event, PrivacyBudget, check_delta
@@ -26,7 +28,19 @@ LINEAR_DOCS = {
     "radius": """\
 radius : float, default=None
     Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
-    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2. For
+    one-hot features with bounds (-1, 1), a better choice is the root of the number of categorical
+    plus numeric columns before encoding.""",
+    "intercept_and_relation": """\
+fit_intercept : bool, default=True
+    Whether to fit a constant. It counts towards the radius.
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. "replace_one" needs more noise, in some models twice as much.""",
+    "coef_": """\
+coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    Weights of the features.
+intercept_ : ndarray of shape (1,) or (n_classes,)
+    The constants.""",
     "bounds_": """\
 bounds_ : tuple of two ndarrays of shape (n_features,)
     The bounds used. ``predict`` replaces a missing value by their middle.""",
@@ -37,6 +51,7 @@ __all__ = [
     "PrivateLinearClassifier",
     "PrivateLinearModel",
     "PrivateLinearRegressor",
+    "additive_mechanism",
 ]
 
 # Value of the constant column, beside features in [-1, 1]. A larger constant adds to the norm of a
@@ -45,6 +60,7 @@ _CONSTANT = 0.35
 _LARGEST_FEATURE = 1e150  # predictions clip features to it, so that no score overflows
 
 
+@fill_docs
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     """Parameters and methods shared by all private linear models."""
 
@@ -66,20 +82,45 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        self._validate_params()
-        rows, target = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
-        )
-        check_delta_is_small(self.delta)
-        return rows, target
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
+        """Fit to private records.
 
-    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
-        """Return the protected groups; refuse a delta too large for their number."""
-        who = resolve_groups(groups, X)
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Their targets. A classifier takes labels, each one of ``classes``.
+        %(groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing is released then.
+        """
+        with self._private_fit() as fit:
+            X, y, who = self._read_records(X, y, groups)
+            self._train(fit, X, y, who)
+        return self
+
+    @abstractmethod
+    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
+        """Make the one release of the private records, and compute the coefficients from it."""
+
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> tuple[NDArray, NDArray, Groups]:
+        """Return the checked records; refuse a delta too large for the number of groups."""
+        self._validate_params()
+        records = read_records(self, X, y, groups, dtype=np.float64, **checks)
+        check_delta_is_small(self.delta)
         if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, who.n)
-        return who
+            check_delta(self.delta, records.groups.n)
+        return records
 
     def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, made from public bounds."""
@@ -97,14 +138,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _single_mechanism(self, sensitivity: float) -> Laplace | Gaussian:
         """Return the mechanism for a single release that spends all of epsilon and delta."""
-        pure = self.delta == 0
-        if math.isinf(self.epsilon):
-            multiplier = 0.0
-        elif pure:
-            multiplier = 1.0 / self.epsilon
-        else:
-            multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-        return (Laplace if pure else Gaussian)(multiplier, sensitivity)
+        return additive_mechanism(float(self.epsilon), float(self.delta), sensitivity)
 
     def _charge_release(
         self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
@@ -125,10 +159,18 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         return np.clip(X, -_LARGEST_FEATURE, _LARGEST_FEATURE) @ self.coef_.T + self.intercept_
 
 
+def additive_mechanism(epsilon: float, delta: float, sensitivity: float) -> Laplace | Gaussian:
+    """Return Laplace noise for an L1 sensitivity if delta is 0, else Gaussian noise for L2."""
+    if delta == 0:
+        return Laplace(0.0 if math.isinf(epsilon) else 1.0 / epsilon, sensitivity)
+    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(multiplier, sensitivity)
+
+
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """Private linear regression with public bounds of the target."""
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "bounds_": "bounds",
         "target_bounds_": "interval",
@@ -146,10 +188,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> tuple[NDArray, NDArray, Groups]:
+        rows, target, who = super()._read_records(X, y, groups, y_numeric=True, **checks)
         try:
-            return rows, target.astype(np.float64)
+            return rows, target.astype(np.float64), who
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "

@@ -7,14 +7,16 @@ The polynomials and their sensitivity are in ``polynomial_objective``. Start rea
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order
+from .._groups import Groups
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
@@ -26,27 +28,22 @@ __all__ = [
     "FunctionalMechanism",
     "FunctionalMechanismClassifier",
     "FunctionalMechanismRegressor",
-    "check_alphas",
 ]
 
 
 class FunctionalMechanism(PrivateLinearModel):
     """Base of estimators that release one noisy polynomial and minimise it."""
 
-    _parameter_constraints: dict = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "objective": [PolynomialObjective, None],
-    }
+    _spares_constant = False  # from the penalty of the other weights
+    _saved_state = {"_ball_": "ball", "polynomial_": "polynomial"}
+    _parameter_constraints: dict = {"alpha": [Interval(Real, 0, None, closed="left")]}
 
-    def _release(
-        self,
-        fit: PrivateFit,
-        X: NDArray,
-        target: NDArray,
-        objective: PolynomialObjective,
-        who: Groups,
-    ) -> None:
-        """Release the noisy polynomial, the only access to the private records."""
+    @abstractmethod
+    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
+        """Return the loss of a record, and the targets in the form that its slope takes."""
+
+    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
+        objective, target = self._encode_target(fit, y)
         self._ball_ = self._unit_ball(fit, X)
         # Zhang et al. 2012, Algorithm 1, line 1: noise for the sensitivity of the coefficients
         mechanism = self._single_mechanism(
@@ -59,17 +56,47 @@ class FunctionalMechanism(PrivateLinearModel):
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)
             )
+        # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
+        self.coef_, self.intercept_ = self._solutions([self.alpha])[0]
 
+    def _solutions(self, alphas: ArrayLike) -> list[tuple[Any, Any]]:
+        """Return coefficients and intercept for each regularisation strength."""
+        constant = self._spares_constant and self._ball_.intercept > 0
+        return [self._solution(s) for s in self.polynomial_.minimize(alphas, constant=constant)]
 
-def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Check the regularisation strengths and return them as an array of shape (n_alphas,)."""
-    try:
-        values = np.asarray(alphas, np.float64)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
-        raise ValueError(f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0.")
-    return values
+    def _solution(self, solution: NDArray) -> tuple[Any, Any]:
+        """Return coefficients and intercept in the units of the features and the target."""
+        return self._ball_.coefficients(solution)
+
+    def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
+        """Return the coefficients for other values of ``alpha``, at no privacy cost.
+
+        A choice among them by their score on *private* records costs privacy. Use public records,
+        or account for the choice.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (n_alphas,)
+            Regularisation strengths, at least 0.
+
+        Returns
+        -------
+        coefs : ndarray of shape (n_alphas, n_features) or (n_alphas, n_outputs, n_features)
+            ``coef_`` for each alpha.
+        intercepts : ndarray of shape (n_alphas,) or (n_alphas, n_outputs)
+            ``intercept_`` for each alpha.
+        """
+        check_is_fitted(self, "polynomial_")
+        try:
+            values = np.asarray(alphas, np.float64)
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.size:
+            raise ValueError(
+                f"alphas={alphas!r} must be a non-empty sequence of finite numbers >= 0."
+            )
+        coefs, intercepts = zip(*self._solutions(values), strict=True)
+        return np.array(coefs), np.array(intercepts)
 
 
 @fill_docs(LINEAR_DOCS)
@@ -91,12 +118,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Public bounds of the target. If noise hides everything, predictions are their middle; if
         noise hides everything but the mean, predictions are the mean.
     %(radius)s
-        For one-hot features with bounds (-1, 1), a better choice is the root of the number of
-        categorical plus numeric columns before encoding.
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
         Regularisation. 1 is the strength that matches the noise, which does not depend on data.
     objective : PolynomialObjective, default=None
@@ -156,15 +178,16 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     # Relative to features of norm 1. With few records the mean, which the constant column finds,
     # is worth more than any feature.
     _constant_share = 0.7
+    _spares_constant = True
 
     _saved_state = {
         **PrivateLinearRegressor._saved_state,
-        "_ball_": "ball",
-        "polynomial_": "polynomial",
+        **FunctionalMechanism._saved_state,
     }
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,
+        "objective": [PolynomialObjective, None],
     }
 
     def __init__(
@@ -194,76 +217,20 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
-    ) -> FunctionalMechanismRegressor:
-        """Fit to private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Their targets.
-        %(groups)s
-
-        Returns
-        -------
-        %(fit_returns)s
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing is released then.
-        """
-        with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
-            self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-            if self.objective is None:
-                self._release(fit, X, self._scale_target(y), squared_objective(), who)
-            else:
-                self.objective.check_records_apart(*self.target_bounds_)
-                fit.assume(self.objective.assumption)
-                self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective, who)
-                self.target_bounds_ = (-math.inf, math.inf)
-            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
-            self.coef_, self.intercept_ = self._solution(self._minimizers([self.alpha])[0])
-        return self
-
-    def _minimizers(self, alphas: ArrayLike) -> NDArray[np.float64]:
-        """Return the minimiser of the noisy polynomial for each regularisation strength."""
-        return self.polynomial_.minimize(alphas, constant=self._ball_.intercept > 0)
+    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
+        bounds = self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+        if self.objective is None:
+            return squared_objective(), self._scale_target(y)
+        self.objective.check_records_apart(*bounds)
+        fit.assume(self.objective.assumption)
+        self.target_bounds_ = (-math.inf, math.inf)
+        return self.objective, np.clip(y, *bounds)
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
         if self.objective is None:
             return self._coefficients(self._ball_, solution)
-        coef, intercept = self._ball_.coefficients(solution)
+        coef, intercept = super()._solution(solution)
         return coef[0], float(intercept[0])
-
-    def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Return the coefficients for other values of ``alpha``, at no privacy cost.
-
-        A choice among them by their score on *private* records costs privacy. Use public records,
-        or account for the choice.
-
-        Parameters
-        ----------
-        alphas : array-like of shape (n_alphas,)
-            Regularisation strengths, at least 0.
-
-        Returns
-        -------
-        coefs : ndarray of shape (n_alphas, n_features)
-            ``coef_`` for each alpha.
-        intercepts : ndarray of shape (n_alphas,)
-            ``intercept_`` for each alpha.
-        """
-        check_is_fitted(self, "polynomial_")
-        solutions = [self._solution(s) for s in self._minimizers(check_alphas(alphas))]
-        coefs, intercepts = zip(*solutions, strict=True)
-        return np.array(coefs), np.array(intercepts)
 
 
 @fill_docs(LINEAR_DOCS)
@@ -285,12 +252,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     %(bounds)s
         Tighter bounds mean less noise.
     %(radius)s
-        For one-hot features with bounds (-1, 1), a better choice is the root of the number of
-        categorical plus numeric columns before encoding.
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     order : {1, 2}, default=2
         Order of the released expansion: 2 includes the whole matrix of second moments, 1 only its
         diagonal. 1 has less noise but treats features as uncorrelated.
@@ -302,10 +264,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     Attributes
     ----------
     %(classes_)s
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights of the features.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        The constants.
+    %(coef_)s
     polynomial_ : NoisyPolynomial
         The released polynomial.
     %(bounds_)s
@@ -345,8 +304,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
     _saved_state = {
         **PrivateLinearClassifier._saved_state,
-        "_ball_": "ball",
-        "polynomial_": "polynomial",
+        **FunctionalMechanism._saved_state,
     }
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
@@ -381,59 +339,6 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
-    ) -> FunctionalMechanismClassifier:
-        """Fit to private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-        %(groups)s
-
-        Returns
-        -------
-        %(fit_returns)s
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing is released then.
-        """
-        with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
-            self.classes_, labels = public_classes(fit, y, self.classes)
-            objective = multinomial_objective(len(self.classes_), int(self.order))
-            self._release(fit, X, labels, objective, who)
-            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
-            solution = self.polynomial_.minimize([self.alpha])[0]
-            self.coef_, self.intercept_ = self._ball_.coefficients(solution)
-        return self
-
-    def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Return the coefficients for other values of ``alpha``, at no privacy cost.
-
-        A choice among them by their score on *private* records costs privacy. Use public records,
-        or account for the choice.
-
-        Parameters
-        ----------
-        alphas : array-like of shape (n_alphas,)
-            Regularisation strengths, at least 0.
-
-        Returns
-        -------
-        coefs : ndarray of shape (n_alphas, n_outputs, n_features)
-            ``coef_`` for each alpha.
-        intercepts : ndarray of shape (n_alphas, n_outputs)
-            ``intercept_`` for each alpha.
-        """
-        check_is_fitted(self, "polynomial_")
-        solutions = self.polynomial_.minimize(check_alphas(alphas))
-        coefs, intercepts = zip(*map(self._ball_.coefficients, solutions), strict=True)
-        return np.array(coefs), np.array(intercepts)
+    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
+        self.classes_, labels = public_classes(fit, y, self.classes)
+        return multinomial_objective(len(self.classes_), int(self.order)), labels

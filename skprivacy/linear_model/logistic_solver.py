@@ -62,9 +62,8 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     """Return W with a gradient of norm at most ``tolerance``.
 
     Newton's method, with its linear systems solved by conjugate gradients. The step is halved until
-    the norm of the gradient decreases, which it does for a small enough step because the loss is
-    strictly convex. Function values are never compared, because they lose half the digits of a
-    gradient.
+    the norm of the gradient decreases. Function values are never compared, because they lose half
+    the digits of a gradient.
     """
     # The private number of records may choose the number of threads. Threads change the rounding,
     # which moves the result within the tolerance, and the sensitivity counts two tolerances.

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order
+from .._groups import Groups
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
-from ..base import public_classes
+from ..base import PrivateFit, public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
-from .base import LINEAR_DOCS, PrivateLinearClassifier
+from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
 from .logistic_solver import LogisticLoss, minimize
 
 __all__ = [
@@ -167,7 +167,6 @@ class ObjectivePerturbation(Mechanism):
         return minimize(problem, TOLERANCE)
 
 
-@fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
     """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
 
@@ -201,43 +200,17 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
-    ) -> _PerturbedClassifier:
-        """Fit to private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-        %(groups)s
-
-        Returns
-        -------
-        %(fit_returns)s
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing is released then.
-        """
-        with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
-            self.classes_, labels = public_classes(fit, y, self.classes)
-            ball = self._unit_ball(fit, X)
-            k = len(self.classes_)
-            with self._charge_release(fit, self._event(), who, self._arithmetic()):
-                rows, weights = ball.transform(X, self._record_shares(who))
-                targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
-                solution = self._solve(
-                    rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
-                )
-            self.coef_, self.intercept_ = ball.coefficients(solution)
-        return self
+    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
+        self.classes_, labels = public_classes(fit, y, self.classes)
+        ball = self._unit_ball(fit, X)
+        k = len(self.classes_)
+        with self._charge_release(fit, self._event(), who, self._arithmetic()):
+            rows, weights = ball.transform(X, self._record_shares(who))
+            targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
+            solution = self._solve(
+                rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
+            )
+        self.coef_, self.intercept_ = ball.coefficients(solution)
 
     def _event(self) -> Event:
         if math.isinf(self.epsilon):
@@ -273,22 +246,17 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     %(classes)s
     %(bounds)s
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the regularisation.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" costs about twice the epsilon.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
+        Strength of the ridge, also on the constant, in units of the noise. It is never below what
+        the guarantee needs.
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights of the features.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        The constants.
+    %(coef_)s
     %(bounds_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
@@ -298,13 +266,12 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
     one group. One record of each group takes part, drawn by a secure generator: the proof needs all
     gradients that a unit may add to lie along one direction, and the gradients of several records
-    do not. The proof, in :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`, is
-    about
-    the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is within
-    1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of epsilon and
-    delta. "replace_one" is a removal and an addition, and each gets half of epsilon. The noise in
-    the objective consists of floating-point numbers and is not hardened against an adversary who
-    reads the lowest bits.
+    do not. The proof, in :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`,
+    is about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it
+    is within 1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of
+    epsilon and delta. "replace_one" is a removal and an addition, and each gets half of epsilon.
+    The noise in the objective consists of floating-point numbers and is not hardened against an
+    adversary who reads the lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare. If the minimum cannot be reached within
@@ -355,11 +322,11 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         )
         solution = mechanism.release((rows, targets, weights), random)
         distance = 2.0 * TOLERANCE / mechanism.ridge(rows.shape[1])
-        last = _additive_mechanism(
+        spare = _SOLVER_NOISE_SHARE * delta
+        last = additive_mechanism(
             _SOLVER_NOISE_SHARE * epsilon,
-            _SOLVER_NOISE_SHARE * delta,
-            distance,
-            solution.size,
+            spare,
+            distance * (1.0 if spare else math.sqrt(solution.size)),
         )
         return last.release(solution, random)
 
@@ -380,22 +347,16 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     %(classes)s
     %(bounds)s
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the regularisation.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" costs about twice the epsilon.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, in units of the noise. Must be above 0.
+        Strength of the ridge, also on the constant, in units of the noise. Must be above 0.
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights of the features.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-        The constants.
+    %(coef_)s
     %(bounds_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
@@ -444,7 +405,7 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         return self._output_mechanism(1.0, 1).arithmetic
 
     def _output_mechanism(self, l2: float, size: int) -> Laplace | Gaussian:
-        return _additive_mechanism(float(self.epsilon), float(self.delta), l2, size)
+        return self._single_mechanism(l2 * (1.0 if self.delta else math.sqrt(size)))
 
     def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         return who.exact_shares()
@@ -465,12 +426,3 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         )
         # Chaudhuri et al. 2011, output perturbation: minimise, then add noise
         return mechanism.release(minimize(problem, TOLERANCE), random)
-
-
-def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
-    """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
-    if delta == 0:
-        multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
-        return Laplace(multiplier, math.sqrt(size) * l2)
-    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
-    return Gaussian(multiplier, l2)

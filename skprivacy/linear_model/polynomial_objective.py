@@ -173,11 +173,9 @@ class PolynomialObjective:
         return a * r + (1.0 if self.order == 1 else (r * r + 1.0) / 2.0)
 
     def _balance(self, pure: bool) -> float:
-        """Return the power of two nearest to the slope bound over twice the curvature.
-
-        This is the scale of a solution, so it balances the noise of the linear and the quadratic
-        part. On public tables it is more accurate than the published weighting, which is twice it.
-        """
+        """Return the power of two nearest to the slope bound over twice the curvature."""
+        # This is the scale of a solution, so it balances the noise of the linear and the quadratic
+        # part. On public tables it is more accurate than the published weighting, twice as large.
         bound = self.slope_l1 if pure else self.slope_l2
         return 2.0 ** round(math.log2(bound / (2.0 * self.curvature)))
 
@@ -238,11 +236,9 @@ class PolynomialObjective:
         )
 
     def _released_entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
-        """Return the indices of the released entries of the quadratic part.
-
-        Gaussian noise is added to both triangles, because the Frobenius norm of the whole matrix
-        is the tightest bound for one record. The mean of both triangles has half the variance.
-        """
+        """Return the indices of the released entries of the quadratic part."""
+        # Gaussian noise is added to both triangles, because the Frobenius norm of the whole matrix
+        # is the tightest bound for one record. The mean of both triangles has half the variance.
         if self.order == 1:
             return np.diag_indices(p)
         if pure:
@@ -282,11 +278,9 @@ class NoisyPolynomial:
     def minimize(self, alphas: ArrayLike, constant: bool = False) -> NDArray[np.float64]:
         """Return the minimisers for several strengths of regularisation.
 
-        1 matches ``alpha`` to the noise, 0 means no regularisation. ``constant`` says that the last
-        column is the constant one. It is solved for separately, as in an ordinary ridge regression,
-        whose penalty spares the intercept. Where noise dominates the features, the prediction is
-        then the mean, not the public midpoint. The constant shrinks towards 0, the midpoint, only
-        where noise is about as large as the count of records.
+        ``constant`` says that the last column is the constant one. It is solved for separately, as
+        in an ordinary ridge regression, whose penalty spares the intercept. Where noise dominates
+        the features, the prediction is then the mean, not the public midpoint.
 
         Negative eigenvalues of the other columns are noise and are set to 0. Let s be half the
         typical spectral norm of the noise (0.35 of it beside a constant). An eigenvalue e becomes

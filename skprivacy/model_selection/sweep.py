@@ -68,7 +68,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     epsilons : sequence of float
         The privacy levels, positive; ``numpy.inf`` requests a model without privacy.
     attack : MembershipAttack, default=None
-        The attack, without a target, such as ``LiRA(n_shadows=64)``. ``None`` means
+        The attack, without a target, such as ``LiRA(pool=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
         protect only labels it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
         two more models for each; attacks on membership are refused. Of regressors residuals are

@@ -89,7 +89,7 @@ def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | La
     if hasattr(getattr(attack, "pool", None), "estimators_"):
         raise ValueError(
             f"attack={attack!r} must not have a fitted pool, as each epsilon needs separate shadow "
-            "models. Set pool=None and n_shadows, or pass a pool that is not fitted."
+            "models. Set pool to a number of models, or pass a pool that is not fitted."
         )
     if attack._needs_members:
         raise ValueError(
@@ -295,7 +295,7 @@ def fit_baseline(
     Attacks that need shadow models, or labels that nothing protects, are not made: their results
     are NaN.
     """
-    attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
+    attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
         trees = isinstance(_last_step(model), _BOOSTING)
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
@@ -378,7 +378,7 @@ class SweepRunner:
 
         Shadow models are trained candidate by candidate, and are gone when its results are there.
         """
-        shadowed = hasattr(self.attack, "n_shadows")
+        shadowed = hasattr(self.attack, "pool")
         rows: list[Row] = []
         with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
             for batch in [[c] for c in candidates] if shadowed else [candidates]:
@@ -443,10 +443,10 @@ class SweepRunner:
     def _pool(self, candidate: Candidate) -> ShadowPool:
         """Train shadow models for a candidate: as the attack's own pool says, if it has one."""
         asked, records = self.attack.pool, candidate.records
-        if asked is None:
+        if not isinstance(asked, ShadowPool):
             asked = ShadowPool(
                 None,
-                n_shadows=self.attack.n_shadows,
+                n_shadows=asked,
                 n_jobs=self.n_jobs,
                 random_state=self.attack.random_state,
                 keep_models=getattr(self.attack, "_needs_models", True),
@@ -497,7 +497,7 @@ class SweepRunner:
 def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
     """Refuse arguments of ``fit`` that an attack cannot train its own models with."""
     own = isinstance(attack, LabelInferenceAttack)
-    if not (own or hasattr(attack, "n_shadows")):
+    if not (own or hasattr(attack, "pool")):
         return
     weights, others = split_weights(records.fit_params, model)
     if others or (own and weights is not None):

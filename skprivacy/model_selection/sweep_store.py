@@ -20,6 +20,7 @@ from .._config import warn_caller
 from .._output import create_file, write_file
 from .._untrusted_files import parse_json, read_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..attacks import ShadowPool
 from ..attacks.record_tables import as_records, fingerprints
 from ..audit import Claim
 from ..exceptions import PrivacyWarning
@@ -137,8 +138,7 @@ def describe_sweep(
         _describe_model(model, param) for model, param in zip(models.values(), params, strict=True)
     ]
     attack = {} if sweep.attack is None else sweep.attack.get_params(deep=False)
-    attack.pop("n_jobs", None)
-    if (pool := attack.get("pool")) is not None:
+    if isinstance(pool := attack.get("pool"), ShadowPool):
         attack["pool"] = (pool.n_shadows, pool.random_state, pool.stacked)
     return {
         "records": (fingerprints(as_records(first.X)), first.y),

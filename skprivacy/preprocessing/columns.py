@@ -44,9 +44,19 @@ inferred : bool, default=False
 confirmed : Confirmation, default=None
     Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
     since are unconfirmed. It is not part of equality.""",
+    "column_name": "name : str\n    The name of the column.",
+    "scaled_range": "feature_range : tuple of two floats\n    The range of scaled numbers.",
+    "written": """\
+out : ndarray of shape (n_samples, n_features_out)
+    Zeros, which are overwritten.
+column : Series of length n_samples
+    The values.
+scaled : callable
+    Maps numbers in [0, 1] to the range of features.""",
 }
 
 
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Column:
     """Public facts about one column; subclasses encode its values as features.
@@ -78,8 +88,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -93,8 +102,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -123,8 +131,7 @@ class Column:
 
         Parameters
         ----------
-        name : str
-            The name of the column.
+        %(column_name)s
 
         Returns
         -------
@@ -134,27 +141,25 @@ class Column:
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value: one of them is 1.
+        """Return the largest L2 norm of the features of a value.
 
         Parameters
         ----------
-        feature_range : tuple of two floats
-            The range of scaled numbers.
+        %(scaled_range)s
 
         Returns
         -------
         float
             In L2.
         """
-        return 1.0
+        return 1.0  # of one-hot codes
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
         """Return the largest magnitude of one feature.
 
         Parameters
         ----------
-        feature_range : tuple of two floats
-            The range of scaled numbers.
+        %(scaled_range)s
 
         Returns
         -------
@@ -168,12 +173,7 @@ class Column:
 
         Parameters
         ----------
-        out : ndarray of shape (n_samples, n_features_out)
-            Zeros, which are overwritten.
-        column : Series of length n_samples
-            The values.
-        scaled : callable
-            Maps numbers in [0, 1] to the range of features.
+        %(written)s
         """
         placed = self.write(out, column, scaled)
         if self.missing:
@@ -203,12 +203,7 @@ class Column:
 
         Parameters
         ----------
-        out : ndarray of shape (n_samples, n_features_out)
-            Zeros, which are overwritten.
-        column : Series of length n_samples
-            The values.
-        scaled : callable
-            Maps numbers in [0, 1] to the range of features.
+        %(written)s
 
         Returns
         -------
@@ -335,18 +330,6 @@ class BoundedColumn(Column):
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value.
-
-        Parameters
-        ----------
-        feature_range : tuple of two floats
-            The range of the scaled value, which is the first feature.
-
-        Returns
-        -------
-        float
-            In L2.
-        """
         return math.hypot(
             largest_number(feature_range, self.missing), _BIN_BIT * math.sqrt(self.bins - 1)
         )

@@ -19,23 +19,11 @@ _KEYS_WITHOUT_DIGEST = ("inferred", "confirmed", "bins")
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Who confirmed the facts about a column or a target, when, and which facts.
+    """Statement of a person, not a signature, that facts about a column or target are public."""
 
-    A file cannot prove who wrote it: the record is a person's statement, not a signature.
-
-    Attributes
-    ----------
-    by : str
-        The name that the person gave.
-    at : str
-        Time in UTC, in ISO 8601.
-    digest : str
-        SHA-256 of the name of the column and its facts. Other facts are unconfirmed.
-    """
-
-    by: str
-    at: str
-    digest: str
+    by: str  # the name that the person gave
+    at: str  # UTC, in ISO 8601
+    digest: str  # SHA-256 of the column's name and facts; other facts are unconfirmed
 
     def __post_init__(self) -> None:
         if not all(isinstance(getattr(self, fact.name), str) for fact in fields(self)):
@@ -47,7 +35,7 @@ class Confirmation:
             )
 
     @classmethod
-    def of(cls, by: str, digest: str) -> Confirmation:
+    def create(cls, by: str, digest: str) -> Confirmation:
         """Return a confirmation with the current time."""
         return cls(by, datetime.now(timezone.utc).isoformat(timespec="seconds"), digest)
 

@@ -100,18 +100,6 @@ class DateColumn(Column):
             )
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value.
-
-        Parameters
-        ----------
-        feature_range : tuple of two floats
-            The range of the scaled number of days.
-
-        Returns
-        -------
-        float
-            In L2.
-        """
         number = largest_number(feature_range, self.missing)
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 

@@ -30,13 +30,11 @@ NEARLY_UNIQUE = 0.9  # distinct values per row
 _MIN_UNIQUE = 50  # distinct values; in fewer rows, even ages may all differ
 _MAX_COUNT_OVER_MEAN = 10  # rows of a value over the mean: an identifier has no dominant value
 _MIN_BLOCKS = 20  # values whose rows are adjacent
-_MANY_VALUES = 200  # distinct values, more than those of an age or a blood pressure
+_MANY_VALUES = 200  # distinct values: more than an age or a blood pressure takes
 _SMALL_NUMBER = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
 _DATE = r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # how text with a date begins
-_MAX_UNEVENNESS = (
-    0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
-)
+_MAX_UNEVENNESS = 0.15  # Kolmogorov distance from a uniform distribution; that of incomes is larger
 
 
 class IdentifierEvidence(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import fill_docs
 from ..accounting import ComposedEvent, Event, weakest_arithmetic
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import (
@@ -20,11 +21,12 @@ from ..mechanisms import (
 )
 from .columns import BoundedColumn, CategoricalColumn
 from .schema import Schema
-from .transformer import SchemaTransformer
+from .transformer import TRANSFORMER_DOCS, SchemaTransformer
 
 __all__ = ["LocalPerturbation"]
 
 
+@fill_docs(TRANSFORMER_DOCS)
 class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     """Encode records by a public schema and perturb each one, for local differential privacy.
 
@@ -34,9 +36,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public facts about each column. ``None`` infers them from the numeric data passed to
-        ``fit``, which leaks them: a PrivacyLeakWarning, or an error if strict.
+    %(optional_schema)s
     epsilon : float, default=1.0
         Privacy loss of one record in one call, shared equally by its columns.
     delta : float, default=0.0
@@ -47,25 +47,19 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     perturb : {"always", "fit"}, default="always"
         "fit" perturbs only in ``fit_transform`` and leaves the rows passed to ``transform``
         unperturbed, for predictions that only the owner of the row sees.
-    dtype : dtype, default=numpy.float64
-        The type of the output, ``numpy.float64`` or ``numpy.float32``.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(output_dtype)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    schema_ : Schema
-        The schema used; ``schema_.inferred`` is True if facts were read off data.
+    %(schema_attribute)s
     privacy_ : PrivacyGuarantee
         The guarantee for a record in each call that perturbs it.
     privacy_event_ : Event
         Release of a record in each call.
     epsilon_, delta_ : float
         Epsilon and delta of the guarantee.
-    n_features_in_ : int
-        Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, if ``fit`` got a DataFrame.
+    %(feature_attributes)s
 
     Notes
     -----
@@ -124,10 +118,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Data with the schema's columns.
-        y : None
-            Ignored.
+        %(table_without_target)s
 
         Returns
         -------
@@ -158,13 +149,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Data with the schema's columns.
+        %(table)s
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out)
-            Or in the container chosen by ``set_output``.
+        %(encoded_table)s
         """
         encoded = super().transform(X)
         self._check_unchanged()
@@ -175,17 +164,13 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Data with the schema's columns.
-        y : None
-            Ignored.
+        %(table_without_target)s
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out)
-            Or in the container chosen by ``set_output``.
+        %(encoded_table)s
         """
         return self._perturb_rows(
             super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X)

@@ -25,47 +25,25 @@ _NUMBER_TYPES = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
 )  # fmt: skip
-_DUCKDB_COLUMNS = (
-    "file_index",
-    "file_row_number",
-)  # columns by DuckDB, which a column of the file would hide
-_CATEGORY_TYPES = (
-    "VARCHAR",
-    "BOOLEAN",
-    *(kind for kind in _NUMBER_TYPES if kind.endswith("INT")),
-    "INTEGER",
-)
+_DUCKDB_COLUMNS = ("file_index", "file_row_number")  # a column of the file would hide DuckDB's
+_CATEGORY_TYPES = ("VARCHAR", "BOOLEAN", *(k for k in _NUMBER_TYPES if "INT" in k))
 
 
 @dataclass(frozen=True)
 class Scan:
     """Query of row counts, sums and marginals over the files.
 
-    Parameters
-    ----------
-    files : sequence of str
-    facts : mapping of str to Bounded or Categories
-    marginals : sequence of tuple of str
-        Columns that are counted together.
-    means : sequence of str
-        Bounded columns that are summed.
-    groups : str or None
-        The column by which rows belong together.
-    max_group_size : int
-        Number of rows used per person: the first ones in the order of the files.
-
-    Notes
-    -----
     **Guarantees.** A row's contribution depends on this row only: 1 to the count, whole steps of at
-    most ``STEPS_PER_UNIT`` to each sum, and 1 to at most one cell of each marginal. Which rows of a
-    person are used depends on this person's rows only. Sums are integers, hence exact."""
+    most ``STEPS_PER_UNIT`` to each sum, and 1 to at most one cell of each marginal. The choice of a
+    person's rows depends on this person's rows only. Sums are integers, hence exact.
+    """
 
     files: Sequence[str]
     facts: Mapping[str, BoundedColumn | CategoricalColumn]
-    marginals: Sequence[tuple[str, ...]]
-    means: Sequence[str]
-    groups: str | None
-    max_group_size: int
+    marginals: Sequence[tuple[str, ...]]  # columns that are counted together
+    means: Sequence[str]  # bounded columns that are summed
+    groups: str | None  # the column by which rows belong together
+    max_group_size: int  # used per person: the first ones in the order of the files
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
-from ..base import private_release
-from ..mechanisms import SecureRandom
-from .bounded_moments import Release, calibrate_additive, check_release_target
+from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn
 from .parquet_scan import STEPS_PER_UNIT, Scan
 from .schema import Schema
@@ -124,8 +122,8 @@ def private_summary(
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
     person. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column,
     and 1 to at most one cell of each marginal. A person adds at most ``max_group_size`` times that.
-    Values are rounded to the grid and summed as integers, hence exactly. Which rows of a person are
-    used depends on this person's rows only. The noise is exact.
+    Values are rounded to the grid and summed as integers, hence exactly. The choice of a
+    person's rows depends on this person's rows only. The noise is exact.
 
     **Edge cases.** A missing or unknown value is in no cell of a marginal. Infinity is clipped.
     ``directory`` holds private rows, unencrypted, until the function returns. A process that is
@@ -149,20 +147,24 @@ def private_summary(
     schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
-    mechanism = calibrate_additive(epsilon, delta, most * size, most * math.sqrt(size))
     with _open_connection(memory_limit, directory) as (connection, folder):
         scan.check_types(connection)
-        with private_release(
-            mechanism.event, relation=relation, at_delta=delta, source="private_summary",
-            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
-            unit=groups or "record",
-            arithmetic=mechanism.arithmetic,
-        ) as privacy:  # fmt: skip
+
+        def compute() -> NDArray[np.float64]:
             n, sums, cells = scan.run(connection, folder)
             numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
-            exact = np.concatenate([numbers, *(table.ravel() for table in cells)])
-            noisy = mechanism.release(exact, SecureRandom(noise_seed))
-    return Release(_read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
+            return np.concatenate([numbers, *(table.ravel() for table in cells)])
+
+        def read_noisy(noisy: NDArray[np.float64], mechanism: Any) -> Summary:
+            return _read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std))
+
+        statistic = Statistic(
+            groups or "record", most * size, most * math.sqrt(size), compute, read_noisy
+        )
+        return release_statistic(
+            statistic, "private_summary", epsilon=epsilon, delta=delta, relation=relation,
+            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
+        )  # fmt: skip
 
 
 def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:

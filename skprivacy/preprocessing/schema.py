@@ -23,13 +23,7 @@ from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
 
-__all__ = [
-    "Schema",
-    "check_columns_are_described",
-    "read_json",
-    "schema_arguments",
-    "target_range",
-]
+__all__ = ["Schema"]
 
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
@@ -41,7 +35,7 @@ _FREE_TEXT_ERROR = (
 )
 
 
-def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
+def _check_columns(columns: Mapping[Any, Any]) -> None:
     """Raise TypeError unless ``columns`` maps names to facts."""
     for name, column in columns.items():
         if not isinstance(name, str):
@@ -58,7 +52,7 @@ def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
             )
 
 
-def read_json(source: str | PathLike[str]) -> Any:
+def _read_json(source: str | PathLike[str]) -> Any:
     """Return the content of a JSON file, or of JSON text, which starts with a brace."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     text = str(source) if is_text else read_file(as_path("source", source))
@@ -72,7 +66,7 @@ def read_json(source: str | PathLike[str]) -> Any:
         raise ValueError(f"Schema: {origin} is not valid JSON: {reason}.{remedy}") from error
 
 
-def schema_arguments(facts: Any) -> dict[str, Any]:
+def _schema_arguments(facts: Any) -> dict[str, Any]:
     """Return the Schema arguments that the facts of a file describe."""
     if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
         raise ValueError(
@@ -84,12 +78,11 @@ def schema_arguments(facts: Any) -> dict[str, Any]:
             f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
         )
     known = {name: facts.get(name) for name in ("classes", "target_bounds")}
-    columns = {name: parse_column(name, fact) for name, fact in facts["columns"].items()}
-    known["target_column"] = facts.get("target")
-    return {"columns": columns, **known, **origin_marks("Schema", facts)}
+    columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
+    return {"columns": columns, **known, **_origin_marks("Schema", facts)}
 
 
-def parse_column(name: str, fact: Any) -> Column:
+def _parse_column(name: str, fact: Any) -> Column:
     """Return the facts about a column, or raise a ValueError that names the column."""
     kind = fact.get("type") if isinstance(fact, Mapping) else None
     if kind == "text":
@@ -107,14 +100,14 @@ def parse_column(name: str, fact: Any) -> Column:
         )
     if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
         raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
-    arguments |= origin_marks(f"Schema: column {name!r}", arguments)
+    arguments |= _origin_marks(f"Schema: column {name!r}", arguments)
     try:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the marks of origin in a file, as arguments of a Column or Schema.
 
     "inferred": false is refused. Facts read off data become public by a confirmation, not by a
@@ -137,7 +130,7 @@ def origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     return marks
 
 
-def target_range(target_bounds: Any) -> tuple[float, float]:
+def _target_range(target_bounds: Any) -> tuple[float, float]:
     """Return the bounds of the target as floats, the lower below the upper."""
     lower, upper = (float(bound[0]) for bound in check_bounds("target_bounds", target_bounds, 1))
     if lower == upper:
@@ -210,7 +203,7 @@ class Schema(Mapping[str, Column]):
                 f"Schema: columns={columns!r} must map at least one column name to its facts, such "
                 "as {'age': BoundedColumn(0, 120)}."
             )
-        check_columns_are_described(columns)
+        _check_columns(columns)
         if target_column is not None and not isinstance(target_column, str):
             raise TypeError(
                 f"Schema: target_column={target_column!r} must be the name of a column, or None."
@@ -233,7 +226,7 @@ class Schema(Mapping[str, Column]):
         self.classes = (
             None if classes is None else CategoricalColumn(sequence("classes", classes)).values
         )
-        self.target_bounds = None if target_bounds is None else target_range(target_bounds)
+        self.target_bounds = None if target_bounds is None else _target_range(target_bounds)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
 
@@ -286,8 +279,8 @@ class Schema(Mapping[str, Column]):
     def confirm(self, name: str, *, by: str) -> Schema:
         """Return a copy in which the facts about one column, or the target, are confirmed.
 
-        For a person who has compared these facts with a public codebook, or who knows that the data
-        is public. ``skprivacy schema confirm`` asks column by column.
+        Call it after comparing these facts with a public codebook, or if the data is public.
+        ``skprivacy schema confirm`` asks column by column.
 
         Parameters
         ----------
@@ -321,10 +314,10 @@ class Schema(Mapping[str, Column]):
             )
         columns, confirmed = dict(self), self._confirmed
         if name in columns and columns[name].is_unconfirmed(name):
-            made = Confirmation.of(by, columns[name].digest(name))
+            made = Confirmation.create(by, columns[name].digest(name))
             columns[name] = replace(columns[name], confirmed=made)
         else:
-            confirmed = Confirmation.of(by, self._target_digest())
+            confirmed = Confirmation.create(by, self._target_digest())
         return self._with(columns, confirmed)
 
     @property
@@ -518,7 +511,7 @@ the same unit?
         ValueError
             If a key is unknown or missing; the message names the column.
         """
-        return cls(**schema_arguments(facts))
+        return cls(**_schema_arguments(facts))
 
     @classmethod
     def from_json(cls, source: str | PathLike[str]) -> Schema:
@@ -536,7 +529,7 @@ the same unit?
         FileNotFoundError
             If there is no such file.
         """
-        return cls.from_dict(read_json(source))
+        return cls.from_dict(_read_json(source))
 
     @classmethod
     def infer(cls, X: Any, y: Any = None, *, max_categories: int = 1000) -> Schema:

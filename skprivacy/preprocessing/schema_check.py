@@ -207,6 +207,11 @@ def check_table(
     described = dict(columns)
     if target is not None and target in table and label is not None:
         described = {**described, target: label}
+    if groups is None:
+        people = _count_found_groups(table, described, target)
+    else:
+        given = check_groups(groups, table)
+        people = (_rows_per_person(pd.Series(given.codes, name=given.unit), "as given"),)
     return SchemaCheck(
         tuple(
             _check_column(name, table[name], fact, name == target)
@@ -215,15 +220,8 @@ def check_table(
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
-        _count_found_groups(table, described, target)
-        if groups is None
-        else (_count_given_groups(groups, table),),
+        people,
     )
-
-
-def _count_given_groups(groups: Any, table: pd.DataFrame) -> RowsPerGroup:
-    found = check_groups(groups, table)
-    return _rows_per_person(pd.Series(found.codes, name=found.unit), "as given")
 
 
 def _count_found_groups(

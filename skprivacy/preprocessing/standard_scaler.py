@@ -11,8 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import check_order
-from .._input_data import validate_data
+from .._input_data import read_records, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
@@ -75,7 +74,7 @@ class PrivateStandardScaler(
     True
     """
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # The attributes that save_model writes, in the notation of persistence.attribute_states.
     _saved_state = {
         "bounds_": "bounds",
         "mean_": "array features",
@@ -141,16 +140,15 @@ class PrivateStandardScaler(
         """
         with self._private_fit() as fit:
             self._validate_params()
-            check_order(groups, X)
-            rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-            columns = BoundedColumns(rows, public_bounds(fit, rows, self.bounds), groups)
-            mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
+            rows, _, who = read_records(self, X, groups=groups, dtype=np.float64)
+            columns = BoundedColumns(rows, public_bounds(fit, rows, self.bounds), who)
+            statistic = columns.moments(2, self.relation, lambda moments: moments)
+            mechanism = statistic.mechanism(self.epsilon, self.delta)
             with fit.charged(
                 mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,
                 arithmetic=mechanism.arithmetic,
             ):  # fmt: skip
-                random = SecureRandom(self.noise_seed)
-                moments = columns.release(2, mechanism, self.relation, random)
+                moments = statistic.release(mechanism, SecureRandom(self.noise_seed))
             self.bounds_ = columns.lower, columns.upper
             self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
             floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)

@@ -1,7 +1,7 @@
 """Private statistics of tables: counts, histograms, sums, means, variances and quantiles.
 
-Each function is one release with one charge. Sums, means and variances share
-:class:`~skprivacy.preprocessing.bounded_moments.BoundedColumns`.
+Each function makes a :class:`~skprivacy.preprocessing.bounded_moments.Statistic` and releases it,
+once, with one charge.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_groups, check_order, resolve_groups
+from .._groups import check_groups
 from .._input_data import check_numbers
 from .._sklearn import num_samples
 from .._validation import is_number, is_whole
 from ..accounting import PrivacyBudget
 from ..accounting.event import numbers
-from ..base import private_release
-from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import check_bounds
 from .bounded_moments import (
     RELEASE_DOCS,
-    BoundedColumns,
     Release,
-    calibrate_additive,
-    check_one_column,
+    Statistic,
     check_release_target,
+    read_column,
+    read_columns,
+    release_statistic,
 )
 
 __all__ = [
@@ -93,24 +92,20 @@ def private_count(
     True
     """
     check_release_target(epsilon, delta, relation)
-    check_order(groups, x)
-    values = check_one_column(x)
-    who = resolve_groups(groups, values)
-    known = ~pd.isna(values)
-    values, shares = values[known], who.exact_shares()[known]
+    values, shares, unit = read_column(x, groups)
     if values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
         raise ValueError(
             f"x holds values of type {values.dtype}; expected booleans, or zeros and ones. Pass a "
             "condition on each record, such as frame['age'] > 65."
         )
-    mechanism = calibrate_additive(epsilon, delta, 1.0, 1.0)
-    with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_count", budget=budget,
-        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        count = np.array([shares[values.astype(bool)].sum()])
-        noisy = mechanism.release(count, SecureRandom(noise_seed))
-    return Release(float(noisy[0]), privacy)
+    count = Statistic(
+        unit, 1.0, 1.0, lambda: np.array([shares[values.astype(bool)].sum()]),
+        lambda noisy, _: float(noisy[0]),
+    )  # fmt: skip
+    return release_statistic(
+        count, "private_count", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
+        noise_seed=noise_seed,
+    )  # fmt: skip
 
 
 @fill_docs(RELEASE_DOCS)
@@ -160,11 +155,7 @@ def private_histogram(
             f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
             "bins=edges or categories=values, from public knowledge."
         )
-    check_order(groups, x)
-    values = check_one_column(x)
-    who = resolve_groups(groups, values)
-    known = ~pd.isna(values)  # pandas.NA cannot be compared
-    values, shares = values[known], who.exact_shares()[known]
+    values, shares, unit = read_column(x, groups)
     if bins is not None:
         edges = np.array(numbers("bins", bins))
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
@@ -182,13 +173,11 @@ def private_histogram(
             )
         counts = _count_categories(values, shares, named)
     changed = 2.0 if relation == "replace_one" else 1.0
-    mechanism = calibrate_additive(epsilon, delta, changed, math.sqrt(changed))
-    with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_histogram",
-        budget=budget, noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        noisy = mechanism.release(counts, SecureRandom(noise_seed))
-    return Release(noisy, privacy)
+    histogram = Statistic(unit, changed, math.sqrt(changed), lambda: counts, lambda noisy, _: noisy)
+    return release_statistic(
+        histogram, "private_histogram", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
+    )  # fmt: skip
 
 
 def _count_categories(
@@ -313,8 +302,8 @@ def private_sum(
         bounds; under "replace_one", to their width.
     groups : array-like of shape (n_samples,), default=None
         Group of each record. The guarantee then protects all records of a group together, and the
-        result is the sum of group means. To sum all records, pass the total of each group instead,
-        with bounds of such a total.
+        result is the sum of group means. To sum all records, pass the total of each group and the
+        bounds of a total.
     %(release_budget)s
 
     Returns
@@ -324,9 +313,7 @@ def private_sum(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
-    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
-    towards 0 to a grid on which sums are exact. The noise is exact, too.
+    %(moment_guarantee)s
 
     Examples
     --------
@@ -337,14 +324,11 @@ def private_sum(
     True
     """
     check_release_target(epsilon, delta, relation)
-    columns = BoundedColumns(X, bounds, groups)
-    mechanism = columns.sums_mechanism(epsilon, delta, relation)
-    with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_sum", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        sums = columns.sums(mechanism, relation, SecureRandom(noise_seed))
-    return Release(columns.shaped(sums), privacy)
+    statistic = read_columns(X, bounds, groups).total(relation)
+    return release_statistic(
+        statistic, "private_sum", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
+        noise_seed=noise_seed,
+    )  # fmt: skip
 
 
 @fill_docs(RELEASE_DOCS)
@@ -376,9 +360,7 @@ def private_mean(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
-    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
-    towards 0 to a grid on which sums are exact. The noise is exact, too.
+    %(moment_guarantee)s
 
     **Edge cases.** If the noise exceeds the number of records, the result is noise around the
     middle of the bounds.
@@ -394,14 +376,11 @@ def private_mean(
     1.00-DP, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    columns = BoundedColumns(X, bounds, groups)
-    mechanism = columns.mechanism(1, epsilon, delta, relation)
-    with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_mean", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        moments = columns.release(1, mechanism, relation, SecureRandom(noise_seed))
-    return Release(columns.shaped(columns.means(moments)), privacy)
+    statistic = read_columns(X, bounds, groups).mean(relation)
+    return release_statistic(
+        statistic, "private_mean", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
+        noise_seed=noise_seed,
+    )  # fmt: skip
 
 
 @fill_docs(RELEASE_DOCS)
@@ -441,14 +420,11 @@ def private_variance(
     True
     """
     check_release_target(epsilon, delta, relation)
-    columns = BoundedColumns(X, bounds, groups)
-    mechanism = columns.mechanism(2, epsilon, delta, relation)
-    with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_variance",
-        budget=budget, noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
-    return Release(columns.shaped(columns.variances(moments)), privacy)
+    statistic = read_columns(X, bounds, groups).variance(relation)
+    return release_statistic(
+        statistic, "private_variance", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
+    )  # fmt: skip
 
 
 @fill_docs(RELEASE_DOCS)
@@ -492,7 +468,7 @@ def private_quantile(
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
     -abs(#(x < r) - q #(x)). A record changes it by at most max(q, 1 - q), or by 1 if replaced. A
     group with weight a <= 1, of which b lies below r, changes the argument of abs by b - q a, which
-    lies between -q and 1 - q, too.
+    also lies between -q and 1 - q.
 
     References
     ----------
@@ -515,23 +491,22 @@ def private_quantile(
         )
     check_release_target(epsilon, 0.0, relation)
     lower, upper = check_bounds("bounds", bounds, 1)
-    check_numbers(x, "x")
-    check_order(groups, x)
-    values = check_one_column(x).astype(np.float64)
-    who = resolve_groups(groups, values)
-    known = ~np.isnan(values)
-    values, shares = np.clip(values[known], lower, upper), who.exact_shares()[known]
-    order = np.argsort(values)
-    counted = np.concatenate([[0.0], shares[order].cumsum()])
+    values, shares, unit = read_column(x, groups, numeric=True)
     candidates = np.linspace(lower[0], upper[0], int(n_candidates))
-    below = counted[np.searchsorted(values[order], candidates, side="left")]
-    sensitivity = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
-    mechanism = Exponential(float(epsilon), sensitivity)
-    # Smith 2011: the utility of a candidate is minus its distance from rank q
-    scores = -np.abs(below - quantile * counted[-1])
-    with private_release(
-        mechanism.event, relation=relation, at_delta=0.0, source="private_quantile", budget=budget,
-        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
-    ) as privacy:  # fmt: skip
-        chosen = mechanism.release(scores, SecureRandom(noise_seed))
-    return Release(float(candidates[chosen]), privacy)
+
+    def scores() -> NDArray[np.float64]:
+        clipped = np.clip(values, lower, upper)
+        order = np.argsort(clipped)
+        counted = np.concatenate([[0.0], shares[order].cumsum()])
+        below = counted[np.searchsorted(clipped[order], candidates, side="left")]
+        # Smith 2011: the utility of a candidate is minus its distance from rank q
+        return -np.abs(below - quantile * counted[-1])
+
+    changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
+    statistic = Statistic(
+        unit, changed, changed, scores, lambda chosen, _: float(candidates[chosen]), selects=True
+    )
+    return release_statistic(
+        statistic, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
+        noise_seed=noise_seed,
+    )  # fmt: skip

@@ -13,19 +13,47 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
+from .._docs import fill_docs
 from .._groups import find_identifiers
-from .._input_data import as_frame, validate_data
+from .._input_data import validate_data
 from .._validation import sequence
 from ..base import PrivateEstimatorMixin, roll_back_on_error
 from .columns import Column
 from .schema import Schema
 
 __all__ = [
+    "TRANSFORMER_DOCS",
     "SchemaTransformer",
     "check_columns",
     "described_columns",
     "make_private_pipeline",
 ]
+
+
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+TRANSFORMER_DOCS = {
+    "optional_schema": """\
+schema : Schema, default=None
+    Public facts about each column. ``None`` infers them from the numeric data passed to ``fit``,
+    which leaks them: a PrivacyLeakWarning, or an error if strict.""",
+    "output_dtype": """\
+dtype : dtype, default=numpy.float64
+    The type of the output, ``numpy.float64`` or ``numpy.float32``.""",
+    "schema_attribute": """\
+schema_ : Schema
+    The schema used; ``schema_.inferred`` is True if facts were read off data.""",
+    "table": """\
+X : DataFrame or array-like of shape (n_samples, n_features)
+    Data with the schema's columns.""",
+    "table_without_target": """\
+X : DataFrame or array-like of shape (n_samples, n_features)
+    Data with the schema's columns.
+y : None
+    Ignored.""",
+    "encoded_table": """\
+ndarray of shape (n_samples, n_features_out)
+    Features, in the container chosen by ``set_output``.""",
+}
 
 
 def make_private_pipeline(
@@ -155,6 +183,7 @@ def _is_unset(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value == "auto")
 
 
+@fill_docs(TRANSFORMER_DOCS)
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
 
@@ -165,24 +194,17 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public facts about each column. ``None`` infers them from the numeric data passed to
-        ``fit``, which leaks them: a PrivacyLeakWarning, or an error if strict.
+    %(optional_schema)s
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns, not of the bits of their bins.
-    dtype : dtype, default=numpy.float64
-        The type of the output, ``numpy.float64`` or ``numpy.float32``.
+    %(output_dtype)s
 
     Attributes
     ----------
-    schema_ : Schema
-        The schema used; ``schema_.inferred`` is True if facts were read off data.
+    %(schema_attribute)s
     data_independent_ : bool
         Whether the transform depends only on the constructor's parameters.
-    n_features_in_ : int
-        Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, if ``fit`` got a DataFrame.
+    %(feature_attributes)s
 
     Notes
     -----
@@ -210,7 +232,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     """
 
     _computes_records_apart = True
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # The attributes that save_model writes, in the notation of persistence.attribute_states.
     _saved_state = {"schema_": "schema"}
 
     def __init__(
@@ -229,10 +251,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Data with the schema's columns.
-        y : None
-            Ignored.
+        %(table_without_target)s
 
         Returns
         -------
@@ -266,13 +285,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Data with the schema's columns.
+        %(table)s
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out)
-            Features, in the container chosen by ``set_output``.
+        %(encoded_table)s
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -361,15 +378,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        X = as_frame(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)
-        if isinstance(X, pd.DataFrame):
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        return validate_data(
+            self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False
+        )
 
 
 def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:

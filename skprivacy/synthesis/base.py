@@ -20,7 +20,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._input_data import (
-    as_frame,
     check_consistent_length,
     check_numbers,
     check_readable,
@@ -156,63 +155,38 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.label_, self.target_ = facts.label, facts.target
         self._order = facts.order
 
-    def _check_table(self, X: Any) -> Any:
-        X = as_frame(X)
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of the table: without a schema, facts are read off finite numbers."""
         if self.schema is None:
-            if isinstance(X, pd.DataFrame):
-                validate_data(self, X, skip_check_array=True)
-                return X
-            return validate_data(self, X, dtype=np.float64)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True)
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return X
-        return validate_data(self, X, dtype=None, ensure_all_finite=False)
+            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
+        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
 
     def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
         """Return the public facts of a table, without the warnings, which a fit repeats."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             facts = TableFacts.from_table(
-                PrivateFit(self), self._check_table(X), y, self.schema, self.label
+                PrivateFit(self),
+                validate_data(self, X, **self._input_checks()),
+                y,
+                self.schema,
+                self.label,
             )
             grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
             return facts, facts.build_domain(grids, self.columns_with_missing)
 
 
-_TYPES_ASSUMPTION = "the types of the columns are public"
-
-
 @dataclass(frozen=True)
 class TableFacts:
-    """Columns of a table, including the target, and the public facts of each.
+    """Columns of a table, including the target, and the public facts of each."""
 
-    Attributes
-    ----------
-    schema : Schema
-        Given or inferred; does not contain the target.
-    columns : dict of str to Bounded or Categories
-        Including the target.
-    series : list of Series
-        The private values of each column.
-    types : dict of str to dtype
-        Types of the columns that have one.
-    order : list of str
-        Names of the columns in the order given.
-    label : str or None
-        The column by which all others are counted.
-    target : str or None
-        The column given as ``y``, or else the label.
-    """
-
-    schema: Schema
-    columns: dict[str, BoundedColumn | CategoricalColumn]
-    series: list[pd.Series]
-    types: dict[str, Any]
-    order: list[str]
-    label: str | None
-    target: str | None
+    schema: Schema  # given or inferred; does not contain the target
+    columns: dict[str, BoundedColumn | CategoricalColumn]  # including the target
+    series: list[pd.Series]  # the private values of each column
+    types: dict[str, Any]  # of the columns that have one
+    order: list[str]  # names of the columns as given
+    label: str | None  # the column by which all others are counted
+    target: str | None  # the column given as y, or else the label
 
     @classmethod
     def from_table(
@@ -258,7 +232,7 @@ class TableFacts:
             name: _without_data_categories(dtype, columns[name]) for name, dtype in types.items()
         }
         if types:
-            fit.assume(_TYPES_ASSUMPTION)
+            fit.assume("the types of the columns are public")
         if label is not None:
             _check_label(label, columns)
         if len(columns) == 1:

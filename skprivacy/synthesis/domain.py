@@ -36,14 +36,7 @@ _UNKNOWN_CODE = -1
 
 @dataclass(frozen=True)
 class ValueCells:
-    """One cell for each category.
-
-    Notes
-    -----
-    **Guarantees.** The cell of a value depends on this value only.
-
-    **Edge cases.** Missing values and unknown categories have the code -1.
-    """
+    """One cell for each category; missing values and unknown categories have the code -1."""
 
     fact: CategoricalColumn
 
@@ -62,12 +55,7 @@ class ValueCells:
 class NumberCells:
     """Cells between increasing left edges; an atom is a cell of one value.
 
-    Notes
-    -----
-    **Guarantees.** The cell of a value depends on this value only.
-
-    **Edge cases.** Values beyond the range, and infinite values, count as its ends. Missing and
-    non-numeric values have the code -1.
+    Values beyond the range count as its ends. Missing and non-numeric values have the code -1.
     """
 
     left: NDArray[np.float64]
@@ -163,12 +151,8 @@ def _cast_column(column: pd.Series, dtype: Any) -> pd.Series:
 class Domain:
     """Cells of all columns, from public facts.
 
-    Notes
-    -----
-    **Guarantees.** Whether a record is used, and its cells, depend on this record only.
-
-    **Edge cases.** A record is left out if all its values are missing, or a value of a column
-    without missing values.
+    Whether a record is used, and its cells, depend on this record only. It is left out if all its
+    values are missing, or a value of a column without missing values.
     """
 
     columns: tuple[ColumnCells, ...]

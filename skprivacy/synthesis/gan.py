@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._environment import name_missing_torch
-from .._groups import Groups, check_groups
+from .._groups import Groups
+from .._input_data import read_records
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import (
@@ -256,14 +257,14 @@ class DPGANSynthesizer(Synthesizer):
 
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._check_table(X)
+            X, _, people = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
             features = Features(domain, facts.label)
-            who = None if groups is None else check_groups(groups, X)
-            config = self._discriminator_config(len(X) if who is None else who.n, who)
+            who = None if groups is None else people
+            config = self._discriminator_config(people.n, who)
             plan, moments = (
                 self._generator_plan(features),
                 Moments(features.n_classes, features.widths),

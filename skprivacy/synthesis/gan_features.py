@@ -30,11 +30,8 @@ class Features:
     """Columns of a table, except its label, as rows of numbers for a network.
 
     A numeric column becomes the relative index of its grid cell, in [0, 1]. If values may be
-    missing, a one-hot pair for missingness follows. A categorical column is one-hot encoded.
-
-    Notes
-    -----
-    **Guarantees.** The row of a record depends on this record and on public facts only.
+    missing, a one-hot pair for missingness follows. A categorical column is one-hot encoded. The
+    row of a record depends on this record and on public facts only.
     """
 
     domain: Domain
@@ -124,21 +121,11 @@ _PRIOR_WEIGHT = 5.0  # of the overall mean in a label's mean, in noise standard 
 
 @dataclass(frozen=True)
 class GeneratorStart:
-    """Normal distribution of rows for each label, with a common covariance.
+    """Normal distribution of rows for each label, with a common covariance."""
 
-    Attributes
-    ----------
-    rates : ndarray of shape (n_classes,)
-        Share of each label.
-    means : ndarray of shape (n_classes, n_features)
-        In [0, 1].
-    factor : ndarray of shape (n_noise, n_features)
-        F with covariance F'F.
-    """
-
-    rates: Floats
-    means: Floats
-    factor: Floats
+    rates: Floats  # share of each label, (n_classes,)
+    means: Floats  # in [0, 1], (n_classes, n_features)
+    factor: Floats  # F with covariance F'F, (n_noise, n_features)
 
 
 @dataclass(frozen=True)
@@ -149,24 +136,15 @@ class Moments:
     (``radius``), so that no row is longer than 1. For wide rows, only products with the label are
     summed.
 
-    Parameters
-    ----------
-    n_classes : int
-        Number of labels.
-    widths : tuple of int
-        Widths of the parts of a row: 1 for a number in [0, 1], more for a one-hot part.
-
-    Notes
-    -----
-    **Guarantees.** A record with row t adds 1 to the square of its label, t to the products with
-    its label, and the products of t. Each product is released once, so the squares of these numbers
-    add up to at most 1 + |t|^2 + |t|^4 <= 3. Records of a group are scaled by the roots of their
-    shares, so a group adds a convex combination. Sums are integers in units of 2**-32, hence exact,
-    and are rounded once at the end.
+    A record with row t adds 1 to the square of its label, t to the products with its label, and the
+    products of t. Each product is released once, so the squares of these numbers add up to at most
+    1 + |t|^2 + |t|^4 <= 3. Records of a group are scaled by the roots of their shares, so a group
+    adds a convex combination. Sums are integers in units of 2**-32, hence exact, and are rounded
+    once at the end.
     """
 
     n_classes: int
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # of the parts of a row: 1 for a number, more for a one-hot part
 
     sensitivity = math.sqrt(3.0)
 

@@ -33,20 +33,8 @@ def sample_conditional(
 ) -> NDArray[np.int64]:
     """Draw a column index for each record by the weights of its table row, by systematic sampling.
 
-    Within a row, the number of records that get a column is within 1 of its expectation. The
-    records that get it are random.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_rows, n_columns)
-        Weights. Negative weights count as 0, and all weights of a zero row as equal.
-    rows : ndarray of shape (n,)
-        Row of each record.
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n,)
+    Within a row, the number of records that get a column is within 1 of its expectation. Negative
+    weights count as 0, and all weights of a zero row as equal.
     """
     n, width = len(rows), table.shape[1]
     reached = np.cumsum(np.maximum(table, 0.0) + _MIN_WEIGHT, axis=1)
@@ -72,16 +60,10 @@ Clique = tuple[int, ...]  # columns, increasing
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques of a junction tree, and the order in which messages pass between them.
-
-    Attributes
-    ----------
-    cliques : tuple of Clique
-    order : tuple of (clique, parent, separator)
-        Indices of cliques, parents before children. The root is first, and its parent is None.
-    """
+    """Cliques of a junction tree, and the order in which messages pass between them."""
 
     cliques: tuple[Clique, ...]
+    # Clique, parent and separator, parents before children. The root's parent is None.
     order: tuple[tuple[int, int | None, Clique], ...]
 
     @classmethod
@@ -162,19 +144,11 @@ class GraphicalModel:
     Let u be the potentials, p(u) the probabilities of the measured cells and N the number of
     records. The fit minimises N log Z(u) - <u, noisy> + ridge / 2 sum std**2 u**2. This is the dual
     of entropy maximisation with a squared error of each cell, weighted by its noise.
-
-    Parameters
-    ----------
-    sizes : list of int
-        Number of cells of each column.
-    measurements : list of Measurement
-    total : float
-        Number of records.
     """
 
-    sizes: list[int]
+    sizes: list[int]  # number of cells of each column
     measurements: list[Measurement]
-    total: float
+    total: float  # number of records
     potentials: list[Floats] = field(init=False)
     tree: JunctionTree = field(init=False)
 
@@ -255,11 +229,9 @@ class GraphicalModel:
     def _propagate(
         self, potentials: Sequence[Floats], homes: list[int]
     ) -> tuple[list[Floats], float]:
-        """Return beliefs and log Z by belief propagation: messages to the root and back.
-
-        On the way to the root, each table becomes conditional on its separator. The logarithms of
-        the normalisers are the message, so nothing overflows.
-        """
+        """Return beliefs and log Z by belief propagation: messages to the root and back."""
+        # On the way to the root, each table becomes conditional on its separator. The logarithms of
+        # the normalisers are the message, so nothing overflows.
         cliques = self.tree.cliques
         tables = [np.zeros([self.sizes[c] for c in clique]) for clique in cliques]
         for potential, m, home in zip(potentials, self.measurements, homes, strict=True):

@@ -25,10 +25,8 @@ Pair = tuple[int, int]
 _NOISE_WEIGHT = 0.7  # of a table's expected noise in its score
 _MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal
 _STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # of L-BFGS
-_SAMPLE_LIMITS = (
-    2_000,
-    120_000,
-)  # fewest and most records by which a model's marginals are estimated
+# Fewest and most records by which a model's marginals are estimated.
+_SAMPLE_LIMITS = (2_000, 120_000)
 
 
 def count_choices(method: str, weights: Mapping[Pair, float], n_rounds: int) -> int:
@@ -67,30 +65,10 @@ def select_spanning_tree(
     plan: MeasurementPlan,
     random: SecureRandom,
 ) -> GraphicalModel:
-    """Measure a spanning tree of pairs, chosen by Kruskal's algorithm with private choices (MST).
+    """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
 
-    The result is a forest if the pairs of positive weight are not connected.
-
-    Parameters
-    ----------
-    model : GraphicalModel
-        Model of the single columns, given the label.
-    records : EncodedRecords
-        Records with bins for cells.
-    label_index : tuple of int
-        Index of the label, which is in every clique, or ().
-    weights : mapping of pair to float
-        Weight of each pair of columns, in [0, 1]. Other pairs are not candidates.
-    plan : MeasurementPlan
-    random : SecureRandom
-
-    Returns
-    -------
-    GraphicalModel
-
-    Notes
-    -----
-    **Guarantees.** Those of ``plan``: only the scores and the released tables depend on records.
+    Only the scores and the released tables depend on records. ``model`` describes single columns
+    given the label, which is in every clique. Pairs of weight 0 are never chosen.
     """
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()
@@ -159,26 +137,8 @@ def select_adaptively(
 ) -> GraphicalModel:
     """Measure in each round the pair that the model fits worst, and refit (AIM).
 
-    Parameters
-    ----------
-    model, records, label_index, weights, plan, random
-        As for :func:`select_spanning_tree`.
-    max_cells : int
-        Largest number of cells of the junction tree.
-
-    Returns
-    -------
-    GraphicalModel
-
-    Notes
-    -----
-    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate keeps the junction tree
-    within ``max_cells``. This depends on noisy tables only, and all rounds are charged.
-
-    References
-    ----------
-    R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism for
-    differentially private synthetic data", VLDB 2022.
+    Rounds stop early if no candidate keeps the junction tree within ``max_cells``. This depends on
+    noisy tables only, and all rounds are charged.
     """
     std = noise_std(plan.marginal_mechanism)
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._groups import resolve_groups
+from .._input_data import read_records
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
@@ -234,13 +234,12 @@ class MarginalSynthesizer(Synthesizer):
                 )
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._check_table(X)
+            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
             workload = facts.pair_weights(self.workload)
-            who = resolve_groups(groups, X)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]

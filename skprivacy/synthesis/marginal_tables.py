@@ -88,23 +88,13 @@ def _join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
 
 @dataclass(frozen=True)
 class EncodedRecords:
-    """Private records as codes of cells.
+    """Private records as codes of cells."""
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n, n_columns)
-    sizes : list of int
-        Number of cells of each column.
-    weights : ndarray of shape (n,) or None
-        Share of each record in its group, a multiple of 1 / ``PARTS``. ``None`` if each record is a
-        unit by itself.
-    """
+    codes: NDArray[np.integer]  # (n, n_columns)
+    sizes: list[int]  # number of cells of each column
+    weights: Floats | None  # share of each record in its group; None if each is a unit by itself
 
-    codes: NDArray[np.integer]
-    sizes: list[int]
-    weights: NDArray[np.float64] | None
-
-    def table(self, columns: Sequence[int]) -> NDArray[np.float64]:
+    def table(self, columns: Sequence[int]) -> Floats:
         """Return the counts of a marginal, with an axis for each column."""
         shape = [self.sizes[c] for c in columns]
         cells = np.zeros(len(self.codes), np.int64)
@@ -113,7 +103,7 @@ class EncodedRecords:
         counts = np.bincount(cells, self.weights, math.prod(shape))
         return counts.reshape(shape).astype(np.float64)
 
-    def binned(self, bins: list[NDArray[np.int64]]) -> EncodedRecords:
+    def binned(self, bins: list[Integers]) -> EncodedRecords:
         """Return the records with bins instead of cells; overwrites the codes to save memory."""
         for j, own in enumerate(bins):
             self.codes[:, j] = own[self.codes[:, j]]
@@ -121,13 +111,11 @@ class EncodedRecords:
         return EncodedRecords(self.codes, sizes, self.weights)
 
 
-def l1_distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+def l1_distance(table: Floats, expected: Floats) -> float:
     """Return the L1 distance between counts and expected counts, without rounding errors.
 
-    Notes
-    -----
-    **Guarantees.** Counts and expected counts are multiples of 1 / ``PARTS`` = 2**-20, so sums
-    below 2**33 are exact. A unit therefore changes the distance by at most its weight.
+    Both are multiples of 2**-20, so sums below 2**33 are exact. A unit therefore changes the
+    distance by at most its weight.
     """
     return float(np.abs(table - np.rint(expected * SHARES_PER_GROUP) / SHARES_PER_GROUP).sum())
 
@@ -141,7 +129,7 @@ def release_fine_tables(
     label_index: tuple[int, ...],
     plan: MeasurementPlan,
     random: SecureRandom,
-) -> list[NDArray[np.float64]]:
+) -> list[Floats]:
     """Return the noisy table of each column by the label, of shape (n_cells, n_classes)."""
     exact = [records.table((c, *label_index)).reshape(records.sizes[c], -1) for c in columns]
     noisy = plan.fine_mechanism.release(np.concatenate([table.ravel() for table in exact]), random)
@@ -149,7 +137,7 @@ def release_fine_tables(
     return [part.reshape(table.shape) for part, table in zip(parts, exact, strict=True)]
 
 
-def estimate_total(tables: list[NDArray[np.float64]]) -> float:
+def estimate_total(tables: list[Floats]) -> float:
     """Return the number of records, at least 1, as a weighted mean of the sums of noisy tables."""
     accuracy = np.array([1 / table.size for table in tables])  # inverse variance of each sum
     sums = np.array([table.sum() for table in tables])
@@ -159,10 +147,10 @@ def estimate_total(tables: list[NDArray[np.float64]]) -> float:
 def choose_column_bins(
     domain: Domain,
     columns: list[int],
-    tables: list[NDArray[np.float64]],
+    tables: list[Floats],
     plan: MeasurementPlan,
     most: int,
-) -> list[NDArray[np.int64]]:
+) -> list[Integers]:
     """Return the bins of every column from its noisy table; the label keeps its cells."""
     std = noise_std(plan.fine_mechanism)
     least = _MIN_BIN_COUNT_IN_STDS * (
@@ -175,10 +163,10 @@ def choose_column_bins(
 
 
 def sum_over_bins(
-    tables: list[NDArray[np.float64]],
+    tables: list[Floats],
     columns: list[int],
     label_index: tuple[int, ...],
-    bins: list[NDArray[np.int64]],
+    bins: list[Integers],
     plan: MeasurementPlan,
 ) -> list[Measurement]:
     """Return fine tables as measurements of bins; the variances of cells add up."""
@@ -198,9 +186,7 @@ def sum_over_bins(
     return measurements
 
 
-def cell_weights_in_bins(
-    table: NDArray[np.float64], bins: NDArray[np.int64], total: float
-) -> NDArray[np.float64]:
+def cell_weights_in_bins(table: Floats, bins: Integers, total: float) -> Floats:
     """Return weights of fine cells in each bin and class, (n_bins * n_classes, n_cells)."""
     counts = project_to_counts(table, total) + 1e-9
     n_cells, n_classes = table.shape

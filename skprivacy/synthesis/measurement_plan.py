@@ -31,23 +31,8 @@ _ROUNDING_MARGIN = 1.0 + 2.0**-16  # covers the rounding of score times weight
 class MeasurementPlan:
     """Mechanisms of a fit, as a function of one noise multiplier.
 
-    Parameters
-    ----------
-    n_tables : int
-        Number of fine tables: one for each column except the label.
-    n_choices : int
-        Number of chosen marginals, each by its own exponential mechanism.
-    at_once : bool
-        Whether the chosen marginals are released together, after the last choice.
-    noise : float
-        Noise multiplier of a single Gaussian mechanism that costs as much as the whole plan under
-        zero-concentrated privacy.
-    relation : {"add_remove", "replace_one", "zero_out"}
-
-    Notes
-    -----
-    **Guarantees.** A unit is a record or a group of records. Its weights in a table form a vector w
-    of non-negative numbers of sum at most 1; for a record, w is a single 1.
+    A unit is a record or a group of records. Its weights in a table form a vector w of non-negative
+    numbers of sum at most 1; for a record, w is a single 1.
 
     - Removing the unit changes each table by w, whose L2 norm is at most 1. Tables of overlapping
       columns change together: J of them, as one vector, change by at most sqrt(J), which a record
@@ -63,9 +48,11 @@ class MeasurementPlan:
     steps are post-processing.
     """
 
-    n_tables: int
-    n_choices: int
-    at_once: bool
+    n_tables: int  # fine tables: one for each column except the label
+    n_choices: int  # chosen marginals, each by its own exponential mechanism
+    at_once: bool  # whether the chosen marginals are released together, after the last choice
+    # Noise multiplier of a single Gaussian mechanism that costs as much as the whole plan under
+    # zero-concentrated privacy.
     noise: float
     relation: str
 

@@ -1,12 +1,11 @@
 """Classifiers and regressors trained on synthetic records of a private synthesizer.
 
-The estimator sees synthetic records only, so the guarantee is that of the synthesizer.
-:meth:`SyntheticDataEstimator._fit` holds the steps common to both.
+The estimator sees synthetic records only, so the synthesizer's guarantee holds.
+:meth:`SyntheticDataEstimator.fit` holds the steps common to both.
 """
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.dummy import DummyClassifier
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import describe_error, name_failing_model
+from .._clones import call_model, trial_fit
 from .._docs import fill_docs
 from .._input_data import (
-    ClassifierMixin,
     RegressorMixin,
     as_frame,
     check_classification_targets,
@@ -37,8 +33,9 @@ from .._input_data import (
     column_or_1d,
     validate_data,
 )
-from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_random_state, raise_alone
+from .._sklearn import HasMethods, safe_indexing
+from .._validation import Interval, check_random_state
+from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..base import PrivateEstimatorMixin, list_frozen_assumptions
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import BoundedColumn, CategoricalColumn
@@ -48,26 +45,18 @@ from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import MarginalSynthesizer
 
-__all__ = [
-    "SyntheticDataClassifier",
-    "SyntheticDataEstimator",
-    "SyntheticDataRegressor",
-    "delegates_to",
-]
+__all__ = ["SyntheticDataClassifier", "SyntheticDataEstimator", "SyntheticDataRegressor"]
 
 _N_TRIAL_RECORDS = 60
 
 
+@fill_docs(SYNTHESIS_DOCS)
 class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """Base class: fits a synthesizer to private records, and an estimator to synthetic ones."""
 
-    estimator: Any
-    synthesizer: Any
-    n_samples: int | None
-    random_state: Any
     synthesizer_: Synthesizer
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "estimator_": "learner estimator",
         "synthesizer_": "model synthesizer",
@@ -79,6 +68,19 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         "n_samples": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self,
+        estimator: Any,
+        synthesizer: Any,
+        *,
+        n_samples: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.synthesizer = synthesizer
+        self.n_samples = n_samples
+        self.random_state = random_state
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -93,8 +95,26 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         tags.input_tags.sparse = False
         return tags
 
-    def _fit(self, X: Any, y: Any, groups: Any) -> Any:
-        """Test the estimator on trial records, fit the synthesizer, and train on its records."""
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
+        """Fit the synthesizer to private records, and the estimator to synthetic ones.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Private records, in a form that the synthesizer takes.
+        y : array-like of shape (n_samples,)
+            Their private labels, or numbers.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each record. The guarantee then protects groups.
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        %(synthetic_training_raises)s
+        """
         with self._private_fit():
             self._validate_params()
             X = as_frame(X)
@@ -103,10 +123,16 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             synthesizer = clone(self.synthesizer)
             facts, domain = synthesizer._read_public_facts(X, y)
             self._check_target(facts.columns[facts.target])
-            self._try_estimator(*self._match_container(X, *_make_trial_records(facts, domain)))
+            remedy = (
+                "Pass one that takes these columns, such as a pipeline with a SchemaTransformer."
+            )
+            with trial_fit(f"estimator={self.estimator!r}", "records of this schema", remedy):
+                trial = _make_trial_records(facts, domain)
+                self._train_estimator(*self._match_container(X, *trial))
             validate_data(self, X, skip_check_array=True)
             random = check_random_state(self.random_state)
-            self.synthesizer_ = synthesizer.fit(X, y, **_groups_argument(groups))
+            given = {} if groups is None else {"groups": groups}
+            self.synthesizer_ = synthesizer.fit(X, y, **given)
             with self._attach_synthesizer(synthesizer):
                 records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
                 self.estimator_ = self._train_estimator(*self._match_container(X, *records))
@@ -143,24 +169,8 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         X: Any, rows: pd.DataFrame, y: pd.Series[Any]
     ) -> tuple[Any, pd.Series[Any]]:
         """Return rows in the container type that ``fit`` got."""
-        return rows.set_axis(X.columns, axis=1) if isinstance(
-            X, pd.DataFrame
-        ) else rows.to_numpy(), y
-
-    def _try_estimator(self, rows: Any, y: pd.Series[Any]) -> None:
-        """Train on trial records, so that an unsuitable estimator fails before any charge."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._train_estimator(rows, y)
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"estimator={self.estimator!r} cannot be fitted to records of this schema "
-                    f"({describe_error(error)}). Nothing was charged. Pass one that takes these "
-                    "columns, such as a pipeline with a SchemaTransformer."
-                )
-            )
+        is_frame = isinstance(X, pd.DataFrame)
+        return (rows.set_axis(X.columns, axis=1) if is_frame else rows.to_numpy()), y
 
     @contextmanager
     def _attach_synthesizer(self, synthesizer: Synthesizer) -> Iterator[None]:
@@ -179,14 +189,12 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             interruption.synthesizer = synthesizer  # type: ignore[attr-defined]
             raise
 
-    def _check_rows(self, X: Any) -> Any:
+    def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        tags = get_tags(self).input_tags
-        return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=not tags.allow_nan)
+        finite = not get_tags(self).input_tags.allow_nan
+        return validate_data(
+            self, X, tables="keep", reset=False, dtype=None, ensure_all_finite=finite
+        )
 
 
 def _check_target_values(model: Any, X: Any, y: Any) -> Any:
@@ -219,21 +227,8 @@ def _make_trial_records(facts: TableFacts, domain: Domain) -> tuple[pd.DataFrame
     return frame.drop(columns=target), frame[target]
 
 
-def _groups_argument(groups: Any) -> dict[str, Any]:
-    return {} if groups is None else {"groups": groups}
-
-
-def delegates_to(method: str) -> Any:
-    """Return a decorator that hides a method if the estimator lacks ``method``."""
-
-    def has(self: Any) -> bool:
-        return hasattr(getattr(self, "estimator_", self.estimator), method)
-
-    return available_if(has)
-
-
 @fill_docs(SYNTHESIS_DOCS)
-class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
+class SyntheticDataClassifier(WrappedClassifier, SyntheticDataEstimator):
     """Train any classifier on private synthetic records.
 
     The synthesizer sees the private records, and the classifier sees synthetic records only. Any
@@ -295,42 +290,6 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
 
     _saved_state = {"classes_": "labels", **SyntheticDataEstimator._saved_state}
 
-    def __init__(
-        self,
-        estimator: Any,
-        synthesizer: Any,
-        *,
-        n_samples: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.synthesizer = synthesizer
-        self.n_samples = n_samples
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
-        """Fit the synthesizer to private records, and the classifier to synthetic ones.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, in a form that the synthesizer takes.
-        y : array-like of shape (n_samples,)
-            Private labels.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each record. The guarantee then protects groups.
-
-        Returns
-        -------
-        SyntheticDataClassifier
-            The fitted estimator.
-
-        Raises
-        ------
-        %(synthetic_training_raises)s
-        """
-        return self._fit(X, y, groups)
-
     def _check_target(self, fact: BoundedColumn | CategoricalColumn) -> None:
         if not isinstance(fact, CategoricalColumn):
             raise ValueError(
@@ -339,50 +298,16 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
             )
         self.classes_ = np.unique(np.array(fact.values))
 
+    def _unfitted_model(self) -> Any:
+        return self.estimator
+
     def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
         codes = category_codes(mask_unreadable(y), self.classes_)
         known = np.flatnonzero(codes >= 0)  # drop missing labels
         rows, codes = safe_indexing(rows, known), codes[known]
         if len(np.unique(codes)) == 1:
-            return DummyClassifier(strategy="constant", constant=codes[0]).fit(rows, codes)
+            return constant_model(codes[0])
         return clone(self.estimator).fit(rows, codes)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Predicted classes.
-        """
-        rows = self._check_rows(X)
-        with name_failing_model(self.estimator_, "asked about X"):
-            return self.classes_[self.estimator_.predict(rows)]
-
-    @delegates_to("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; 0 for a class that was never drawn.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._check_rows(X)
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        with name_failing_model(self.estimator_, "asked about X"):
-            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
-        return found
 
 
 @fill_docs(SYNTHESIS_DOCS)
@@ -433,42 +358,6 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
     True
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        synthesizer: Any,
-        *,
-        n_samples: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.synthesizer = synthesizer
-        self.n_samples = n_samples
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
-        """Fit the synthesizer to private records, and the regressor to synthetic ones.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, in a form that the synthesizer takes.
-        y : array-like of shape (n_samples,)
-            Private targets.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each record. The guarantee then protects groups.
-
-        Returns
-        -------
-        SyntheticDataRegressor
-            The fitted estimator.
-
-        Raises
-        ------
-        %(synthetic_training_raises)s
-        """
-        return self._fit(X, y, groups)
-
     def _check_target(self, fact: BoundedColumn | CategoricalColumn) -> None:
         if isinstance(fact, CategoricalColumn) and not all(
             isinstance(v, Real) for v in fact.values
@@ -496,7 +385,6 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
         ndarray of shape (n_samples,)
             Predicted numbers.
         """
-        rows = self._check_rows(X)
-        with name_failing_model(self.estimator_, "asked about X"):
-            found: NDArray[Any] = self.estimator_.predict(rows)
+        rows = self._rows(X)
+        found: NDArray[Any] = call_model(self.estimator_, "predict", rows)
         return found

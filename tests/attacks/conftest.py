@@ -41,16 +41,35 @@ def leaky():
     )
 
 
-@pytest.fixture
-def assert_null():
-    """Attack models that never saw the "members": hardly any run may claim leakage.
+@pytest.fixture(scope="session")
+def assert_chance():
+    """Let hardly any of several results claim leakage, by the area or (``epsilon``) by a bound.
 
-    5% of runs may miss by right. A sound attack exceeds the default limit with probability below
-    0.001.
+    5% may miss by right. A sound attack exceeds the default limit with probability below 0.001.
     """
 
+    def check(results, *, epsilon=True, chance=0.999, limit=None):
+        results = list(results)
+        intervals = [result.auc_interval for result in results]
+        wrong_auc = sum(not low <= 0.5 <= high for low, high in intervals)
+        wrong_epsilon = (
+            sum(result.epsilon_lower_bound() > 0 for result in results) if epsilon else 0
+        )
+        limit = binom.ppf(chance, len(results), 0.05) if limit is None else limit
+        assert max(wrong_auc, wrong_epsilon) <= limit, (
+            f"claims leakage where there is none: AUC in {wrong_auc}, epsilon in {wrong_epsilon} "
+            f"of {len(results)} runs, {limit:.0f} allowed"
+        )
+
+    return check
+
+
+@pytest.fixture
+def assert_null(assert_chance):
+    """Attack models that never saw the "members"."""
+
     def check(make_attack, runs, n=240, limit=None):
-        wrong_auc = wrong_epsilon = 0
+        results = []
         for seed in range(runs):
             X, y = make_noisy(seed, n + 100)
             model = DecisionTreeClassifier(min_samples_leaf=3, random_state=seed)
@@ -58,14 +77,7 @@ def assert_null():
             X, y, half = X[100:], y[100:], n // 2
             pool = ShadowPool(model, n_shadows=4, random_state=seed)
             attack = make_attack(pool).set_params(target=target).fit(X, y)
-            result = attack.evaluate(X[:half], y[:half], X[half:], y[half:])
-            low, high = result.auc_interval
-            wrong_auc += not low <= 0.5 <= high
-            wrong_epsilon += result.epsilon_lower_bound() > 0
-        limit = binom.ppf(0.999, runs, 0.05) if limit is None else limit
-        assert max(wrong_auc, wrong_epsilon) <= limit, (
-            f"claims leakage where there is none: AUC in {wrong_auc}, epsilon in {wrong_epsilon} "
-            f"of {runs} runs, {limit:.0f} allowed"
-        )
+            results.append(attack.evaluate(X[:half], y[:half], X[half:], y[half:]))
+        assert_chance(results, limit=limit)
 
     return check

@@ -11,29 +11,18 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_classification
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy._stacked import (
-    device_dpsgd,
-    is_stackable,
-    tensors,
-    train_stacked,
-)
-from skprivacy._stacked import (
-    scheduling as devices,
-)
-from skprivacy._stacked import (
-    scheduling as training,
-)
+from skprivacy._stacked import device_dpsgd, is_stackable, tensors, train_stacked
+from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import stacked_dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier
 
-from .test_stacked_dpsgd import EstimatorsDraws
+from .test_stacked_dpsgd import NETWORKS, EstimatorsDraws, problem
 
 pytestmark = pytest.mark.heavy
 
@@ -43,14 +32,7 @@ DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch):
     """Let the processor be treated as a device is, where a device is asked for."""
-    monkeypatch.setattr(devices, "_PROCESSORS", {"the processor"})
-
-
-def problem(n=300, n_classes=3):
-    X, y = make_classification(
-        n, 10, n_informative=8, n_classes=n_classes, n_clusters_per_class=1, random_state=0
-    )
-    return X / 5, y
+    monkeypatch.setattr(training, "_PROCESSORS", {"the processor"})
 
 
 ROWS = [np.arange(150), np.arange(100, 300), np.arange(0, 300, 2), np.arange(37)]
@@ -114,14 +96,7 @@ class Ahead(EstimatorsDraws):
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"hidden_layer_sizes": ()},
-        {"hidden_layer_sizes": (12, 7), "activation": "relu"},
-        {"activation": "logistic", "batch_size": 20},
-        {"clipping": "per-layer", "max_grad_norm": 0.3},
-        {"clipping": "automatic"},
-        {"optimizer": "adam", "momentum": 0.8},
-        {"epsilon": np.inf, "epochs": 20},
+        *NETWORKS,
         {"schedule": "cosine", "averaging": 0.0},
         {"class_weight": {1: 3.0}},
         {"batch_size": 1, "relation": "add_remove", "n_records": 40, "epochs": 1},  # empty batches
@@ -197,7 +172,7 @@ def test_groups_that_fit_are_trained_one_after_another(room):
     whole = train_stacked(net, X, y, rows, range(12), device="cpu")
     sizes.clear()
     with (
-        mock.patch.object(devices, "_DEFAULT_FREE_NUMBERS", room),
+        mock.patch.object(training, "_DEFAULT_FREE_NUMBERS", room),
         mock.patch.object(tensors.TensorStack, "__init__", counted),
     ):
         parts = train_stacked(net, X, y, rows, range(12), device="cpu")

@@ -67,17 +67,22 @@ class EstimatorsDraws:
             yield noise[np.concatenate(order)] / np.float32(divisor)
 
 
+NETWORKS = [
+    {},
+    {"hidden_layer_sizes": ()},
+    {"hidden_layer_sizes": (12, 7), "activation": "relu"},
+    {"activation": "logistic", "batch_size": 20},
+    {"clipping": "per-layer", "max_grad_norm": 0.3},
+    {"clipping": "automatic"},
+    {"optimizer": "adam", "momentum": 0.8},
+    {"epsilon": np.inf, "epochs": 20},
+]
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"hidden_layer_sizes": ()},
-        {"hidden_layer_sizes": (12, 7), "activation": "relu"},
-        {"activation": "logistic", "batch_size": 20},
-        {"clipping": "per-layer", "max_grad_norm": 0.3},
-        {"clipping": "automatic"},
-        {"optimizer": "adam", "momentum": 0.8},
-        {"epsilon": np.inf, "epochs": 20},
+        *NETWORKS,
         {"learning_rate": 0.3, "momentum": 0.0},
         {"hidden_layer_sizes": "auto", "epochs": "auto"},
         {"schedule": "cosine", "averaging": 0.0},

@@ -83,7 +83,7 @@ def test_who_protects_them_is_not_and_membership_stays_open():
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("attacks", [[LossThreshold()], [LiRA(n_shadows=4)], []])
+@pytest.mark.parametrize("attacks", [[LossThreshold()], [LiRA(pool=4)], []])
 @pytest.mark.parametrize("model", [HONEST, LabelPATEClassifier(n_teachers=5, classes=[0, 1])])
 def test_attacks_on_membership_are_refused(attacks, model):
     with pytest.raises(ValueError, match="nothing about membership"):
@@ -94,7 +94,7 @@ def test_nothing_is_trained_where_an_attack_is_refused():
     model = Liar().fit(*PARTS[:2])
     Liar.fits = 0
     with pytest.raises(ValueError, match="nothing about membership"):
-        audit(model, *PARTS, attacks=[LiRA(n_shadows=4)])
+        audit(model, *PARTS, attacks=[LiRA(pool=4)])
     assert Liar.fits == 0
 
 
@@ -155,7 +155,7 @@ def test_a_sweep_guesses_labels():
     assert display.axes_[1].get_title(loc="left") == "What it buys: label attack"
 
 
-@pytest.mark.parametrize("attack", [LossThreshold(), LiRA(n_shadows=2)])
+@pytest.mark.parametrize("attack", [LossThreshold(), LiRA(pool=2)])
 def test_a_sweep_refuses_attacks_on_membership_before_it_trains(attack):
     budget = PrivacyBudget(epsilon=5.0)
     model = make_pipeline(StandardScaler(), HONEST.set_params(budget=budget))

@@ -148,7 +148,7 @@ def test_the_target_is_never_trained_and_shadows_once():
     model = Claiming().fit(*PARTS[:2])
     tree = model.tree_
     FITS.clear()
-    attacks = [LiRA(n_shadows=2), LiRA(online=True, n_shadows=4), LossThreshold()]
+    attacks = [LiRA(pool=2), LiRA(online=True, pool=4), LossThreshold()]
     report = audit(model, *PARTS, attacks=attacks, n_shadows=4)
     assert FITS == [1000] * 4  # halves of all 2,000 records, one pool for both attacks
     assert model.tree_ is tree

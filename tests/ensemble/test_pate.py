@@ -52,7 +52,8 @@ from skprivacy.ensemble.students import (
     select_student,
 )
 from skprivacy.ensemble.teachers import MOVED_VOTES, partition_by_hash, partition_by_index
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
+from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
@@ -234,16 +235,7 @@ def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_i
     assert budget.entries().empty
 
 
-@pytest.mark.heavy
-def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
-    def trained(*args):
-        raise AssertionError("a teacher was trained")
-
-    with mock.patch.object(pate, "count_votes", trained), pytest.raises(BudgetExceededError):
-        model(budget=PrivacyBudget(1.0, 1e-5)).fit(X, Y, X_public=PUBLIC)
-
-
-@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier])
+@pytest.mark.parametrize("kind", [PATEClassifier, PrivateKNNClassifier, ALMFineTuner])
 @pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
 def test_private_records_are_not_taken_for_public_ones(kind, passed):
     budget = PrivacyBudget(100.0, 1e-3)

@@ -52,7 +52,7 @@ def test_private_models_answer_equal_records_alike(model):
         np.testing.assert_array_equal(answers(model, form(X)), expected)
 
 
-@pytest.mark.parametrize("attack", [LossThreshold(), LiRA(n_shadows=4, random_state=0)])
+@pytest.mark.parametrize("attack", [LossThreshold(), LiRA(pool=4, random_state=0)])
 def test_attacks_score_equal_records_alike(attack):
     attack.set_params(target=LogisticRegression().fit(X[:350], Y[:350]))
     expected = attack.fit(X, Y).score_samples(X, Y)

@@ -6,17 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from scipy import sparse
 from sklearn import config_context
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skprivacy import load_model, save_model
+from skprivacy import save_model
 from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, PrivacyBudget, RepeatedEvent
 from skprivacy.certificates import issue_certificate, verify_certificate
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
+from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.model_selection import PrivacySweepCV
 
@@ -153,17 +151,6 @@ def test_records_without_a_party_are_refused_where_parties_matter(params):
         federation(**params).fit(X, y)
 
 
-def test_other_odd_records_are_refused():
-    for rows, error in ((sparse.csr_matrix(X), TypeError), (X[:, 0], ValueError)):
-        with pytest.raises(error):
-            federation().fit(rows, y, parties=PARTIES)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    with pytest.raises(ValueError, match="the index of X in another order"):
-        federation().fit(frame, y, parties=pd.Series(PARTIES)[::-1])
-    with pytest.raises(ValueError, match="NaN"):
-        federation().fit(X, y, parties=PARTIES).predict(np.full((1, 3), np.nan))
-
-
 def test_parties_of_one_class_or_without_records_take_part():
     sorted_by_label = np.where(y == 0, PARTIES % 3, 3 + PARTIES % 3)
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
@@ -206,16 +193,6 @@ def test_how_many_threads_work_does_not_matter(unit):
     assert fits[0].privacy_.kind == "estimate"
 
 
-def test_a_budget_is_charged_and_refuses():
-    budget = PrivacyBudget(2.5, 1e-3)
-    model = federation(epsilon=2.0, budget=budget).fit(X, y, parties=PARTIES)
-    with pytest.raises(BudgetExceededError):
-        clone(model).fit(X, y, parties=PARTIES)
-    assert len(budget.entries()) == 1
-    with pytest.raises(ValueError, match="unit"):  # parties and records are never added up
-        federation(epsilon=0.1, unit="party", budget=budget).fit(X, y, parties=PARTIES)
-
-
 @pytest.mark.heavy
 def test_pipelines_searches_and_sweeps_hand_parties_on():
     made = make_pipeline(FunctionTransformer(), federation())
@@ -231,20 +208,6 @@ def test_pipelines_searches_and_sweeps_hand_parties_on():
     sweep = PrivacySweepCV(federation(), epsilons=[50.0], cv=2, baseline=None)
     sweep.fit(X, y, parties=PARTIES)
     assert "honest but curious" in repr(sweep.guarantees_[0])
-
-
-@pytest.mark.parametrize(
-    "params", [{}, {"unit": "party", "server": "trusted"}, {"epsilon": np.inf}]
-)
-def test_a_file_brings_back_the_model_and_its_claim(params, tmp_path):
-    model = federation(**params).fit(X, y, parties=pd.Series(PARTIES, name="hospital"))
-    save_model(model, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    assert found.privacy_ == model.privacy_
-    assert np.array_equal(found.predict_proba(X), model.predict_proba(X))
-    for name in ("n_parties_", "n_rounds_", "noise_multiplier_", "settings_", "epsilon_"):
-        assert getattr(found, name) == getattr(model, name)
-    assert found.get_params() == {**model.get_params(), "classes": found.classes}
 
 
 @pytest.mark.heavy

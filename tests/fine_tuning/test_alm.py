@@ -29,7 +29,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
+from skprivacy.exceptions import BudgetExceededError
 from skprivacy.fine_tuning import (
     ALMFineTuner,
     GradientHead,
@@ -235,12 +235,6 @@ def test_an_encoder_that_mixes_records_is_refused(public):
     with pytest.raises(ValueError, match="from other records too"):
         tuner(Mixing(), budget=budget).fit(X, Y, X_public=public)
     assert budget.spent() == 0
-
-
-@pytest.mark.parametrize("public", [X, PublicRecords(X)], ids=["records", "PublicRecords"])
-def test_private_records_are_not_public_records_too(public):
-    with pytest.raises(ValueError, match="X_public must not be X"):
-        tuner(PCA(8)).fit(X, Y, X_public=public)
 
 
 def test_public_records_of_another_kind_are_refused():
@@ -530,9 +524,3 @@ def test_shadow_models_keep_the_encoder():
     assert Counting.seen == [len(PUBLIC)]
     assert budget.spent() == 0, "shadow models belong to the attacker"
     assert pool is not None
-
-
-def test_classes_that_are_not_given_are_a_leak_that_is_told():
-    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        model = tuner(classes=None).fit(X, Y)
-    assert any("class labels" in assumption for assumption in model.privacy_.assumptions)

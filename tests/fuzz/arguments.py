@@ -100,7 +100,7 @@ NEEDED: dict[str, Any] = {
 }  # fmt: skip
 # What a parameter gets even if it has a default: it makes a call cheap, or the same again.
 CHEAP: dict[str, Any] = {
-    "target": TARGET, "member": MEMBER, "random_state": 0, "n_shadows": 2, "n_runs": 20,
+    "target": TARGET, "member": MEMBER, "random_state": 0, "n_shadows": 2, "pool": 2, "n_runs": 20,
     "seconds": 0.01, "n_draws": 20, "n_splits": 3,
     "n_samples": 10, "max_iter": 2, "n_init": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
     "n_components": 2, "hidden_layer_sizes": (4,), "epochs": 1, "batch_size": 8, "n_selection": 5,
@@ -131,15 +131,10 @@ OWN: dict[str, dict[str, Any]] = {
     "PrivacyBudget.scope": {"epsilon": 1.0, "delta": 1e-7},
     "PrivacyBudget.spent": {"delta": 1e-6},
     "AggregateAttack": {"n_records": N}, "AggregateAttack.fit": {"reference": OTHERS},
-    "AttributeInference": {"attribute": 0}, "UpdatesAttributeInference": {"target": UPDATES},
-    "UpdatesPropertyInference": {"target": UPDATES, "n_shadows": 4, "n_train": 10},
-    "UpdatesPropertyInference.fit": {"shares": (0.4, 0.6)},
-    "UpdatesPropertyInference.decision_function": {"target": UPDATES},
-    "UpdatesPropertyInference.predict": {"target": UPDATES},
-    "UpdatesPropertyInference.evaluate": {"models_with": [UPDATES], "models_without": [UPDATES]},
+    "AttributeInference": {"attribute": 0},
     "PropertyInference": {"n_shadows": 4, **SMALL_ATTACK},
     "PropertyInference.fit": {"shares": (0.4, 0.6)},
-    "LabelOnlyAttack": {"n_queries": 9}, "LearnedRatio": {"n_shadows": 4},
+    "LabelOnlyAttack": {"n_queries": 9}, "LearnedRatio": {"pool": 4},
     "StolenMemoriesAttack": {"target": NETWORK}, "WhiteBoxAttack": {"target": NETWORK},
     "StolenMemoriesAttack.fit": {
         "X": np.random.RandomState(1).uniform(size=(6 * N, 4)), "y": np.tile(y, 6),

@@ -111,7 +111,7 @@ SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
 def of_updates(**params):
     weights = [attacks.Updates.weights_of(TARGET) + step for step in (0.0, 0.1)]
     seen = attacks.Updates(TARGET, weights[:1], weights[1:], step=0.1, n_records=24)
-    return attacks.UpdatesPropertyInference(seen, n_train=6, **params)
+    return attacks.PropertyInference(seen, n_train=6, **params)
 
 
 def swept(**params):
@@ -270,7 +270,7 @@ FOUND = [
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defences.MemGuardClassifier(LogisticRegression()).fit(
         X[:1], y[:1])),
-    ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
+    ("X:", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
     ("verbose", lambda: audit.audit(
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
     ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
@@ -360,9 +360,9 @@ FOUND = [
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
         containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
     ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
-    ("augment", lambda: attacks.LiRA(TARGET, n_shadows=2, augment=len).fit(X, y).score_samples(
+    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(X, y).score_samples(
         X, y)),
-    ("n_shadows", lambda: attacks.LearnedRatio(TARGET, n_shadows=2).fit(X, y)),
+    ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(X, y)),
     ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
     ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
@@ -418,7 +418,7 @@ FOUND = [
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, y).score(X, MISSING)),
     ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
-    ("X:", lambda: TEMPERED.predict(range(10**12))),
+    ("X", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target_column="y", target_bounds=(0, 10**400))),
     ("y", lambda: attacks.LossThreshold(TARGET).fit(X, DECIMALS)),
     ("fpr", lambda: attacks.ExpectedPower(1.0).tpr(1j)),

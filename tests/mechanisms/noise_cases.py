@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from skprivacy._groups import resolve_groups
 from skprivacy.accounting import (
     BandedFactorizationEvent,
     Event,
@@ -58,7 +59,7 @@ from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network._training.engine import SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
 
 from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of
 from ..contracts.tape import Tape, recording
@@ -318,8 +319,10 @@ def _first_of_group() -> ProcessGroup:
 POISSON = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
 ROWS = np.zeros((4, 200))
 STEP = FloatGaussian(Z, SENSITIVITY)
-MOMENTS = BoundedColumns(np.zeros((9, 50_000)), (-1, 1))
-MOMENTS_NOISE = MOMENTS.mechanism(2, 1.0, 1e-4, "zero_out")
+MOMENTS = BoundedColumns(np.zeros((9, 50_000)), (-1, 1), resolve_groups(None, np.zeros(9))).moments(
+    2, "zero_out", lambda moments: moments
+)
+MOMENTS_NOISE = MOMENTS.mechanism(1.0, 1e-4)
 
 
 def _of_network(peers: Any) -> Any:
@@ -396,11 +399,9 @@ CASES = {
         ),
         0.9,
     ),
-    "Columns": NoiseCase(
-        BoundedColumns,
-        _passes_on(
-            MOMENTS_NOISE, lambda random: MOMENTS.release(2, MOMENTS_NOISE, "zero_out", random)
-        ),
+    "Statistic": NoiseCase(
+        Statistic,
+        _passes_on(MOMENTS_NOISE, lambda random: MOMENTS.release(MOMENTS_NOISE, random)),
         0.97,
     ),
     "Alone": NoiseCase(SingleProcess, _of_network(SingleProcess())),

@@ -170,7 +170,7 @@ def test_shadow_models_of_a_sweep_are_halved_by_people():
 
     with mock.patch.object(ShadowPool, "fit", noting), suppress(ValueError):
         # the majority is no member's secret: the attack may refuse to measure it
-        swept(epsilons=[1.0], attack=LiRA(n_shadows=2)).fit(X, y, groups=PATIENT)
+        swept(epsilons=[1.0], attack=LiRA(pool=2)).fit(X, y, groups=PATIENT)
     ((pool, groups),) = halved
     assert groups.name == "patient"
     inside = pool.membership(X)[0][0]

@@ -149,7 +149,7 @@ def test_a_memorising_level_shows(log):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_nothing_is_trained_twice(log, n_jobs):
     model = Noisy(log=str(log))
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     sweep_of(model, epsilons=[1, 8], cv=5, attack=attack, n_jobs=n_jobs).fit(X, y)
     done = fits(log)
     for epsilon in ("1.0", "8.0"):
@@ -162,9 +162,7 @@ def test_nothing_is_trained_twice(log, n_jobs):
 @pytest.mark.heavy
 def test_jobs_change_nothing():
     one, two = (
-        sweep_of(
-            Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(n_shadows=4, random_state=0), n_jobs=n_jobs
-        )
+        sweep_of(Noisy(), epsilons=[2, 8], cv=3, attack=LiRA(pool=4, random_state=0), n_jobs=n_jobs)
         .fit(X, y)
         .cv_results_
         for n_jobs in (1, 2)
@@ -355,7 +353,7 @@ def test_frames_strings_groups_scoring_pickle():
     from sklearn.model_selection import GroupKFold
 
     sweep = sweep_of(
-        Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(n_shadows=2)
+        Noisy(), epsilons=[3], cv=GroupKFold(3), scoring="roc_auc", attack=LiRA(pool=2)
     )
     with pytest.warns(PrivacyWarning, match="Noisy takes no groups in fit"):
         sweep.fit(frame, names, groups=groups)
@@ -503,7 +501,7 @@ def test_baselines_of_ones_own():
     one.fit(X, y)
     assert list(one.baseline_results_["param_baseline"]) == ["LogisticRegression"]
     assert one.baseline_results_["mean_test_score"][0] > 0.7
-    shadows = LiRA(n_shadows=2, random_state=0)
+    shadows = LiRA(pool=2, random_state=0)
     other = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=given, attack=shadows).fit(X, y)
     assert np.isnan(other.baseline_results_["mean_attack_auc"]).all()
     assert sweep_of(Noisy(), epsilons=[1], cv=2).fit(X, y).baseline_results_ == {}
@@ -721,7 +719,7 @@ def test_no_record_is_kept():
     canary = 0.1234567890123456
     data = X.copy()
     data[17] = canary
-    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0)).fit(
+    sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(pool=2, random_state=0)).fit(
         data, np.where(y == 1, "label-canary-yes", "no")
     )
     kept = pickle.dumps(sweep)

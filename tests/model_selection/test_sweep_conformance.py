@@ -118,7 +118,7 @@ def test_shadows_and_baselines_are_given_the_weights_too():
             seen.append(sample_weight is not None and len(sample_weight) == len(y))
             return super().fit(X, y, sample_weight)
 
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     given = {"line": LogisticRegression(), "pipeline": make_pipeline(Weighted(3.0))}
     models = make_pipeline(FunctionTransformer(np.tanh), Watched())
     sweep = PrivacySweepCV(models, epsilons=[3.0], cv=CV, attack=attack, baseline=given)

@@ -310,7 +310,7 @@ def test_every_model_is_charged():
 def test_shadow_models_share_it_too():
     X, y = frame()
     counts = []
-    attack = LiRA(n_shadows=4, random_state=0)
+    attack = LiRA(pool=4, random_state=0)
     for shared in (True, False):
         model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
         swept(model, X, y, shared=shared, counts=counts, attack=attack, baseline=None)

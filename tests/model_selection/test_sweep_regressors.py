@@ -61,7 +61,7 @@ def test_scores_are_those_of_grid_search_and_residuals_are_attacked():
 
 @pytest.mark.heavy
 def test_shadow_models_of_regressors_find_more():
-    attack = LiRA(n_shadows=8, random_state=0)
+    attack = LiRA(pool=8, random_state=0)
     sweep = sweep_of(NoisyNumbers(), epsilons=[6.0], cv=CV, attack=attack).fit(X, y)
     train, test = next(iter(CV.split(X)))
     pool = ShadowPool(NoisyNumbers(6.0), n_shadows=8, random_state=0).fit(X, y)

@@ -128,7 +128,7 @@ def test_what_is_kept_is_for_its_owner_and_holds_no_model(tmp_path):
     given = {"line": LogisticRegression()}
     folder = tmp_path / "kept"
     PrivacySweepCV(
-        Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(n_shadows=2, random_state=0), baseline=given,
+        Noisy(), epsilons=[1, 2], cv=2, attack=LiRA(pool=2, random_state=0), baseline=given,
         path=folder, refit=1.0,
     ).fit(data, np.where(y == 1, "label-canary-yes", "no"))  # fmt: skip
     files = sorted(folder.iterdir())
@@ -159,7 +159,7 @@ def test_shadow_models_are_kept_where_a_pool_asks_for_it(tmp_path, log):  # noqa
     np.testing.assert_allclose(
         again.cv_results_["mean_attack_auc"], first.cv_results_["mean_attack_auc"]
     )
-    plain = sweep_of(Noisy(), epsilons=[1, 8], cv=2, attack=LiRA(n_shadows=4, random_state=0))
+    plain = sweep_of(Noisy(), epsilons=[1, 8], cv=2, attack=LiRA(pool=4, random_state=0))
     np.testing.assert_allclose(
         plain.fit(X, y).cv_results_["mean_attack_auc"], first.cv_results_["mean_attack_auc"]
     )
@@ -178,7 +178,7 @@ def test_shadow_models_are_kept_where_a_pool_asks_for_it(tmp_path, log):  # noqa
         ({"cv": 4}, "splits differ"),
         ({"scoring": "recall"}, "scoring differ"),
         ({"scoring": make_scorer(recall_score)}, "scoring differ"),
-        ({"attack": LiRA(n_shadows=2, random_state=0)}, "attack differ"),
+        ({"attack": LiRA(pool=2, random_state=0)}, "attack differ"),
         ({"X": X + 1}, "records differ"),
         ({"y": np.roll(y, 1)}, "records, splits differ"),
         ({"subgroups": np.arange(400) % 2}, "subgroups differ"),

@@ -16,7 +16,11 @@ from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, fea
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.label_privacy import noisy_labels
-from skprivacy.linear_model import adassp, functional_mechanism, perturbation
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    OutputPerturbationClassifier,
+    functional_mechanism,
+)
 from skprivacy.linear_model import base as linear
 from skprivacy.linear_model.base import PrivateLinearRegressor
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
@@ -25,7 +29,7 @@ from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
 from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     SyntheticDataClassifier,
@@ -106,7 +110,7 @@ def half_spread(original):
 
 
 def half_distance(original):
-    return lambda epsilon, delta, l2, size: original(epsilon, delta, l2 / 2, size)
+    return lambda self, sensitivity: original(self, sensitivity / 2)
 
 
 def half_gradient(original):
@@ -194,10 +198,10 @@ def polished_on_the_data(original):
 def divides_by_n(original):
     """Divide noisy sums by the number of records, which is not public."""
 
-    def release(self, degree, mechanism, relation, random):
-        return original(self, degree, mechanism, "zero_out", random)
+    def moments(self, degree, relation, value):
+        return original(self, degree, "zero_out", value)
 
-    return release
+    return moments
 
 
 def twice_the_steps(original):
@@ -387,10 +391,11 @@ BUGS = [
         "targets beyond their bounds", ("AdaSSP",)),
     half(PolynomialObjective, "sensitivity", half_sensitivity, ("FunctionalMechanism",),
          REPLAY, FUNCTIONAL),
-    half(BoundedColumns, "mechanism", twice, ("PrivateStandardScaler",),
+    half(Statistic, "mechanism", twice, ("PrivateStandardScaler",),
          REPLAY, "PrivateStandardScaler-delta"),
-    half(adassp, "Gaussian", half_spread, ("AdaSSP",)),
-    half(perturbation, "_additive_mechanism", half_distance, ("OutputPerturbation",)),
+    half(AdaSSPRegressor, "_single_mechanism", half_distance, ("AdaSSP",)),
+    half(OutputPerturbationClassifier, "_single_mechanism", half_distance,
+         ("OutputPerturbation",)),
     half(ObjectivePerturbation, "sensitivity", half_gradient, ("ObjectivePerturbation",)),
     half(heads, "Gaussian", half_spread, ("ALMFineTuner-gradient",)),
     half(PrototypeHead, "sensitivity", half_statistic, ("ALMFineTuner-prototypes",)),
@@ -413,7 +418,7 @@ BUGS = [
     Bug(None, "fit", polishes_on_the_data, REPLAY, FUNCTIONAL),
     Bug(None, "fit", polished_on_the_data, name="a constant without protection",
         visible_outside=ESTIMATORS),
-    Bug(BoundedColumns, "release", divides_by_n, name="divided by the number of records",
+    Bug(BoundedColumns, "moments", divides_by_n, name="divided by the number of records",
         visible_outside=("PrivateStandardScaler",)),
     Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism", doubled_epsilon, ACCOUNTING,
         FUNCTIONAL),

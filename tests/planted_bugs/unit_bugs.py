@@ -6,27 +6,23 @@ import math
 
 import numpy as np
 
-from skprivacy import _groups
+from skprivacy import _groups, _input_data
 from skprivacy._groups import Groups
 from skprivacy.base import PrivateFit
-from skprivacy.ensemble import PATEClassifier, knn, pate
+from skprivacy.ensemble import PATEClassifier, pate
 from skprivacy.ensemble.teachers import partition_by_hash
 from skprivacy.federated import FederatedPlan, parties
-from skprivacy.fine_tuning import alm
 from skprivacy.fine_tuning.head import HeadInput
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LP2STClassifier,
     RandomizedResponseClassifier,
     base,
-    label_pate,
     noisy_labels,
 )
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.linear_model import base as linear
 from skprivacy.mechanisms import DistributedGaussian, distributed_gaussian
 from skprivacy.preprocessing.bounded_moments import BoundedColumns
-from skprivacy.synthesis import marginal_synthesizer
 
 from ..contracts import groups as of_groups
 from ..contracts import labels as of_labels
@@ -59,7 +55,7 @@ def noised_again_in_the_second_stage(original):
 
     def released(self, X, codes, random, noise):
         labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again = noisy_labels._respond(codes, prior.shape[1], self.epsilon, noise)
+        _, again, _ = noisy_labels._respond(codes, prior.shape[1], self.epsilon, noise)
         return labels, likelihood * again, prior
 
     return released
@@ -196,8 +192,8 @@ def missing_accepted(original):
 
 
 def rows_counted(original):
-    def init(self, X, bounds, groups=None):
-        original(self, X, bounds, groups)
+    def init(self, rows, bounds, who):
+        original(self, rows, bounds, who)
         self.n = len(self._rows)
 
     return init
@@ -294,7 +290,7 @@ BUGS = [
     Bug(ALIBIClassifier, "_release_labels", clean_first_model, LABEL_REPLAY, ALIBI),
     Bug(noisy_labels, "_SENSITIVITY", instead(1.0), LABEL_REPLAY, ALIBI,
         "indicators of sensitivity 1"),
-    Bug(label_pate, "count_votes", hash_of_labels, LABEL_REPLAY, TURNING),
+    Bug(pate, "count_votes", hash_of_labels, LABEL_REPLAY, TURNING),
     Bug(base.NoisyLabelClassifier, "fit", keeps_labels, of_labels.check_labels_leave_no_trace,
         ALIBI),
     Bug(PrivateFit, "charged", of_another_relation, of_labels.check_label_claim, LP2ST),
@@ -308,18 +304,18 @@ BUGS = [
     Bug(HeadInput, "weighted", unweighted, GROUP_REPLAY, "ALMFineTuner-least-squares"),
     Bug(ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective,
         GROUP_REPLAY, OBJECTIVE),
-    Bug(knn, "resolve_groups", any_number_drawn, GROUP_REPLAY, "PrivateKNNClassifier"),
+    Bug(_input_data, "resolve_groups", any_number_drawn, GROUP_REPLAY, "PrivateKNNClassifier"),
     Bug(PATEClassifier, "_partition", cut_by_record, GROUP_REPLAY, PATE),
     Bug(pate, "partition_by_group", hashed_by_number, GROUP_REPLAY, PATE),
     Bug(BoundedColumns, "__init__", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
     Bug(PrivateFit, "charged", says_record, UNIT, ("AdaSSPRegressor", INDEPENDENT)),
     Bug(_groups, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
-    Bug(linear, "resolve_groups", counts_records, count_people, "AdaSSPRegressor"),
-    Bug(knn, "resolve_groups", counts_records, count_people, "PrivateKNNClassifier"),
-    Bug(alm, "resolve_groups", counts_records, count_people, "ALMFineTuner-gradient"),
-    Bug(marginal_synthesizer, "resolve_groups", counts_records, count_people, INDEPENDENT),
-    Bug(base, "resolve_groups", any_number_drawn, LABELS_OF_GROUP, (RESPONSE, ALIBI)),
-    Bug(label_pate, "resolve_groups", dealt_by_record, LABELS_OF_GROUP, TURNING),
+    Bug(_input_data, "resolve_groups", counts_records, count_people, "AdaSSPRegressor"),
+    Bug(_input_data, "resolve_groups", counts_records, count_people, "PrivateKNNClassifier"),
+    Bug(_input_data, "resolve_groups", counts_records, count_people, "ALMFineTuner-gradient"),
+    Bug(_input_data, "resolve_groups", counts_records, count_people, INDEPENDENT),
+    Bug(_input_data, "resolve_groups", any_number_drawn, LABELS_OF_GROUP, (RESPONSE, ALIBI)),
+    Bug(_input_data, "resolve_groups", dealt_by_record, LABELS_OF_GROUP, TURNING),
     replaced(SUM_OF_PARTIES, "_share", share_of(lambda m: m.n_parties - m.n_untrusted), SHARES,
              "noise divided by how many there are"),
     replaced(SUM_OF_PARTIES, "_share", share_of(lambda m: math.sqrt(m.n_parties)), SHARES,

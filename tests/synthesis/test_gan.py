@@ -103,21 +103,6 @@ def test_samples_repeat_by_seed_and_leave_the_chance_of_the_caller():
     assert len(synthesizer.sample()) == 300
 
 
-@pytest.mark.heavy
-def test_the_guarantee_is_what_was_asked_for_and_paid_once():
-    budget = PrivacyBudget(1.0, 1e-4, relation="zero_out")
-    synthesizer = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, budget=budget, **SMALL)
-    synthesizer.fit(people(300))
-    assert 0.99 < synthesizer.epsilon_ <= 1.0
-    assert budget.spent() > 0.99
-    assert "the number of records is public" in synthesizer.privacy_.assumptions
-    hidden = DPGANSynthesizer(
-        1.0, 1e-4, schema=SCHEMA, relation="add_remove", n_records=300, **SMALL
-    )
-    assert hidden.fit(people(280)).privacy_.relation == "add_remove"
-    assert hidden.n_records_ == 300
-
-
 @pytest.mark.parametrize(
     ("params", "said"),
     [

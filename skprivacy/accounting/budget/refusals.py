@@ -53,8 +53,7 @@ def check_same_relation(relation: str | None, settled: str | None) -> str:
     restated = (
         ""
         if either
-        else ", or set the estimator's relation (in a shell by --set) so that it "
-        f"states {known!r}"
+        else f", or set the estimator's relation (in a shell by --set) so that it states {known!r}"
     )
     raise ValueError(
         f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "

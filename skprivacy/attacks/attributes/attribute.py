@@ -1,7 +1,4 @@
-"""Attribute inference from a model, compared with imputation (Yeom et al. 2018).
-
-:class:`UpdatesAttributeInference` attacks the updates of federated training (Melis et al. 2019).
-"""
+"""Attribute inference from a model or from updates, compared with imputation (Yeom et al. 2018)."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import binomtest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
@@ -24,19 +21,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
 from ..._clones import name_failing_model
+from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
 from ..membership.update_membership import UpdatesMembership
-from ..model_answers import check_known, class_list, predict_aligned
+from ..model_answers import TargetAttack, check_known, class_list, predict_aligned
 from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
 
-__all__ = [
-    "AttributeInference",
-    "AttributeResult",
-    "UpdatesAttributeInference",
-]
+__all__ = ["AttributeInference", "AttributeResult"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,29 +86,53 @@ class AttributeResult:
         return pd.DataFrame([row])
 
 
-class AttributeInference(BaseEstimator):
-    """Infer one attribute of a record from its other attributes, its class and the model.
+_DOCS = {
+    "predict_sections": """\
+Parameters
+----------
+X : {array-like, DataFrame} of shape (n_records, n_features)
+    Records with the attribute's column, which may hold any values.
+y : array-like of shape (n_records,)
+    Their classes.
+
+Returns
+-------
+ndarray of shape (n_records,)
+    Values of the attribute."""
+}
+
+
+@fill_docs(_DOCS)
+class AttributeInference(TargetAttack):
+    """Infer one attribute of a record from its other attributes, its class and a model or updates.
 
     Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
     Yeom et al. 2018) takes the value that fits the class best, weighted by its frequency.
     ``prior="imputation"`` weights each value by its probability given the other attributes (after
-    Mehnaz et al. 2022; Jayaraman & Evans 2022), so the model must improve on imputation.
+    Mehnaz et al. 2022; Jayaraman & Evans 2022), so the model must improve on imputation. From the
+    updates of federated training (Melis et al. 2019), the attack takes the value with which the
+    record's gradient agrees best.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model.
+    target : fitted classifier with ``predict_proba``, or Updates, default=None
+        The target model, or the updates that the attacker has seen.
     attribute : int or str, default=0
         Column of the attribute; a name if records are DataFrames.
     prior : {"imputation", "marginal", "uniform"}, default="imputation"
         Prior probabilities of the attribute, before querying the model.
     imputer : classifier with ``predict_proba``, default=None
         Learns the attribute from the other columns and the class. None: a random forest.
+    n_reference : int, default=1000
+        Maximum number of the attacker's records that estimate the distribution of gradients, for
+        Updates.
 
     Attributes
     ----------
     values_ : ndarray of shape (n_values,)
         Values of the attribute among the records given to ``fit``.
+    attack_ : UpdatesMembership
+        Scores a record with each value, if the target is Updates.
 
     Notes
     -----
@@ -125,6 +143,8 @@ class AttributeInference(BaseEstimator):
     References
     ----------
     B. Jayaraman, D. Evans. Are attribute inference attacks just imputation? CCS 2022.
+    L. Melis, C. Song, E. De Cristofaro, V. Shmatikov. Exploiting unintended feature leakage in
+    collaborative learning. IEEE S&P 2019.
     S. Mehnaz et al. Are your sensitive attributes private? USENIX Security 2022.
     S. Yeom et al. Privacy risk in machine learning. CSF 2018.
 
@@ -150,11 +170,13 @@ class AttributeInference(BaseEstimator):
         attribute: int | str = 0,
         prior: str = "imputation",
         imputer: Any = None,
+        n_reference: int = 1000,
     ) -> None:
         self.target = target
         self.attribute = attribute
         self.prior = prior
         self.imputer = imputer
+        self.n_reference = n_reference
 
     def fit(self, X: Any, y: Any) -> AttributeInference:
         """Learn the attribute's values and their probabilities from the attacker's records.
@@ -197,7 +219,10 @@ class AttributeInference(BaseEstimator):
             self.values_ = known
             self.classes_ = class_list(classes, y)
             check_known(np.asarray(y), classes)
-            self._prepare_likelihoods(X, y)
+            if isinstance(self.target, Updates):
+                self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
+                    X, y
+                )
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
@@ -205,17 +230,7 @@ class AttributeInference(BaseEstimator):
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
         """Infer the attribute of each record, without reading its value in ``X``.
 
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records with the attribute's column, which may hold any values.
-        y : array-like of shape (n_records,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Values of the attribute.
+        %(predict_sections)s
         """
         check_is_fitted(self)
         frame = self._other_columns(X, y)
@@ -227,17 +242,7 @@ class AttributeInference(BaseEstimator):
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
         """Infer the attribute from the other attributes and the class, without the model: baseline.
 
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records with the attribute's column, which may hold any values.
-        y : array-like of shape (n_records,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Values of the attribute.
+        %(predict_sections)s
         """
         check_is_fitted(self)
         frame = self._other_columns(X, y)
@@ -292,20 +297,21 @@ class AttributeInference(BaseEstimator):
 
     def _target_classes(self, X: Any) -> Any:
         """Return the target's classes; refuse objects that are not fitted classifiers."""
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or by set_params(target=model)."
-            )
+        self._require_target()
+        if isinstance(self.target, Updates):
+            attack = UpdatesMembership(self.target)
+            attack._check_target(X, np.empty(0))
+            return attack._target_classes(X)
         if not hasattr(self.target, "classes_"):
-            raise TypeError(f"target={self.target!r} must be a fitted classifier.")
+            raise TypeError(f"target={self.target!r} must be a fitted classifier, or Updates.")
         return self.target.classes_
-
-    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
-        """Learn from the attacker's records what ``_likelihoods`` needs; nothing by default."""
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
         """Return the log-likelihood of each value of the attribute, one column per value."""
+        if isinstance(self.target, Updates):
+            # one call scores every record with every value, and factorises each round once
+            found = self.attack_.score_samples(reduce(concat, filled), np.tile(y, len(filled)))
+            return found.reshape(len(filled), -1).T
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
         return np.column_stack([scores.loss(proba, label) for proba in probas])
@@ -349,7 +355,7 @@ class AttributeInference(BaseEstimator):
         if missing:
             raise ValueError(
                 f"attribute={self.attribute!r} is missing in {missing} of {len(values)} records. "
-                "Leave these records out, or make missing a value of its own, for example by "
+                "Leave these records out, or replace a missing value by a text, for example by "
                 f"X[{self.attribute!r}].fillna('unknown')."
             )
         return frame, values
@@ -389,80 +395,3 @@ class AttributeInference(BaseEstimator):
         filled = np.array(X)
         filled[:, int(self.attribute)] = value
         return filled
-
-
-class UpdatesAttributeInference(AttributeInference):
-    """Infer one attribute of a record from its other attributes, its class and model updates.
-
-    Each value of the attribute is tried in turn. With the true value, the gradient of a training
-    record agrees best with the updates. Values are weighted by their probability without the
-    updates, so the updates must improve on imputation.
-
-    Parameters
-    ----------
-    target : Updates, default=None
-        The updates that the attacker has seen.
-    attribute : int or str, default=0
-        Column of the attribute; a name if records are DataFrames.
-    prior : {"imputation", "marginal", "uniform"}, default="imputation"
-        Prior probabilities of the attribute, before seeing the updates.
-    imputer : classifier with ``predict_proba``, default=None
-        Learns the attribute from the other columns and the class. None: a random forest.
-    n_reference : int, default=1000
-        Maximum number of the attacker's records that estimate the distribution of gradients.
-
-    Attributes
-    ----------
-    attack_ : UpdatesMembership
-        Scores a record with each value.
-    values_ : ndarray of shape (n_values,)
-        Values of the attribute among the records given to ``fit``.
-
-    References
-    ----------
-    L. Melis, C. Song, E. De Cristofaro, V. Shmatikov. Exploiting unintended feature leakage in
-    collaborative learning. IEEE S&P 2019.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import Updates, UpdatesAttributeInference
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.c_[rng.integers(0, 2, 900), rng.normal(size=(900, 10))]
-    >>> y = rng.integers(0, 2, 900)
-    >>> party = MLPClassifier((64,), solver="sgd", momentum=0, batch_size=20, random_state=0)
-    >>> def after_a_pass():
-    ...     return Updates.weights_of(party.partial_fit(X[:20], y[:20], classes=[0, 1]))
-    >>> weights = [after_a_pass() for _ in range(3)]
-    >>> seen = Updates(party, weights[:-1], weights[1:], step=0.001, n_records=20)
-    >>> attack = UpdatesAttributeInference(seen, attribute=0).fit(X[100:], y[100:])
-    >>> result = attack.evaluate(X[:20], y[:20], X[20:100], y[20:100])
-    >>> result.advantage > 0.2
-    True
-    """
-
-    def __init__(
-        self,
-        target: Updates | None = None,
-        *,
-        attribute: int | str = 0,
-        prior: str = "imputation",
-        imputer: Any = None,
-        n_reference: int = 1000,
-    ) -> None:
-        super().__init__(target, attribute=attribute, prior=prior, imputer=imputer)
-        self.n_reference = n_reference
-
-    def _target_classes(self, X: Any) -> Any:
-        attack = UpdatesMembership(self.target)
-        attack._check_target(X, np.empty(0))
-        return attack._target_classes(X)
-
-    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
-        self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(X, y)
-
-    def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
-        """Score every record with every value in one call, which factorises each round once."""
-        found = self.attack_.score_samples(reduce(concat, filled), np.tile(y, len(filled)))
-        return found.reshape(len(filled), -1).T

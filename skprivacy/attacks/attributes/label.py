@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import SHARED_BY_CLONES, call_model, train_clone
+from ..._clones import call_model, train_clone
+from ..._docs import fill_docs
 from ..._groups import resolve_groups
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import as_array, check_random_state, open_unit, whole
 from ...metrics import epsilon_from_guesses
-from ..attack_result import AttackResult
-from ..model_answers import class_list, predict_aligned
+from ..attack_result import RESULT_DOCS, AttackResult
+from ..model_answers import TargetAttack, class_list, predict_aligned
 from ..record_tables import as_records
 
 __all__ = ["LabelCanaries", "LabelInferenceAttack", "LabelInferenceResult"]
@@ -138,6 +138,7 @@ class LabelCanaries:
         return np.bincount(self.whose, evidence, len(self.kept)).astype(float)
 
 
+@fill_docs(RESULT_DOCS)
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelInferenceResult(AttackResult):
     """Result of label inference: scores of canaries that kept their label and of flipped ones.
@@ -150,12 +151,7 @@ class LabelInferenceResult(AttackResult):
     ----------
     scores_in, scores_out : array-like of shape (n_kept,) and (n_flipped,)
         Scores of canaries that kept their label, and of flipped ones.
-    attack : str, default="attack"
-        Name of the attack, for tables and plots.
-    alpha : float, default=0.05
-        Error probability of every interval and bound.
-    details : dict, default={}
-        Further figures of the attack.
+    %(result_parameters)s
     """
 
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
@@ -165,17 +161,7 @@ class LabelInferenceResult(AttackResult):
         among all coins and among the most confident quarter. Both are exact for one training run;
         see :func:`skprivacy.metrics.epsilon_from_guesses`.
 
-        Parameters
-        ----------
-        delta : float, default=0.0
-            Delta of the tested guarantee, in [0, 1).
-        alpha : float, default=None
-            Error probability of the bound. ``None`` uses the result's ``alpha``.
-
-        Returns
-        -------
-        float
-            In nats, at least 0.
+        %(bound_sections)s
         """
         scores = np.concatenate([self.scores_in, self.scores_out])
         right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie counts as wrong
@@ -194,7 +180,7 @@ class LabelInferenceResult(AttackResult):
         return max(bounds)
 
 
-class LabelInferenceAttack(BaseEstimator):
+class LabelInferenceAttack(TargetAttack):
     """Infer which label a record was trained with, from a model and the record's features.
 
     Good predictions do not leak labels by themselves, because features predict labels. The attack
@@ -274,11 +260,7 @@ class LabelInferenceAttack(BaseEstimator):
         LabelInferenceAttack
             Itself, fitted.
         """
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                "LabelInferenceAttack(target) or by set_params(target=model)."
-            )
+        self._require_target()
         if not hasattr(self.target, "fit"):
             raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         check_is_fitted(self.target)
@@ -397,9 +379,3 @@ class LabelInferenceAttack(BaseEstimator):
         second = label_columns(other, self.classes_, "other")
         check_consistent_length(X, first, second)
         return np.log(probabilities[rows, first]) - np.log(probabilities[rows, second])
-
-    def __sklearn_clone__(self) -> LabelInferenceAttack:
-        params = self.get_params(deep=False)
-        return type(self)(
-            **{k: v if k in SHARED_BY_CLONES else clone(v, safe=False) for k, v in params.items()}
-        )

@@ -1,12 +1,10 @@
 """Property inference: infer the share of a group in a training set (Ateniese et al. 2015).
 
-:class:`UpdatesPropertyInference` attacks the updates of federated training (Melis et al. 2019,
-passive).
+The attacker sees a model, or the updates of federated training (Melis et al. 2019, passive).
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -33,30 +31,115 @@ from ..model_answers import predict_aligned
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
 
-__all__ = [
-    "PropertyAttack",
-    "PropertyInference",
-    "UpdatesPropertyInference",
-]
+__all__ = ["PropertyInference"]
 
 Float64Array = NDArray[np.float64]
 
 
-class PropertyAttack(BaseEstimator):
-    """Base of attacks that learn a property from shadow sets with and without it.
+class PropertyInference(BaseEstimator):
+    """Infer from a model or from updates whether the records have one or another share of a group.
 
-    A subclass implements ``_check_parameters``, ``_learn`` and ``decision_function``.
+    Shadow sets with and without the property are drawn from the attacker's records (Ateniese et al.
+    2015). An attack model learns to distinguish shadow models by their predictions on fixed
+    queries, so the attack is black-box (after Zhang, Tople & Ohrimenko 2021). For a party's updates
+    it learns to distinguish the updates of the shadow sets, computed at the weights before each
+    round. The log-odds of the rounds are added (Melis et al. 2019).
+
+    Parameters
+    ----------
+    target : classifier or pipeline with ``predict_proba``, or Updates
+        A classifier is cloned for the shadow models. Of Updates only the weights before each round
+        are used, so they may come from any party.
+    n_shadows : int, default=40
+        Number of shadow sets, at least 2; every second one has the property.
+    n_train : int, default=None
+        Number of records in each shadow set. None: a quarter of the records of ``fit``, or as many
+        as in the Updates.
+    attack_model : classifier with ``predict_proba``, default=None
+        None: logistic regression on scaled log-probabilities or updates.
+    n_queries : int, default=100
+        Number of records on which models are queried. Ignored for Updates.
+    train : callable, default=None
+        One round of a party, for Updates. It takes weights, records, classes and a seed. It returns
+        the weights that the party sends back, including its clipping, noise and compression. None:
+        one step on the mean of (clipped) gradients, with the noise of the target.
+    n_jobs : int, default=None
+        Number of shadow sets processed in parallel, as in scikit-learn; it does not change the
+        result.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shadow sets, the shadow models, the queries and the noise.
+
+    Attributes
+    ----------
+    attack_models_ : list of classifiers
+        The attack model; one for each round of Updates.
+
+    References
+    ----------
+    G. Ateniese et al. Hacking smart machines with smarter ones. IJSN 10(3), 2015.
+    W. Zhang, S. Tople, O. Ohrimenko. Leakage of dataset properties in multi-party machine
+    learning. USENIX Security 2021.
+    L. Melis, C. Song, E. De Cristofaro, V. Shmatikov. Exploiting unintended feature leakage in
+    collaborative learning. IEEE S&P 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skprivacy.attacks import PropertyInference
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(800, 2))
+    >>> y = rng.integers(0, 2, 800)
+    >>> old = X[:, 0] > 0
+    >>> attack = PropertyInference(GaussianNB(), n_shadows=8, random_state=0)
+    >>> attack = attack.fit(X, y, old, shares=(0.2, 0.8))
+    >>> target = GaussianNB().fit(X[old], y[old])
+    >>> bool(attack.predict(target))
+    True
+
+    Each of two parties sends its weights after one pass over its records:
+
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from skprivacy.attacks import Updates
+    >>> model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-3)
+    >>> model = model.partial_fit(X, y, [0, 1])
+    >>> start = np.zeros(3)
+    >>> def sent_by(rows):
+    ...     model.coef_, model.intercept_ = start[None, :-1].copy(), start[-1:].copy()
+    ...     after = [Updates.weights_of(model.partial_fit(X[rows], y[rows]))]
+    ...     return Updates(model, [start], after, step=1e-3 * len(rows), n_records=len(rows))
+    >>> y = (X[:, 0] + rng.normal(size=800) > 0).astype(int)
+    >>> with_old, without = sent_by(np.flatnonzero(old)[:50]), sent_by(np.flatnonzero(~old)[:50])
+    >>> attack = PropertyInference(with_old, n_shadows=20, random_state=0)
+    >>> attack = attack.fit(X[200:], y[200:], old[200:], shares=(0.0, 1.0))
+    >>> attack.predict(with_old), attack.predict(without)
+    (True, False)
     """
 
-    n_shadows: int
-    n_train: int | None
-    attack_model: Any
-    n_jobs: int | None
-    random_state: Any
+    def __init__(
+        self,
+        target: Any,
+        *,
+        n_shadows: int = 40,
+        n_train: int | None = None,
+        attack_model: Any = None,
+        n_queries: int = 100,
+        train: Callable[[Float64Array, Any, NDArray[Any], int], Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.n_train = n_train
+        self.attack_model = attack_model
+        self.n_queries = n_queries
+        self.train = train
+        self.n_jobs = n_jobs
+        self.random_state = random_state
 
     def fit(
         self, X: Any, y: Any, group: Any, shares: tuple[float, float] = (0.5, 0.8)
-    ) -> PropertyAttack:
+    ) -> PropertyInference:
         """Draw shadow sets with and without the property, and train the attack model on them.
 
         Parameters
@@ -72,7 +155,7 @@ class PropertyAttack(BaseEstimator):
 
         Returns
         -------
-        PropertyAttack
+        PropertyInference
             Itself, fitted.
 
         Raises
@@ -83,10 +166,6 @@ class PropertyAttack(BaseEstimator):
         """
         rng = check_random_state(self.random_state)
         self._check_parameters()
-        whole("n_shadows", self.n_shadows, least=2)  # one with the property, one without
-        check_n_jobs(self.n_jobs)
-        if self.n_train is not None:
-            whole("n_train", self.n_train)
         given = numbers("shares", shares)
         if len(given) != 2 or not all(0 <= share <= 1 for share in given):
             raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
@@ -102,8 +181,64 @@ class PropertyAttack(BaseEstimator):
             self._counts(group, share)
         with roll_back_on_error(self):
             self.classes_ = np.unique(y)
-            self._learn(X, y, group, given, rng)
+            if not isinstance(self.target, Updates):
+                queries = rng.permutation(num_samples(X))[: self.n_queries]
+                self._queries = safe_indexing(X, queries)
+            has_property = np.arange(self.n_shadows) % 2 == 1
+            drawn = [self._draw_shadow_set(group, given[int(it)], rng) for it in has_property]
+            views = np.array(
+                Parallel(n_jobs=limit_workers(self.n_jobs, len(drawn)))(
+                    delayed(self._shadow_view)(safe_indexing(X, rows), y[rows], seed)
+                    for rows, seed in drawn
+                )
+            )
+            # Ateniese et al. 2015: meta-classifier on shadow sets with and without the property
+            self.attack_models_ = [
+                self._fit_attack_model(views[:, t], has_property) for t in range(views.shape[1])
+            ]
         return self
+
+    def train_shadow(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
+        """Train one shadow model on records of which a share ``share`` belongs to the group.
+
+        Parameters
+        ----------
+        X, y, group : array-like
+            Records to choose from, as in :meth:`fit`.
+        share : float
+            The share of the group in the training set, in [0, 1].
+        rng : RandomState instance
+            Source of the training set and of the model's seed.
+
+        Returns
+        -------
+        estimator
+            A clone of ``target``, fitted.
+        """
+        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
+        return train_clone(self.target, as_records(X), as_array("y", y), rows, seed)
+
+    def decision_function(self, target: Any) -> float:
+        """Return the log-odds that the target's records have the property.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``, or Updates
+            A model, or the updates of one party, from the same rounds as in ``fit`` and in the same
+            order.
+
+        Returns
+        -------
+        float
+            Above 0 if they probably have it.
+
+        Raises
+        ------
+        ValueError
+            If the rounds began with other weights than in ``fit``.
+        """
+        check_is_fitted(self, "attack_models_")
+        return sum(map(self._log_odds, self.attack_models_, self._view(target)))
 
     def predict(self, target: Any) -> bool:
         """Return whether the target's records probably have the property.
@@ -139,7 +274,7 @@ class PropertyAttack(BaseEstimator):
             type(self).__name__,
         )
 
-    def _score_targets(self, name: str, models: Any) -> NDArray[np.float64]:
+    def _score_targets(self, name: str, models: Any) -> Float64Array:
         targets = sequence(name, models)
         if not targets:
             raise ValueError(f"{name}={models!r} must hold at least one model.")
@@ -152,39 +287,21 @@ class PropertyAttack(BaseEstimator):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise_alone(kind(f"{name}: {describe_error(error)}"))
 
-    @abstractmethod
-    def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's records have the property.
-
-        Parameters
-        ----------
-        target : object
-            The target.
-
-        Returns
-        -------
-        float
-            Above 0 if they probably have it.
-        """
-
-    @abstractmethod
-    def _check_parameters(self) -> None: ...
-
-    @abstractmethod
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None: ...
+    def _check_parameters(self) -> None:
+        if not isinstance(self.target, Updates) and not hasattr(self.target, "fit"):
+            raise TypeError(f"target={self.target!r} must be a classifier with fit, or Updates.")
+        if self.train is not None and not callable(self.train):
+            raise TypeError(f"train={self.train!r} must be a function, or None.")
+        whole("n_shadows", self.n_shadows, least=2)  # one with the property, one without
+        whole("n_queries", self.n_queries)
+        check_n_jobs(self.n_jobs)
+        if self.n_train is not None:
+            whole("n_train", self.n_train)
 
     def _size(self, n_records: int) -> int:
         """Return the size of a shadow set that is drawn from ``n_records`` records."""
-        return self.n_train or n_records // 4
-
-    def _shadow_sets(
-        self, group: NDArray[np.bool_], shares: tuple[float, ...], rng: Any
-    ) -> tuple[NDArray[np.bool_], list[tuple[NDArray[np.intp], int]]]:
-        """Return which shadow sets have the property, and their records and seeds."""
-        has_property = np.arange(self.n_shadows) % 2 == 1
-        return has_property, [
-            self._draw_shadow_set(group, shares[int(it)], rng) for it in has_property
-        ]
+        known = self.target.n_records if isinstance(self.target, Updates) else n_records // 4
+        return self.n_train or known
 
     def _draw_shadow_set(
         self, group: NDArray[np.bool_], share: float, rng: Any
@@ -209,291 +326,45 @@ class PropertyAttack(BaseEstimator):
             )
         return n_group, n_train - n_group
 
-    def _fit_attack_model(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
+    def _fit_attack_model(self, views: Float64Array, has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
         if not hasattr(base, "fit"):
             raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
         return clone(base).fit(views, has_property)
 
-    def _log_odds(self, attack_model: Any, view: NDArray[np.float64]) -> float:
+    def _log_odds(self, attack_model: Any, view: Float64Array) -> float:
         proba = attack_model.predict_proba(view[None])[:, 1]
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
-
-class PropertyInference(PropertyAttack):
-    """Infer from a model whether its training set has one or another share of a group.
-
-    Shadow models are trained on sets with and without the property (Ateniese et al. 2015). An
-    attack model learns to distinguish them by their predictions on fixed queries, so the attack is
-    black-box (after Zhang, Tople & Ohrimenko 2021).
-
-    Parameters
-    ----------
-    estimator : classifier or pipeline with ``predict_proba``
-        Cloned for the shadow models.
-    n_shadows : int, default=40
-        Number of shadow models, at least 2; every second one has the property.
-    n_train : int, default=None
-        Number of training records of each shadow model. None: a quarter of the records of ``fit``.
-    attack_model : classifier with ``predict_proba``, default=None
-        None: logistic regression on scaled log-probabilities.
-    n_queries : int, default=100
-        Number of records on which the models are queried.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, as in scikit-learn; it does not change the
-        result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the training sets, the shadow models and the queries.
-
-    References
-    ----------
-    G. Ateniese et al. Hacking smart machines with smarter ones. IJSN 10(3), 2015.
-    W. Zhang, S. Tople, O. Ohrimenko. Leakage of dataset properties in multi-party machine
-    learning. USENIX Security 2021.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skprivacy.attacks import PropertyInference
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(800, 2))
-    >>> y = rng.integers(0, 2, 800)
-    >>> old = X[:, 0] > 0
-    >>> attack = PropertyInference(GaussianNB(), n_shadows=8, random_state=0)
-    >>> attack = attack.fit(X, y, old, shares=(0.2, 0.8))
-    >>> target = GaussianNB().fit(X[old], y[old])
-    >>> bool(attack.predict(target))
-    True
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        n_shadows: int = 40,
-        n_train: int | None = None,
-        attack_model: Any = None,
-        n_queries: int = 100,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.n_shadows = n_shadows
-        self.n_train = n_train
-        self.attack_model = attack_model
-        self.n_queries = n_queries
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def train(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one model on records of which a share ``share`` belongs to the group.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to choose from.
-        y : array-like of shape (n_records,)
-            Their classes.
-        group : array-like of bool of shape (n_records,)
-            Whether each record belongs to the group.
-        share : float
-            The share of the group in the training set, in [0, 1].
-        rng : RandomState instance
-            Source of the training set and of the model's seed.
-
-        Returns
-        -------
-        estimator
-            A clone of ``estimator``, fitted.
-        """
-        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
-        return train_clone(self.estimator, as_records(X), as_array("y", y), rows, seed)
-
-    def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's training set has the property.
-
-        Parameters
-        ----------
-        target : fitted classifier with ``predict_proba``
-            The target model.
-
-        Returns
-        -------
-        float
-            Above 0 if it probably has.
-        """
-        check_is_fitted(self)
-        if not hasattr(target, "predict_proba"):
-            raise TypeError(f"target={target!r} must be a fitted classifier with predict_proba.")
-        return self._log_odds(self.attack_model_, self._view(target))
-
-    def _check_parameters(self) -> None:
-        if not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator={self.estimator!r} must be a classifier with fit.")
-        whole("n_queries", self.n_queries)
-
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
-        queries = rng.permutation(num_samples(X))[: self.n_queries]
-        self._queries = safe_indexing(X, queries)
-        # Ateniese et al. 2015: meta-classifier on shadow models with and without the property
-        has_property, drawn = self._shadow_sets(group, shares, rng)
-        views = Parallel(n_jobs=limit_workers(self.n_jobs, len(drawn)))(
-            delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
-        )
-        self.attack_model_ = self._fit_attack_model(np.array(views), has_property)
-
-    def _view(self, model: Any) -> NDArray[np.float64]:
-        proba = predict_aligned(model, self._queries, self.classes_)
-        return np.log(np.maximum(proba, 1e-6)).ravel()
-
-    def _shadow_view(
-        self, X: Any, y: NDArray[Any], rows: NDArray[np.intp], seed: int
-    ) -> NDArray[np.float64]:
-        return self._view(train_clone(self.estimator, X, y, rows, seed))
-
-
-class UpdatesPropertyInference(PropertyAttack):
-    """Infer from a party's updates the share of its records in a group (Melis et al. 2019).
-
-    The attacker draws shadow sets with and without the property from his own records, and computes
-    their updates at the weights he has seen. For each round, an attack model learns to distinguish
-    the two kinds of updates. The log-odds of the rounds are added. The attack is passive.
-
-    Parameters
-    ----------
-    target : Updates
-        Updates of the attacked training. Only the weights before each round are used, so the
-        updates may come from any party.
-    train : callable, default=None
-        One round of a party. It takes weights, records, classes and a seed. It returns the weights
-        that the party sends back, including its clipping, noise and compression. None: one step on
-        the mean of (clipped) gradients, with the noise of the target.
-    n_shadows : int, default=40
-        Number of shadow sets, at least 2; every second one has the property.
-    n_train : int, default=None
-        Number of records in each shadow set. None: as many as in the target.
-    attack_model : classifier with ``predict_proba``, default=None
-        None: logistic regression on scaled updates.
-    n_jobs : int, default=None
-        Number of shadow sets processed in parallel, as in scikit-learn; it does not change the
-        result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow sets and the noise.
-
-    Attributes
-    ----------
-    attack_models_ : list of classifiers
-        One for each round.
-
-    References
-    ----------
-    L. Melis, C. Song, E. De Cristofaro, V. Shmatikov. Exploiting unintended feature leakage in
-    collaborative learning. IEEE S&P 2019.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.base import clone
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skprivacy.attacks import Updates, UpdatesPropertyInference
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(900, 5))
-    >>> old = X[:, 0] > 0
-    >>> y = (X[:, 0] + rng.normal(size=900) > 0).astype(int)
-    >>> model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-3)
-    >>> start = np.zeros(6)
-    >>> def sent_by(rows):
-    ...     party = clone(model).partial_fit(X, y, [0, 1])
-    ...     party.coef_, party.intercept_ = start[None, :-1].copy(), start[-1:].copy()
-    ...     after = [party.partial_fit(X[rows], y[rows])]
-    ...     return Updates(party, [start], after, step=1e-3 * len(rows), n_records=len(rows))
-    >>> rows_with, rows_without = np.flatnonzero(old)[:50], np.flatnonzero(~old)[:50]
-    >>> attack = UpdatesPropertyInference(sent_by(rows_with), n_shadows=20, random_state=0)
-    >>> attack = attack.fit(X[200:], y[200:], old[200:], shares=(0.0, 1.0))
-    >>> attack.predict(sent_by(rows_with)), attack.predict(sent_by(rows_without))
-    (True, False)
-    """
-
-    def __init__(
-        self,
-        target: Updates,
-        *,
-        train: Callable[[Float64Array, Any, NDArray[Any], int], Any] | None = None,
-        n_shadows: int = 40,
-        n_train: int | None = None,
-        attack_model: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.target = target
-        self.train = train
-        self.n_shadows = n_shadows
-        self.n_train = n_train
-        self.attack_model = attack_model
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def decision_function(self, target: Updates) -> float:
-        """Return the log-odds that the records of a party have the property.
-
-        Parameters
-        ----------
-        target : Updates
-            Updates of one party, from the same rounds as in ``fit`` and in the same order.
-
-        Returns
-        -------
-        float
-            Above 0 if they probably have it.
-
-        Raises
-        ------
-        ValueError
-            If the rounds began with other weights than in ``fit``.
-        """
-        check_is_fitted(self, "attack_models_")
+    def _view(self, target: Any) -> Float64Array:
+        """Return the features of a target, (n_rounds, n_features); a model has one round."""
+        if not isinstance(self.target, Updates):
+            if not hasattr(target, "predict_proba"):
+                raise TypeError(
+                    f"target={target!r} must be a fitted classifier with predict_proba."
+                )
+            proba = predict_aligned(target, self._queries, self.classes_)
+            return np.log(np.maximum(proba, 1e-6)).reshape(1, -1)
         if not isinstance(target, Updates):
             raise TypeError(f"target={target!r} must be Updates, of one party.")
-        if (
-            target.before.shape != self.target.before.shape
-            or (target.before != self.target.before).any()
-        ):
+        before = self.target.before
+        if target.before.shape != before.shape or (target.before != before).any():
             raise ValueError(
                 "target has other weights before its rounds than in fit; expected the same rounds "
                 "in the same order. Fit an attack on these rounds."
             )
-        views = target.after - target.before
-        return sum(map(self._log_odds, self.attack_models_, views))
-
-    def _check_parameters(self) -> None:
-        if not isinstance(self.target, Updates):
-            raise TypeError(f"target={self.target!r} must be Updates.")
-        if self.train is not None and not callable(self.train):
-            raise TypeError(f"train={self.train!r} must be a function, or None.")
-
-    def _size(self, n_records: int) -> int:
-        return self.n_train or self.target.n_records
-
-    def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
-        has_property, drawn = self._shadow_sets(group, shares, rng)
-        views = np.array(
-            Parallel(n_jobs=self.n_jobs)(
-                delayed(self._shadow_view)(safe_indexing(X, rows), y[rows], seed)
-                for rows, seed in drawn
-            )
-        )
-        self.attack_models_ = [
-            self._fit_attack_model(views[:, t], has_property) for t in range(self.target.n_rounds)
-        ]
+        return np.asarray(target.after - target.before)
 
     def _shadow_view(self, X: Any, y: NDArray[Any], seed: int) -> Float64Array:
-        """Return the updates that a party with these records would send."""
+        """Return the features of a model trained on these records, or of their updates."""
+        seen = self.target
+        if not isinstance(seen, Updates):
+            return self._view(train_clone(seen, X, y, np.arange(len(y)), seed))
         if self.train is not None:
-            return np.array([call_train(self.train, w, X, y, seed) - w for w in self.target.before])
-        seen, label = self.target, labels_as_columns(self.target.model, y)
-        random, n_weights = np.random.default_rng(seed), self.target.before.shape[1]
+            return np.array([call_train(self.train, w, X, y, seed) - w for w in seen.before])
+        label, n_weights = labels_as_columns(seen.model, y), seen.before.shape[1]
+        random = np.random.default_rng(seed)
         return np.array(
             [
                 -seen.step[t] * seen._gradients(t, X, label).mean(n_weights)

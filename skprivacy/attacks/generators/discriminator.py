@@ -17,18 +17,21 @@ from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import name_failing_model
+from ..._docs import fill_docs
 from ..._environment import one_thread
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import flag
 from .. import scores
+from ..membership.classifiers import score_folds
 from ..record_tables import as_records, concat, fingerprints, numeric_columns
-from .generator_attack import GeneratorAttack
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack
 
 __all__ = ["GenerativeAttack"]
 
 N_FOLDS = 3
 
 
+@fill_docs(GENERATOR_DOCS)
 class GenerativeAttack(GeneratorAttack):
     """Score records with a discriminator of generated records: LOGAN (Hayes et al. 2019).
 
@@ -58,9 +61,7 @@ class GenerativeAttack(GeneratorAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import GenerativeAttack
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = GenerativeAttack().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.7
     True
@@ -73,17 +74,7 @@ class GenerativeAttack(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> GenerativeAttack:
         """Learn to distinguish generated records from the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        GenerativeAttack
-            Itself, fitted.
+        %(fit_sections)s
         """
         flag("prefit", self.prefit)
         if self.prefit:
@@ -130,16 +121,14 @@ class GenerativeAttack(GeneratorAttack):
     def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "models_")
         X = as_records(X, name)
-        fold = fingerprints(X) % N_FOLDS
-        values = np.empty(len(fold))
-        for k, model in enumerate(self.models_):
-            rows = np.flatnonzero(fold == k)
-            if len(rows):
-                with name_failing_model(model, f"asked about {name}"):
-                    proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
-                last = np.ones(len(rows), dtype=np.intp)
-                values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
-        return values
+
+        def score(model: Any, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+            with name_failing_model(model, f"asked about {name}"):
+                proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
+            last = np.ones(len(rows), dtype=np.intp)
+            return scores.logit(np.column_stack([1 - proba, proba]), last)
+
+        return score_folds(self.models_, X, score)
 
 
 def _default_discriminator(X: Any) -> Any:

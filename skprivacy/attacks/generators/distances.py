@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
+from ..._docs import fill_docs
 from ..._validation import whole
 from ..coordinates import Coordinates
 from ..record_tables import as_records
-from .generator_attack import GeneratorAttack, check_generated
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated
 
 __all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
 
@@ -50,6 +51,7 @@ class _DistanceAttack(GeneratorAttack):
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 
+@fill_docs(GENERATOR_DOCS)
 class NearestGenerated(_DistanceAttack):
     """Score a record by its distance to the nearest generated record (Chen et al. 2020).
 
@@ -73,9 +75,7 @@ class NearestGenerated(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import NearestGenerated
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = NearestGenerated().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.95
     True
@@ -110,6 +110,7 @@ class NearestGenerated(_DistanceAttack):
         return np.asarray(score, dtype=np.float64)
 
 
+@fill_docs(GENERATOR_DOCS)
 class DensityRatio(_DistanceAttack):
     """Score by the ratio of generated to population density: DOMIAS (van Breugel et al. 2023).
 
@@ -130,9 +131,7 @@ class DensityRatio(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import DensityRatio
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = DensityRatio().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.95
     True
@@ -141,17 +140,7 @@ class DensityRatio(_DistanceAttack):
     def fit(self, generated: Any, reference: Any) -> DensityRatio:
         """Estimate both densities.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        DensityRatio
-            Itself, fitted.
+        %(fit_sections)s
         """
         made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = _Density(made), _Density(near)
@@ -162,6 +151,7 @@ class DensityRatio(_DistanceAttack):
         return self.generated_.log(points) - self.reference_.log(points, leave_one=True)
 
 
+@fill_docs(GENERATOR_DOCS)
 class LikelihoodRatio(_DistanceAttack):
     """Score by the likelihood of generated records with and without a record (Ward et al. 2025).
 
@@ -191,9 +181,7 @@ class LikelihoodRatio(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import LikelihoodRatio
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = LikelihoodRatio().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.9
     True
@@ -205,17 +193,7 @@ class LikelihoodRatio(_DistanceAttack):
     def fit(self, generated: Any, reference: Any) -> LikelihoodRatio:
         """Estimate the density of the population, and index the generated records.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        LikelihoodRatio
-            Itself, fitted.
+        %(fit_sections)s
         """
         whole("n_neighbors", self.n_neighbors)
         made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
@@ -260,10 +238,7 @@ class _Density:
         return self._points.shape[1]
 
     def log(self, points: NDArray[np.float64], leave_one: bool = False) -> NDArray[np.float64]:
-        """Return the log-density at points, up to a constant.
-
-        ``leave_one`` leaves out one record that equals the point, as it may be the point itself.
-        """
+        """Return the log-density at points, up to a constant, perhaps without an equal one."""
         found = np.empty(len(points))
         for start in range(0, len(points), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
@@ -282,10 +257,7 @@ class _Density:
     def share(
         self, distances: NDArray[np.float64], densities: NDArray[np.float64], width: float
     ) -> NDArray[np.float64]:
-        """Return the relative increase of the density when one record is added at ``distances``.
-
-        ``densities`` are the log-densities without the record, whose kernel has width ``width``.
-        """
+        """Return the relative increase of the density by one more record at ``distances``."""
         kernel = _log_kernel(distances**2, width, self._size)
         return np.exp(np.minimum(kernel - np.log(len(self._points)) - densities, 700.0))
 

@@ -9,19 +9,48 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from ..._docs import fill_docs
 from ..._sklearn import num_samples
 from ..attack_result import AttackResult
-from ..record_tables import as_nonempty_records, as_records
+from ..record_tables import as_nonempty_records, as_records, concat
 
-__all__ = ["GeneratorAttack", "check_generated", "clone_without_budget"]
+__all__ = ["GENERATOR_DOCS", "GeneratorAttack", "check_generated", "clone_without_budget"]
+
+GENERATOR_DOCS = {
+    "fit_sections": """\
+Parameters
+----------
+generated : {array-like, DataFrame} of shape (n_generated, n_features)
+    Records that the generator made.
+reference : {array-like, DataFrame} of shape (n_reference, n_features)
+    Records like its training records, but not among them.
+
+Returns
+-------
+GeneratorAttack
+    Itself, fitted.""",
+    "copied_people": """\
+>>> rng = np.random.default_rng(0)
+>>> people = rng.normal(size=(600, 3))
+>>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))""",
+    "evaluate_sections": """\
+Parameters
+----------
+X_in : {array-like, DataFrame} of shape (n_in, n_features)
+    Members: training records of the generator.
+X_out : {array-like, DataFrame} of shape (n_out, n_features)
+    Non-members from the same population.
+
+Returns
+-------
+AttackResult
+    The scores of both samples.""",
+}
 
 
+@fill_docs(GENERATOR_DOCS)
 class GeneratorAttack(BaseEstimator):
-    """Base of attacks fitted to generated records and, for most, reference records.
-
-    A subclass defines ``fit(generated, reference)`` and ``_score_records(name, X)``, where ``name``
-    is for error messages.
-    """
+    """Base of attacks on generators; a subclass defines ``fit`` and ``_score_records``."""
 
     @abstractmethod
     def _score_records(self, name: str, X: Any) -> NDArray[np.float64]: ...
@@ -44,21 +73,13 @@ class GeneratorAttack(BaseEstimator):
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack members and non-members of the generator's training set.
 
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Members: training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
         """
-        scores_in = self._score_records("X_in", as_nonempty_records(X_in, "X_in"))
-        scores_out = self._score_records("X_out", as_nonempty_records(X_out, "X_out"))
-        return AttackResult(scores_in, scores_out, type(self).__name__)
+        X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
+        # together, since shadow generators make the scores of a call depend on each other
+        found = self._score_records("X_in and X_out", concat(X_in, X_out))
+        n_in = num_samples(X_in)
+        return AttackResult(found[:n_in], found[n_in:], type(self).__name__)
 
 
 def check_generated(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:

@@ -16,18 +16,14 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from ..._docs import fill_docs
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import check_random_state, whole
-from ..attack_result import AttackResult
 from ..coordinates import Cells, Counts
-from ..record_tables import as_nonempty_records, as_records, concat, fingerprints
-from .generator_attack import GeneratorAttack, check_generated, clone_without_budget
+from ..record_tables import as_records, concat, fingerprints
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
-__all__ = [
-    "MarginalAttack",
-    "ShadowGenerators",
-    "refit_and_sample",
-]
+__all__ = ["MarginalAttack", "ShadowGenerators", "refit_and_sample"]
 
 _COUNTS_NEED_REFERENCE = (
     "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
@@ -35,6 +31,7 @@ _COUNTS_NEED_REFERENCE = (
 _REFITS_NEED_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
+@fill_docs(GENERATOR_DOCS)
 class MarginalAttack(GeneratorAttack):
     """Compare the generated and the population's counts of a record's cells: MAMA-MIA (Golob 2024).
 
@@ -95,17 +92,7 @@ class MarginalAttack(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> MarginalAttack:
         """Count the cells of generated records and of the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        MarginalAttack
-            Itself, fitted.
+        %(fit_sections)s
         """
         whole("n_shadows", self.n_shadows)
         whole("n_bins", self.n_bins, 2)
@@ -117,7 +104,7 @@ class MarginalAttack(GeneratorAttack):
         queries = [tuple(places[c] for c in names) for names in weights]
         self.weights_ = weights
         self.tables_ = [(Counts(made, query), Counts(known, query)) for query in queries]
-        self._fixed_relation_and_unit = np.unique(fingerprints(reference))
+        self._reference_prints = np.unique(fingerprints(reference))
         self.cells_ = cells
         return self
 
@@ -140,7 +127,7 @@ class MarginalAttack(GeneratorAttack):
         X = as_records(X, name)
         codes = self.cells_.encode(X, name)
         itself = np.isin(
-            fingerprints(X), self._fixed_relation_and_unit
+            fingerprints(X), self._reference_prints
         )  # leaves out the scored record itself
         found = np.zeros(len(codes))
         # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a
@@ -152,6 +139,7 @@ class MarginalAttack(GeneratorAttack):
         return found
 
 
+@fill_docs(GENERATOR_DOCS)
 class ShadowGenerators(GeneratorAttack):
     """Compare with shadow generators fitted with and without a record (Houssiau et al. 2022).
 
@@ -210,17 +198,7 @@ class ShadowGenerators(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> ShadowGenerators:
         """Take the generated records and the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        ShadowGenerators
-            Itself, fitted.
+        %(fit_sections)s
         """
         if not (hasattr(self.generator, "fit") and hasattr(self.generator, "sample")):
             raise TypeError(
@@ -249,26 +227,6 @@ class ShadowGenerators(GeneratorAttack):
         model = LogisticRegression(max_iter=1000).fit(learned, inside.ravel())
         target = (self._log_counts(self._target, codes) - middle) / spread
         return np.asarray(model.decision_function(target), dtype=np.float64)
-
-    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack members and non-members of the generator's training set, scored together.
-
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Members: training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
-        """
-        X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
-        found = self._score_records("X_in and X_out", concat(X_in, X_out))
-        n = num_samples(X_in)
-        return AttackResult(found[:n], found[n:], type(self).__name__)
 
     def _fit_shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
         n = num_samples(self.reference_)

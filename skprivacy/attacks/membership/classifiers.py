@@ -6,6 +6,8 @@ al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of k
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -18,29 +20,62 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..._docs import fill_docs
+from ..._environment import one_blas_thread
 from ..._sklearn import HasMethods, StrOptions
 from ..._validation import Interval
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
+from ..shadow_pool import ShadowPool
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
+    "KnownMembersAttack",
     "MLLeaksAttack",
     "ShokriAttack",
     "SupervisedAttack",
+    "fit_folds",
     "linear_model",
+    "score_folds",
 ]
 
 Float64Array = NDArray[np.float64]
+N_FOLDS = 5
 N_HIGHEST = 10
 ALL_CLASSES = -1
 
 
+class KnownMembersAttack(MembershipAttack):
+    """Base of attacks that learn from known members, and implement ``_learn_members``."""
+
+    _needs_members = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if member is None:
+            raise ValueError(
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
+            )
+        self._learn_members(X, y, member)
+
+    @abstractmethod
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None: ...
+
+
 @fill_docs(MEMBERSHIP_DOCS)
-class SupervisedAttack(MembershipAttack):
+class SupervisedAttack(KnownMembersAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
     The attacker knows the membership of some records, as the owner of a model does, and attacks
@@ -85,32 +120,12 @@ class SupervisedAttack(MembershipAttack):
     True
     """
 
-    _needs_members = True
-
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
         Parameters
         ----------
-        X_in, y_in : array-like
-            Members: records of the target's training set, as in ``fit``.
-        X_out, y_out : array-like
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
 
         Raises
         ------
@@ -127,12 +142,7 @@ class SupervisedAttack(MembershipAttack):
             )
         return result
 
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record, because this attack learns from "
-                "records of known membership. Call fit(X, y, member)."
-            )
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
         base = _default_model() if self.attack_model is None else self.attack_model
         self._prints = np.unique(fingerprints(X))
         self._model = clone(base).fit(self._view(X, y), member)
@@ -155,7 +165,6 @@ class ShokriAttack(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
@@ -187,12 +196,9 @@ class ShokriAttack(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import ShokriAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ShokriAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -210,31 +216,24 @@ class ShokriAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         attack_model: Any = None,
         features: str = "confidence",
         per_class: bool = True,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.attack_model = attack_model
         self.features = features
         self.per_class = per_class
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
         # and "out"
         features, trained, label = self._view_shadows(X, y, self.classes_, self._view)
-        # The model for all classes serves the classes that have no model of their own.
+        # The model for all classes serves the classes without a model.
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._append_class(features, label), trained)
         }
@@ -292,21 +291,17 @@ class MLLeaksAttack(ShokriAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=2
-        Number of shadow models to train if ``pool`` is None; even.
     n_highest : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
-        on the records given to ``fit``, whose features and classes may differ from the target's.
-        None trains clones of the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
+    pool : int or ShadowPool, default=2
+        Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is
+        used as it is. An unfitted one is cloned and trained on the records given to ``fit``, whose
+        features and classes may differ from the target's.
     random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+        Seed of the shadow models, if ``pool`` is a number.
     %(attack_fpr)s
 
     Notes
@@ -325,11 +320,8 @@ class MLLeaksAttack(ShokriAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import MLLeaksAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     >>> attack = MLLeaksAttack(target, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
     True
@@ -345,22 +337,15 @@ class MLLeaksAttack(ShokriAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 2,
         n_highest: int = 3,
         attack_model: Any = None,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 2,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        ShadowAttack.__init__(self, target, pool=pool, random_state=random_state, fpr=fpr)
         self.n_highest = n_highest
         self.attack_model = attack_model
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(classes)
@@ -379,7 +364,7 @@ class MLLeaksAttack(ShokriAttack):
 
     def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
         """Return whether records have the target's features and classes."""
-        if self.pool is None:
+        if not isinstance(self.pool, ShadowPool):
             return True
         names = getattr(self.target, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
@@ -403,6 +388,39 @@ def linear_model() -> Any:
     return make_pipeline(
         StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
     )
+
+
+def fit_folds(
+    X: Any, member: NDArray[np.bool_], fit: Callable[[NDArray[np.intp], int], Any]
+) -> list[Any]:
+    """Return ``fit(rows, k)`` for each fold k, where ``rows`` lie outside the fold.
+
+    On records that an attack model was fitted on, its overfitting would look like leakage.
+    """
+    fold, models = fingerprints(X) % N_FOLDS, []
+    for k in range(N_FOLDS):
+        rows = np.flatnonzero(fold != k)
+        if len(np.unique(member[rows])) < 2:
+            raise ValueError(
+                f"member holds {int(member.sum())} members and {int((~member).sum())} "
+                f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
+            )
+        with one_blas_thread():
+            models.append(fit(rows, k))
+    return models
+
+
+def score_folds(
+    models: list[Any], X: Any, score: Callable[[Any, NDArray[np.intp]], Float64Array]
+) -> Float64Array:
+    """Return ``score(model, rows)`` of each record, by the model that was not fitted on it."""
+    fold = fingerprints(X) % len(models)
+    values = np.empty(len(fold))
+    for k, model in enumerate(models):
+        rows = np.flatnonzero(fold == k)
+        if len(rows):
+            values[rows] = score(model, rows)
+    return values
 
 
 def _default_model() -> Any:

@@ -23,10 +23,7 @@ from ..record_tables import fingerprints
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import ShadowAttack
 
-__all__ = [
-    "IndirectInference",
-    "VulnerableRecordsAttack",
-]
+__all__ = ["IndirectInference", "VulnerableRecordsAttack"]
 
 Float64Array = NDArray[np.float64]
 # Smoothing of log-odds. A record raises the small probabilities that its class has at records of
@@ -42,14 +39,13 @@ class VulnerableRecordsAttack(ShadowAttack):
 
     A model that generalises well reveals little about most records, but a record unlike all others
     may still influence it. Such records have few neighbours in the space of shadow models'
-    predictions. They are ranked by how far the target's log-odds lie above those of models not
-    trained on them. All other records rank below, so the attack calls few members, but with high
+    predictions. They are ranked by how far the target's log-odds exceed the log-odds of models
+    not trained on them. All other records rank below, so the attack calls few members, with high
     precision.
 
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     radius : float, default=0.1
         Records whose predictions are closer than this are neighbours, in (0, sqrt(2)). The distance
         is the Euclidean distance of the probabilities, as a root mean square over models.
@@ -65,12 +61,9 @@ class VulnerableRecordsAttack(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import VulnerableRecordsAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = VulnerableRecordsAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = VulnerableRecordsAttack(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
     True
     """
@@ -87,22 +80,15 @@ class VulnerableRecordsAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         radius: float = 0.1,
         max_neighbors: int = 5,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.radius = radius
         self.max_neighbors = max_neighbors
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -138,7 +124,6 @@ class IndirectInference(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     n_queries : int, default=2000
         Maximum number of the records given to ``fit`` that are queried.
     %(shadow_pool)s
@@ -169,7 +154,7 @@ class IndirectInference(ShadowAttack):
     >>> from skprivacy.attacks import IndirectInference
     >>> X, y = make_classification(200, n_informative=5, n_classes=3, random_state=0)
     >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> attack = IndirectInference(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = IndirectInference(target, pool=4, random_state=0).fit(X, y)
     >>> attack.score_samples(X[:5], y[:5]).shape
     (5,)
     """
@@ -185,20 +170,13 @@ class IndirectInference(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         n_queries: int = 2000,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.n_queries = n_queries
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -238,11 +216,8 @@ def _log_odds(proba: Float64Array) -> Float64Array:
 def _influence(
     shadow: Float64Array, trained: NDArray[np.bool_]
 ) -> tuple[Float64Array, Float64Array]:
-    """Return each record's effect on each answer, divided by its variance, and the mean answers.
-
-    ``shadow`` has shape (n_shadows, n_queries) and ``call_train`` (n_shadows, n_records), where
-    exactly half of the models trained on each record.
-    """
+    """Return each record's effect on each answer, divided by its variance, and the mean answers."""
+    # exactly half of the models trained on each record
     n_shadows = len(shadow)
     middle = shadow.mean(axis=0)
     centred = shadow - middle

@@ -1,6 +1,6 @@
 """Label-only membership inference: distance to the decision boundary, or robustness to noise.
 
-:func:`decision_distance` measures the distance within a query budget: HopSkipJump (Chen 2020).
+:class:`BoundarySearch` measures the distance within a query budget: HopSkipJump (Chen 2020).
 Start reading at :class:`LabelOnlyAttack`.
 """
 
@@ -22,11 +22,7 @@ from ..attack_result import AttackResult
 from ..record_tables import encode, fingerprints, numeric_columns
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = [
-    "LabelOnlyAttack",
-    "Oracle",
-    "decision_distance",
-]
+__all__ = ["BoundarySearch", "LabelOnlyAttack"]
 
 Float64Array = NDArray[np.float64]
 NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
@@ -123,7 +119,7 @@ class LabelOnlyAttack(MembershipAttack):
         distinct = np.array([len(np.unique(column)) for column in matrix.T])
         self._continuous = numeric_columns(X) & (distinct > 2)
         self._scale = np.maximum(np.nanstd(matrix, axis=0), 1e-12)
-        self._labels = np.asarray(call_model(self.target, "predict", X))
+        self._labels = self._predict(X)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -140,6 +136,9 @@ class LabelOnlyAttack(MembershipAttack):
         result.details["queries"] = int(self.queries_.max())
         return result
 
+    def _predict(self, X: Any) -> NDArray[Any]:
+        return np.asarray(call_model(self.target, "predict", X))
+
     def _noise_robustness(self, X: Any, y: NDArray[Any]) -> Float64Array:
         rng = np.random.default_rng(self._seed)
         matrix, others, decode = encode(X, self._others)
@@ -153,8 +152,8 @@ class LabelOnlyAttack(MembershipAttack):
             other = others[rng.integers(len(others))]
             swapped = np.where(rng.random(matrix.shape[1]) < level, other, matrix)
             moved = np.where(self._continuous, shifted, swapped)
-            kept += call_model(self.target, "predict", decode(moved)) == y
-        right = np.asarray(call_model(self.target, "predict", X)) == y
+            kept += self._predict(decode(moved)) == y
+        right = self._predict(X) == y
         return np.where(right, 1 + kept / len(levels), kept / len(levels))
 
     def _boundary_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -172,50 +171,37 @@ class LabelOnlyAttack(MembershipAttack):
             inside, outside = np.zeros(len(y)), np.ones(len(y))
             for _ in range(NOISE_HALVINGS):
                 middle = (inside + outside) / 2
-                keeps = (
-                    call_model(
-                        self.target,
-                        "predict",
-                        decode(self._move_towards(matrix, goal, swap_at, middle)),
-                    )
-                    == y
-                )
+                moved = self._move_towards(matrix, goal, swap_at, middle)
+                keeps = self._predict(decode(moved)) == y
                 inside, outside = np.where(keeps, middle, inside), np.where(keeps, outside, middle)
             change = self._move_towards(matrix, goal, swap_at, outside) - matrix
             in_units = np.where(self._continuous, change / self._scale, change != 0)
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
-        return np.where(call_model(self.target, "predict", X) == y, nearest, 0.0)
+        return np.where(self._predict(X) == y, nearest, 0.0)
 
     def _decision_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
         matrix, others, decode = encode(X, self._others)
-        wrong = np.asarray(call_model(self.target, "predict", X)) != y
-        rows = np.flatnonzero(~wrong)
+        rows = np.flatnonzero(self._predict(X) == y)
 
         def changed(queried: NDArray[np.intp], points: Float64Array) -> NDArray[np.bool_]:
-            return (
-                np.asarray(call_model(self.target, "predict", decode(points))) != y[rows[queried]]
-            )
+            return self._predict(decode(points)) != y[rows[queried]]
 
-        oracle = Oracle(changed, len(rows), self.n_queries - 1)
         prints = fingerprints(X)
         goals = (others[self._differently_labelled(prints, y, path)][rows] for path in count())
-        distance = np.zeros(len(y))
+        distance, self.queries_ = np.zeros(len(y)), np.ones(len(y), dtype=int)
         if len(rows):
-            rng = np.random.default_rng(self._seed)
-            distance[rows] = decision_distance(
-                oracle, matrix[rows], goals, self._continuous, self._scale, rng
+            rng, budget = np.random.default_rng(self._seed), self.n_queries - 1
+            search = BoundarySearch(
+                changed, matrix[rows], self._continuous, self._scale, budget, rng
             )
-        self.queries_ = np.ones(len(y), dtype=int)
-        self.queries_[rows] += oracle.used
+            distance[rows] = search.distances(goals)
+            self.queries_[rows] += search.used
         return distance
 
     def _differently_labelled(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
     ) -> NDArray[np.intp]:
-        """Choose for each record another one that the target labels differently, if there is one.
-
-        The choice depends only on the record and the path, not on the other records of a call.
-        """
+        """Choose another record with another label, as a function of the record and the path."""
         mixed = (prints ^ np.uint64(path * 0x9E3779B1 + self._seed)) * np.uint64(0xBF58476D1CE4E5B9)
         draw = (mixed >> np.uint64(33)).astype(np.intp)
         rows = draw % len(self._labels)
@@ -234,157 +220,127 @@ class LabelOnlyAttack(MembershipAttack):
         return np.where(self._continuous, straight, swapped)
 
 
-class Oracle:
-    """Query whether a record's label changes, up to a budget of queries per record."""
+class BoundarySearch:
+    """Search of each record's nearest point with another label, within a budget of queries.
 
-    def __init__(self, changed: Callable[[Rows, Float64Array], Mask], n_records: int, budget: int):
-        self.used = np.zeros(n_records, dtype=int)
-        self.budget = budget
-        self._changed = changed
+    ``changed(rows, points)`` tells which points have another label than these records.
+    """
 
-    def __call__(self, rows: Rows, points: Float64Array, *, reserve: int = 0) -> Mask:
+    def __init__(
+        self,
+        changed: Callable[[Rows, Float64Array], Mask],
+        matrix: Float64Array,
+        continuous: Mask,
+        scale: Float64Array,
+        budget: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.used = np.zeros(len(matrix), dtype=int)
+        self._changed, self._budget, self._rng = changed, budget, rng
+        self._matrix, self._continuous, self._scale = matrix, continuous, scale
+
+    def ask(self, rows: Rows, points: Float64Array, *, reserve: int = 0) -> Mask:
         """Query the records; False for records with fewer than ``reserve + 1`` queries left."""
         answer = np.zeros(len(rows), dtype=bool)
-        may = self.used[rows] + reserve < self.budget
+        may = self.used[rows] + reserve < self._budget
         if may.any():
             self.used[rows[may]] += 1
             answer[may] = self._changed(rows[may], points[may])
         return answer
 
+    def distances(self, goals: Iterable[Float64Array]) -> Float64Array:
+        """Return the distances found, starting from points that probably have another label."""
+        point, found = self._find_start(goals)
+        continuous, spent = self._continuous, 1 + TRIES
+        if not continuous.all():
+            # continuous features, if any, use the other half of the queries
+            reserve = self._budget // 2 if continuous.any() else 0
+            self._reset_discrete(point, found, reserve)
+            spent += self._budget // 2
+        if continuous.any():
+            self._approach(point, found, self._budget - spent)
+        straight = np.linalg.norm(((point - self._matrix) / self._scale)[:, continuous], axis=1)
+        flips = _differ(point, self._matrix)[:, ~continuous].sum(axis=1)
+        return np.sqrt(np.nan_to_num(straight) ** 2 + flips)
 
-def decision_distance(
-    oracle: Oracle,
-    matrix: Float64Array,
-    goals: Iterable[Float64Array],
-    continuous: Mask,
-    scale: Float64Array,
-    rng: np.random.Generator,
-) -> Float64Array:
-    """Return the distance of each record to a nearby point with another label.
+    def _find_start(self, goals: Iterable[Float64Array]) -> tuple[Float64Array, Rows]:
+        point, found = self._matrix.copy(), np.zeros(len(self._matrix), dtype=bool)
+        for _, goal in zip(range(TRIES), goals, strict=False):
+            rows = np.flatnonzero(~found)
+            own, other = self._matrix[rows], goal[rows]
+            # a missing number has no distance from a known one
+            missing = self._continuous & (np.isnan(own) | np.isnan(other))
+            point[rows] = np.where(missing, own, other)
+            found[rows] = self.ask(rows, point[rows])
+        return point, np.flatnonzero(found)
 
-    The search starts from one of ``goals``, points that probably have another label. Discrete
-    features are reset to the record's values while the label stays changed; each one left counts 1.
-    Then the point moves along the decision boundary towards the record (HopSkipJump). A record
-    whose label no goal changes gets the distance of the last goal tried.
-    """
-    point, found = _find_start(oracle, matrix, goals, continuous)
-    if not continuous.all():
-        # continuous features, if any, use the other half of the queries
-        reserve = oracle.budget // 2 if continuous.any() else 0
-        _reset_discrete(oracle, matrix, point, found, np.flatnonzero(~continuous), rng, reserve)
-    if continuous.any():
-        spent = 1 + TRIES + (0 if continuous.all() else oracle.budget // 2)
-        _hop_skip_jump(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
-    straight = np.linalg.norm(((point - matrix) / scale)[:, continuous], axis=1)
-    flips = _differ(point, matrix)[:, ~continuous].sum(axis=1)
-    return np.sqrt(np.nan_to_num(straight) ** 2 + flips)
+    def _reset_discrete(self, point: Float64Array, found: Rows, reserve: int) -> None:
+        """Reset discrete features while the label stays changed: many at once, then one by one."""
+        order = self._rng.permutation(np.flatnonzero(~self._continuous))
+        position = np.full(point.shape[1], len(order) + 1)
+        position[order] = np.arange(len(order))
 
+        def reset_first(count: NDArray[np.int_]) -> Float64Array:
+            return np.where(position < count[:, None], self._matrix[found], point[found])
 
-def _find_start(
-    oracle: Oracle, matrix: Float64Array, goals: Iterable[Float64Array], continuous: Mask
-) -> tuple[Float64Array, Rows]:
-    point, found = matrix.copy(), np.zeros(len(matrix), dtype=bool)
-    for _, goal in zip(range(TRIES), goals, strict=False):
-        rows = np.flatnonzero(~found)
-        # a missing number has no distance from a known one
-        missing = continuous & (np.isnan(matrix[rows]) | np.isnan(goal[rows]))
-        point[rows] = np.where(missing, matrix[rows], goal[rows])
-        found[rows] = oracle(rows, point[rows])
-    return point, np.flatnonzero(found)
+        kept, lost = np.zeros(len(found), dtype=int), np.full(len(found), len(order) + 1)
+        for _ in range(int(np.ceil(np.log2(len(order) + 1)))):
+            middle = (kept + lost) // 2
+            open_ = lost - kept > 1
+            stays = np.zeros(len(found), dtype=bool)
+            stays[open_] = self.ask(found[open_], reset_first(middle)[open_], reserve=reserve)
+            kept, lost = np.where(stays, middle, kept), np.where(stays | ~open_, lost, middle)
+        point[found] = reset_first(kept)
+        # several passes, because one reset may make another possible that was not before
+        for column in np.tile(order, PASSES):
+            rows = found[_differ(point[found, column], self._matrix[found, column])]
+            trial = point[rows]
+            trial[:, column] = self._matrix[rows, column]
+            stays = self.ask(rows, trial, reserve=reserve)
+            point[rows[stays], column] = self._matrix[rows[stays], column]
 
+    def _approach(self, point: Float64Array, rows: Rows, queries: int) -> None:
+        """Move points along the decision boundary towards the records, by HopSkipJump."""
+        continuous = self._continuous
+        unit, n_continuous = np.where(continuous, self._scale, 0.0), int(continuous.sum())
+        n_rounds = min(8, max(0, (queries - BOUNDARY_HALVINGS) // (BOUNDARY_HALVINGS + STEPS + 30)))
+        self._bisect(point, rows)
+        for turn in range(1, n_rounds + 1):
+            n_directions = (queries - BOUNDARY_HALVINGS) // n_rounds - BOUNDARY_HALVINGS - STEPS
+            away = np.nan_to_num((point[rows] - self._matrix[rows]) / self._scale)[:, continuous]
+            distance = np.linalg.norm(away, axis=1)[:, None]
+            reach = distance * max(1 / n_continuous, 0.01)
+            votes = np.zeros((len(rows), point.shape[1]))
+            total, plain = np.zeros((len(rows), 1)), np.zeros(point.shape[1])
+            # Chen et al. 2020: Monte Carlo estimate of the boundary's gradient direction
+            for _ in range(n_directions):
+                direction = self._rng.normal(size=point.shape[1]) * continuous
+                direction /= np.linalg.norm(direction)
+                sign = 2.0 * self.ask(rows, point[rows] + reach * direction * unit)[:, None] - 1
+                votes, total, plain = votes + sign * direction, total + sign, plain + direction
+            # Chen et al. 2020: subtract the mean label as a baseline, unless all labels agree
+            mean = total / n_directions
+            way = votes - np.where(np.abs(mean) < 1, mean, 0.0) * plain
+            way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-12)
+            # Chen et al. 2020: geometric progression of the step, halved until the label changes
+            step, waiting = distance / np.sqrt(turn), np.arange(len(rows))
+            for _ in range(STEPS):
+                trial = point[rows[waiting]] + step[waiting] * way[waiting] * unit
+                changed = self.ask(rows[waiting], trial)
+                point[rows[waiting[changed]]] = trial[changed]
+                waiting, step = waiting[~changed], step / 2
+            self._bisect(point, rows)
 
-def _reset_discrete(
-    oracle: Oracle,
-    matrix: Float64Array,
-    point: Float64Array,
-    found: Rows,
-    columns: Rows,
-    rng: np.random.Generator,
-    reserve: int,
-) -> None:
-    """Reset discrete features while the label stays changed: many at once, then one by one."""
-    order = rng.permutation(columns)
-    kept, lost = np.zeros(len(found), dtype=int), np.full(len(found), len(order) + 1)
-    for _ in range(int(np.ceil(np.log2(len(order) + 1)))):
-        middle = (kept + lost) // 2
-        trial = _reset_first(point[found], matrix[found], order, middle)
-        open_ = lost - kept > 1
-        stays = np.zeros(len(found), dtype=bool)
-        stays[open_] = oracle(found[open_], trial[open_], reserve=reserve)
-        kept, lost = np.where(stays, middle, kept), np.where(stays | ~open_, lost, middle)
-    point[found] = _reset_first(point[found], matrix[found], order, kept)
-    # several passes, because one reset may make another possible that was not before
-    for column in np.tile(order, PASSES):
-        rows = found[_differ(point[found, column], matrix[found, column])]
-        trial = point[rows]
-        trial[:, column] = matrix[rows, column]
-        stays = oracle(rows, trial, reserve=reserve)
-        point[rows[stays], column] = matrix[rows[stays], column]
-
-
-def _reset_first(
-    point: Float64Array, matrix: Float64Array, order: Rows, count: NDArray[np.int_]
-) -> Float64Array:
-    """Reset each point to the record's values in the first ``count`` columns of ``order``."""
-    position = np.full(point.shape[1], len(order) + 1)
-    position[order] = np.arange(len(order))
-    return np.where(position < count[:, None], matrix, point)
-
-
-def _hop_skip_jump(
-    oracle: Oracle,
-    matrix: Float64Array,
-    point: Float64Array,
-    rows: Rows,
-    continuous: Mask,
-    scale: Float64Array,
-    queries: int,
-    rng: np.random.Generator,
-) -> None:
-    """Move points along the decision boundary towards the records, by HopSkipJump."""
-    unit = np.where(continuous, scale, 0.0)
-    n_continuous = int(continuous.sum())
-    n_rounds = min(8, max(0, (queries - BOUNDARY_HALVINGS) // (BOUNDARY_HALVINGS + STEPS + 30)))
-    _bisect_to_boundary(oracle, matrix, point, rows, continuous)
-    for turn in range(1, n_rounds + 1):
-        n_directions = (queries - BOUNDARY_HALVINGS) // n_rounds - BOUNDARY_HALVINGS - STEPS
-        away = np.nan_to_num((point[rows] - matrix[rows]) / scale)[:, continuous]
-        distance = np.linalg.norm(away, axis=1)[:, None]
-        reach = distance * max(1 / n_continuous, 0.01)
-        votes = np.zeros((len(rows), point.shape[1]))
-        total, plain = np.zeros((len(rows), 1)), np.zeros(point.shape[1])
-        # Chen et al. 2020: Monte Carlo estimate of the boundary's gradient direction
-        for _ in range(n_directions):
-            direction = rng.normal(size=point.shape[1]) * continuous
-            direction /= np.linalg.norm(direction)
-            sign = 2.0 * oracle(rows, point[rows] + reach * direction * unit)[:, None] - 1
-            votes, total, plain = votes + sign * direction, total + sign, plain + direction
-        # Chen et al. 2020: subtract the mean label as a baseline, unless all labels agree
-        mean = total / n_directions
-        way = votes - np.where(np.abs(mean) < 1, mean, 0.0) * plain
-        way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-12)
-        # Chen et al. 2020: geometric progression of the step size, halved until the label changes
-        step, waiting = distance / np.sqrt(turn), np.arange(len(rows))
-        for _ in range(STEPS):
-            trial = point[rows[waiting]] + step[waiting] * way[waiting] * unit
-            changed = oracle(rows[waiting], trial)
-            point[rows[waiting[changed]]] = trial[changed]
-            waiting, step = waiting[~changed], step / 2
-        _bisect_to_boundary(oracle, matrix, point, rows, continuous)
-
-
-def _bisect_to_boundary(
-    oracle: Oracle, matrix: Float64Array, point: Float64Array, rows: Rows, continuous: Mask
-) -> None:
-    """Move points straight to the records, as near as the label stays changed (binary search)."""
-    inside, outside = np.zeros(len(rows)), np.ones(len(rows))
-    away = np.where(continuous, point[rows] - matrix[rows], 0.0)
-    start = point[rows] - away
-    for _ in range(BOUNDARY_HALVINGS):
-        middle = (inside + outside) / 2
-        changed = oracle(rows, start + middle[:, None] * away)
-        inside, outside = np.where(changed, inside, middle), np.where(changed, middle, outside)
-    point[rows] = start + outside[:, None] * away
+    def _bisect(self, point: Float64Array, rows: Rows) -> None:
+        """Move points straight to the records, as near as the label stays changed."""
+        inside, outside = np.zeros(len(rows)), np.ones(len(rows))
+        away = np.where(self._continuous, point[rows] - self._matrix[rows], 0.0)
+        start = point[rows] - away
+        for _ in range(BOUNDARY_HALVINGS):
+            middle = (inside + outside) / 2
+            changed = self.ask(rows, start + middle[:, None] * away)
+            inside, outside = np.where(changed, inside, middle), np.where(changed, middle, outside)
+        point[rows] = start + outside[:, None] * away
 
 
 def _differ(one: Float64Array, other: Float64Array) -> Mask:

@@ -21,12 +21,9 @@ from ..record_tables import split_rows
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import AttackSetting, PoolRecords, ShadowAttack
+from .shadow_attack import AttackSetting, PoolRecords, TunedAttack
 
-__all__ = [
-    "RMIA",
-    "LiRA",
-]
+__all__ = ["RMIA", "LiRA"]
 
 FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
@@ -38,7 +35,7 @@ SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class LiRA(ShadowAttack):
+class LiRA(TunedAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
     The offline attack compares the target's log-odds for a record with the log-odds from shadow
@@ -48,7 +45,6 @@ class LiRA(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
         Whether to compare also with models trained on the record. The pool must then have been
         trained on every scored record.
@@ -95,18 +91,15 @@ class LiRA(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import LiRA
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = LiRA(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = LiRA(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+        **TunedAttack._parameter_constraints,
         "online": ["boolean"],
         "augment": [callable, None],
         "floor": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
@@ -119,32 +112,19 @@ class LiRA(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
         floor: float | str = "auto",
         variance: str = "auto",
         augment: Callable[[Any], list[Any]] | None = None,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
         self.floor = floor
         self.variance = variance
         self.augment = augment
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._tune(self._select_pool_records(shadows, X, y))
-        self._learn_population(shadows, X, y)
 
     def _tune(self, known: PoolRecords) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -226,7 +206,7 @@ class LiRA(ShadowAttack):
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class RMIA(ShadowAttack):
+class RMIA(TunedAttack):
     """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 
     A record is called a member if the target raises its probability, relative to the mean over
@@ -236,7 +216,6 @@ class RMIA(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
         Whether the mean includes models trained on the record. The pool must then have been
         trained on every record, including those given to ``fit``.
@@ -272,18 +251,15 @@ class RMIA(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import RMIA
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = RMIA(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = RMIA(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+        **TunedAttack._parameter_constraints,
         "online": ["boolean"],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
@@ -295,30 +271,17 @@ class RMIA(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
         gamma: float = 1.0,
         offline_a: float | str = "auto",
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
         self.gamma = gamma
         self.offline_a = offline_a
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._tune(self._select_pool_records(shadows, X, y))
-        self._learn_population(shadows, X, y)
 
     def _tune(self, known: PoolRecords) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
-from ..._clones import SHARED_BY_CLONES
+from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, label_columns
 from ..._sklearn import num_samples
 from ..._validation import Interval, as_array
@@ -22,6 +21,7 @@ from ..attack_result import AttackResult
 from ..model_answers import (
     PROBABILITIES,
     Answers,
+    TargetAttack,
     as_classifier,
     check_known,
     choose_answers,
@@ -35,17 +35,36 @@ MEMBERSHIP_DOCS = {
     "target_classifier": """\
 target : fitted classifier with ``predict_proba``, default=None
     The target model. None makes a template for ``clone`` and ``set_params``.""",
-    "n_shadows": """\
-n_shadows : int, default=16
-    Number of shadow models to train if ``pool`` is None; even.""",
     "shadow_pool": """\
-pool : ShadowPool, default=None
-    Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained on
-    the records given to ``fit``. None trains clones of the target.
-n_jobs : int, default=None
-    Number of shadow models trained in parallel, if ``pool`` is None.
+pool : int or ShadowPool, default=16
+    Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is used
+    as it is. An unfitted one is cloned and trained on the records given to ``fit``.
 random_state : int, RandomState instance or None, default=None
-    Seed of the shadow pool, if ``pool`` is None.""",
+    Seed of the shadow models, if ``pool`` is a number.""",
+    "scored_records": """\
+X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+    Records to score.
+y : array-like of shape (n_records,) or (n_records, n_outputs)
+    True classes or target values, as in ``fit``.""",
+    "evaluate_sections": """\
+X_in, y_in : array-like
+    Members: records of the target's training set, as in ``fit``.
+X_out, y_out : array-like
+    Non-members from the same population.
+
+Returns
+-------
+AttackResult
+    The scores of both samples.""",
+    "network_target": """\
+target : fitted network, default=None
+    ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers and
+    returns logits; alone or at the end of a pipeline.""",
+    "forest_target": """\
+>>> from sklearn.datasets import make_classification
+>>> from sklearn.ensemble import RandomForestClassifier
+>>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+>>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
@@ -54,23 +73,19 @@ pool_ : ShadowPool
     The fitted pool.""",
 }
 
-__all__ = [
-    "LossThreshold",
-    "MembershipAttack",
-    "choose_threshold",
-]
+__all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
 Float64Array = NDArray[np.float64]
 
 
-class MembershipAttack(ABC, BaseEstimator):
+@fill_docs(MEMBERSHIP_DOCS)
+class MembershipAttack(ABC, TargetAttack):
     """Base of attacks that infer whether a record was in a fitted model's training set.
 
     A subclass implements ``_score(X, y)`` and, if it learns anything in ``fit``, ``_learn``.
     A clone attacks the same fitted target with the same pool of shadow models.
     """
 
-    target: Any
     fpr: float | None
 
     # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
@@ -118,11 +133,7 @@ class MembershipAttack(ABC, BaseEstimator):
         Attacks with another rule describe it.
         """
         self._validate_params()
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or by set_params(target=model)."
-            )
+        self._require_target()
         X = as_records(X)
         self._check_target(X, y)
         y = targets_as_array(y, num_samples(X))
@@ -139,10 +150,7 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to score.
-        y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or target values, as in ``fit``.
+        %(scored_records)s
 
         Returns
         -------
@@ -160,10 +168,7 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to score.
-        y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or target values, as in ``fit``.
+        %(scored_records)s
 
         Returns
         -------
@@ -177,15 +182,7 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Parameters
         ----------
-        X_in, y_in : array-like
-            Members: records of the target's training set, as in ``fit``.
-        X_out, y_out : array-like
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
 
         Notes
         -----
@@ -273,13 +270,6 @@ class MembershipAttack(ABC, BaseEstimator):
         """Return minus the target's loss on each record, for any kind of answer."""
         model = as_classifier(self.target, X)
         return choose_answers(model, y).minus_losses(model, X, y, self.classes_)
-
-    def __sklearn_clone__(self) -> MembershipAttack:
-        params = self.get_params(deep=False)
-        for name, value in params.items():
-            if name not in SHARED_BY_CLONES:
-                params[name] = clone(value, safe=False)
-        return type(self)(**params)
 
 
 class LossThreshold(MembershipAttack):

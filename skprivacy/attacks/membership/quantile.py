@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -16,8 +14,9 @@ from ..._environment import one_thread
 from ..._input_data import label_columns
 from ..._sklearn import HasMethods, num_samples, safe_indexing
 from .. import scores
-from ..coordinates import as_texts
-from ..record_tables import as_table, fingerprints
+from ..coordinates import split_columns
+from ..record_tables import fingerprints
+from .classifiers import score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = ["QuantileAttack"]
@@ -85,7 +84,7 @@ class QuantileAttack(MembershipAttack):
                 f"X holds {num_samples(X)} non-members; expected dozens. Pass more records to fit "
                 "that were not in the target's training set."
             )
-        self._values = _text_values(X)
+        self._values = [np.unique(column) for column in split_columns(X)[1].T]
         features = self._features(X, y)
         signal = scores.logit(*self._target_proba(X, y))
         base = self.regressor or HistGradientBoostingRegressor(
@@ -103,39 +102,18 @@ class QuantileAttack(MembershipAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         signal = scores.logit(*self._target_proba(X, y))
-        features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
-        middle, high = np.empty(len(signal)), np.empty(len(signal))
+        features = self._features(X, y)
+
+        def score(pair: list[Any], rows: NDArray[np.intp]) -> Float64Array:
+            middle, high = (model.predict(features[rows]) for model in pair)
+            # separately fitted quantiles may cross, and a constant model has equal quantiles
+            return (signal[rows] - middle) / np.maximum(high - middle, 0.1)
+
         with one_thread(features.size):
-            for k, (median, quantile) in enumerate(self._regressors):
-                here = fold == k
-                if here.any():
-                    middle[here] = median.predict(features[here])
-                    high[here] = quantile.predict(features[here])
-        # separately fitted quantiles may cross, and those of a constant model are equal
-        spread = np.maximum(high - middle, 0.1)
-        return (signal - middle) / spread
+            return score_folds(self._regressors, X, score)
 
     def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        label = label_columns(y, self.classes_)
-        if sparse.issparse(X):
-            X = X.toarray()
-        frame = as_table(X)
-        columns = [
-            _encode_column(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
-        ]
-        return np.column_stack([*columns, np.eye(len(self.classes_))[label]])
-
-
-def _text_values(X: Any) -> dict[int, NDArray[Any]]:
-    """Return the distinct texts of each non-numeric column, by column index."""
-    if not isinstance(X, pd.DataFrame):
-        X = as_table(X.toarray() if sparse.issparse(X) else X)
-    columns = range(X.shape[1])
-    text = [i for i in columns if not pd.api.types.is_numeric_dtype(X.iloc[:, i].dtype)]
-    return {i: np.unique(as_texts(X.iloc[:, i].to_numpy(dtype=object))) for i in text}
-
-
-def _encode_column(column: Any, values: NDArray[Any] | None) -> Float64Array:
-    if values is None:
-        return column.to_numpy(dtype=float, na_value=np.nan)
-    return np.searchsorted(values, as_texts(column.to_numpy(dtype=object))).astype(float)
+        numbers, texts = split_columns(X)
+        codes = [np.searchsorted(v, text) for v, text in zip(self._values, texts.T, strict=True)]
+        indicators = np.eye(len(self.classes_))[label_columns(y, self.classes_)]
+        return np.column_stack([numbers, *codes, indicators]).astype(float)

@@ -6,6 +6,7 @@ target. Start reading at :class:`ShadowAttack`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from ... import metrics
-from ..._environment import N_JOBS
 from ..._input_data import label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
@@ -31,6 +31,7 @@ __all__ = [
     "PoolRecords",
     "SelfAttack",
     "ShadowAttack",
+    "TunedAttack",
     "iter_self_attacks",
     "mean_tpr",
 ]
@@ -47,24 +48,25 @@ View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
 class ShadowAttack(MembershipAttack):
-    """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
+    """Base of attacks with parameters ``target``, ``pool``, ``random_state`` and ``fpr``."""
 
     _needs_classes = False
     # Whether the attack asks the pool only about records given to ``fit`` or scored.
     _asks_given_records_only: ClassVar[bool] = False
 
-    n_shadows: int
-    pool: Any
-    n_jobs: int | None
-    random_state: Any
-
     _parameter_constraints: dict[str, Any] = {
         **MembershipAttack._parameter_constraints,
-        "n_shadows": [Interval(Integral, 2, None, closed="left")],
-        "pool": [ShadowPool, None],
-        "n_jobs": N_JOBS,
+        "pool": [Interval(Integral, 2, None, closed="left"), ShadowPool],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self, target: Any = None, *, pool: Any = 16, random_state: Any = None, fpr: float = 0.05
+    ) -> None:
+        self.target = target
+        self.pool = pool
+        self.random_state = random_state
+        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
@@ -79,25 +81,19 @@ class ShadowAttack(MembershipAttack):
         return not sure or getattr(self, "augment", None) is not None
 
     def _fit_pool(self, X: Any, y: NDArray[Any]) -> None:
-        if self.pool is None:
-            pool = ShadowPool(
-                self.target,
-                n_shadows=self.n_shadows,
-                n_jobs=self.n_jobs,
-                random_state=self.random_state,
-            )
-            self.pool_ = pool.fit(X, y)
-        elif hasattr(self.pool, "estimators_"):
-            self.pool_ = self.pool
-        else:
-            self.pool_ = clone(self.pool).fit(X, y)
+        pool = self.pool
+        if not isinstance(pool, ShadowPool):
+            if pool % 2:
+                raise ValueError(
+                    f"pool={pool} must be even, because shadow models come in pairs that train on "
+                    f"complementary halves. Use {pool + 1}."
+                )
+            pool = ShadowPool(self.target, n_shadows=pool, random_state=self.random_state)
+        self.pool_ = pool if hasattr(pool, "estimators_") else clone(pool).fit(X, y)
         if not self.pool_.answers_vary(X):
             raise ValueError(
                 f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
             )
-
-    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
-        """Learn from the attacker's records once the settings are chosen; nothing by default."""
 
     def _select_pool_records(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> PoolRecords:
         rows = shadows.known
@@ -142,11 +138,26 @@ class ShadowAttack(MembershipAttack):
             )
 
 
-class AttackSetting(NamedTuple):
-    """Settings of an attack that share one view of the log-odds.
+class TunedAttack(ShadowAttack):
+    """Base of attacks that choose their settings by self-attack of the shadow models."""
 
-    ``compare(view(target), view(shadow), out)`` yields the scores of each setting.
-    """
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        shadows = self.pool_._ask_models(X, y)
+        self._tune(self._select_pool_records(shadows, X, y))
+        self._learn_population(shadows, X, y)
+
+    @abstractmethod
+    def _tune(self, known: PoolRecords) -> None:
+        """Choose the settings, and set ``power_``, the share of members found by self-attack."""
+
+    @abstractmethod
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the attacker's records, once the settings are chosen."""
+
+
+class AttackSetting(NamedTuple):
+    """Settings that share one view of log-odds; ``compare`` yields the scores of each setting."""
 
     settings: Sequence[Setting]
     view: Callable[[Float64Array], Float64Array]
@@ -157,8 +168,7 @@ class AttackSetting(NamedTuple):
 class SelfAttack:
     """Self-attack of shadow models on records of the pool.
 
-    **Guarantees.** It uses only the shadow models' predictions for the pool's records, and not the
-    order of the records, which may begin with the members.
+    **Guarantees.** It depends neither on the target nor on the order of the records.
     """
 
     shadow: Float64Array  # log-odds of the true class, (n_shadows, n_records)
@@ -174,11 +184,7 @@ class SelfAttack:
         return cls(shadow[:, rows], trained[:, rows], tuple(iter_self_attacks(trained[:, rows])))
 
     def score_settings(self, variants: Iterable[AttackSetting]) -> dict[Setting, float]:
-        """Return the mean share of shadow models' members that each setting finds.
-
-        **Edge cases.** All 0 if no shadow model can be attacked: in a pool of two, or for records
-        outside the pool.
-        """
+        """Return the mean share of members that each setting finds; 0 without a self-attack."""
         found: dict[Setting, float] = {}
         for settings, view, compare in variants:
             values = view(self.shadow)
@@ -193,8 +199,7 @@ class SelfAttack:
 def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
     """Yield each model to attack, with the models that attack it.
 
-    The model trained on the complementary half is left out, because its members are exactly the
-    non-members of the attacked model. No such model exists for a real target.
+    The complementary model is left out: its members are exactly the attacked model's non-members.
     """
     for k in range(min(N_ATTACKED, len(trained))):
         others = [j for j in range(len(trained)) if j != k and (trained[j] == trained[k]).any()]

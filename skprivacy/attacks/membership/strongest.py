@@ -24,15 +24,19 @@ from .. import scores
 from ..coordinates import NearestRecords
 from ..model_answers import labels_as_text
 from ..scores import Moments, column_means, log_ratio, standard_score
-from ..shadow_pool import PoolLogits
+from ..shadow_pool import PoolLogits, ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import N_RECORDS, PoolRecords, ShadowAttack, iter_self_attacks, mean_tpr
+from .shadow_attack import (
+    N_RECORDS,
+    PoolRecords,
+    ShadowAttack,
+    TunedAttack,
+    iter_self_attacks,
+    mean_tpr,
+)
 
-__all__ = [
-    "LearnedRatio",
-    "StrongestAttack",
-]
+__all__ = ["LearnedRatio", "StrongestAttack"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -57,10 +61,9 @@ class StrongestAttack(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
-        Whether online attacks and :class:`LearnedRatio` take part, which compare with models
-        trained on the record, too. The pool must then have been trained on every record, including
+        Whether online attacks and :class:`LearnedRatio` take part, which also compare with models
+        trained on the record. The pool must then have been trained on every record, including
         those given to ``fit``.
     %(shadow_pool)s
     %(attack_fpr)s
@@ -87,12 +90,9 @@ class StrongestAttack(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import StrongestAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = StrongestAttack(target, n_shadows=4, online=True, random_state=0).fit(X, y)
+    >>> attack = StrongestAttack(target, pool=4, online=True, random_state=0).fit(X, y)
     >>> sorted(attack.powers_)
     ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
@@ -111,20 +111,13 @@ class StrongestAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -160,8 +153,8 @@ class StrongestAttack(ShadowAttack):
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class LearnedRatio(ShadowAttack):
-    """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
+class LearnedRatio(TunedAttack):
+    """Learn on shadow models to combine the scores of LiRA, of RMIA and of neighbours.
 
     Each shadow model is attacked with the others. A logistic regression learns, from the known
     members of the shadow models, to predict membership from the scores of :class:`LiRA` and
@@ -172,16 +165,7 @@ class LearnedRatio(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even, at least 4.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
-        on the records given to ``fit``. None trains clones of the target. The pool must have been
-        trained on every record that is given to ``fit`` or scored.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+    %(shadow_pool)s
     %(attack_fpr)s
 
     Attributes
@@ -195,9 +179,10 @@ class LearnedRatio(ShadowAttack):
 
     Notes
     -----
-    The score is the log-odds of membership. Neighbours are the 25 nearest of the records given to
-    ``fit``, with standardised numbers and indicators of other columns. They are left out for more
-    than 10,000 distinct records, or if the search would take more than seconds.
+    The pool must have at least 4 models, trained on every record that is given to ``fit`` or
+    scored. The score is the log-odds of membership. Neighbours are the 25 nearest of the records
+    given to ``fit``, with standardised numbers and indicators of other columns. They are left out
+    for more than 10,000 distinct records, or if the search would take more than seconds.
 
     **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
     order of the records.
@@ -212,12 +197,9 @@ class LearnedRatio(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import LearnedRatio
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -228,37 +210,8 @@ class LearnedRatio(ShadowAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         # a self-attack needs at least two models beside the attacked one and its complement
-        "n_shadows": [Interval(Integral, 4, None, closed="left")],
+        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
     }
-
-    def __init__(
-        self,
-        target: Any = None,
-        *,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        fpr: float = 0.05,
-    ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._check_in_models(shadows.trained, shadows.known)
-        self._tune(self._select_pool_records(shadows, X, y))
-        if self.model_ is None:
-            raise ValueError(
-                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
-                "and OUT models of each record of fit. Pass a larger pool and all of its records."
-            )
-        self._learn_population(shadows, X, y)
 
     def _tune(self, known: PoolRecords) -> None:
         prints, classes = known.prints, labels_as_text(known.y)
@@ -297,6 +250,12 @@ class LearnedRatio(ShadowAttack):
 
     def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Compute the target's excess for the neighbours, and fix the pooled variances."""
+        self._check_in_models(shadows.trained, shadows.known)
+        if self.model_ is None:
+            raise ValueError(
+                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
+                "and OUT models of each record of fit. Pass a larger pool and all of its records."
+            )
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
         self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
@@ -340,11 +299,7 @@ def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
 def _ratio_features(
     target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
 ) -> Float64Array:
-    """Return the regression's inputs from each record's own log-odds.
-
-    ``combine_starts`` holds the pooled variances for each floor. arcsinh makes large values
-    logarithmic, since ratios have heavy tails.
-    """
+    """Return the regression's inputs from each record's own log-odds."""
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)

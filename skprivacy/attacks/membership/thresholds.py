@@ -17,11 +17,7 @@ from .. import scores
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
-__all__ = [
-    "ReferenceThreshold",
-    "ShadowThreshold",
-    "SignalThreshold",
-]
+__all__ = ["ReferenceThreshold", "ShadowThreshold", "SignalThreshold"]
 
 
 @fill_docs(MEMBERSHIP_DOCS)
@@ -38,7 +34,6 @@ class ShadowThreshold(ShadowAttack):
     per_class : bool, default=True
         Whether each class has its own threshold. Classes in which the shadow models have no members
         or no non-members use the threshold for all records.
-    %(n_shadows)s
     %(shadow_pool)s
 
     Notes
@@ -53,12 +48,9 @@ class ShadowThreshold(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import ShadowThreshold
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ShadowThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -77,18 +69,12 @@ class ShadowThreshold(ShadowAttack):
         *,
         signal: str = "modified_entropy",
         per_class: bool = True,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
     ) -> None:
-        self.target = target
+        super().__init__(target, pool=pool, random_state=random_state)
         self.signal = signal
         self.per_class = per_class
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -145,11 +131,8 @@ class SignalThreshold(MembershipAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import SignalThreshold
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     >>> attack = SignalThreshold(target, per_class=True).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
@@ -201,11 +184,12 @@ class ReferenceThreshold(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
-        so low false positive rates need many models.
     %(shadow_pool)s
     %(attack_fpr)s
+
+    Notes
+    -----
+    The score has as many steps as there are shadow models, so low false positive rates need many.
 
     References
     ----------
@@ -214,34 +198,14 @@ class ReferenceThreshold(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import ReferenceThreshold
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ReferenceThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
 
     _asks_given_records_only = True
-
-    def __init__(
-        self,
-        target: Any = None,
-        *,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        fpr: float = 0.05,
-    ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         shadows = self.pool_._ask_models(X, y)
@@ -254,10 +218,10 @@ class ReferenceThreshold(ShadowAttack):
 
 
 def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of ``ordered`` below each value, counting ties half.
+    """Return the share of ``ordered`` below each value; ties count half.
 
-    The mean share is then 0.5 whether or not the values are in ``ordered``, so a record's presence
-    among the attacker's records does not distinguish members from non-members.
+    The mean share is then 0.5 whether or not the values are in ``ordered``, so that being among the
+    attacker's records does not distinguish members.
     """
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")

@@ -20,30 +20,23 @@ from sklearn.preprocessing import StandardScaler
 
 from ... import metrics
 from ..._docs import fill_docs
-from ..._environment import name_missing_torch, one_blas_thread
+from ..._environment import name_missing_torch
 from ..._input_data import column_or_1d, label_columns
-from ..._sklearn import HasMethods, safe_indexing
+from ..._sklearn import safe_indexing
 from ..._validation import Interval, check_random_state
 from .. import scores
-from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
-from .classifiers import linear_model
+from ..updates import nearest_columns
+from .classifiers import N_FOLDS, KnownMembersAttack, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
 
-__all__ = [
-    "GradientNormAttack",
-    "StolenMemoriesAttack",
-    "WhiteBoxAttack",
-    "layer_figures",
-]
+__all__ = ["GradientNormAttack", "StolenMemoriesAttack", "WhiteBoxAttack", "layer_figures"]
 
 Float64Array = NDArray[np.float64]
-WHITE_BOX_FOLDS = 5
-GRADIENT_NORM_FOLDS = 5
 Folds = NDArray[np.intp]
 STOLEN_MEMORIES_FOLDS = 3
 
@@ -60,9 +53,7 @@ class WhiteBoxAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted network, default=None
-        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
-        layers and returns logits; alone or at the end of a pipeline.
+    %(network_target)s
     epochs : int, default=15
         Number of epochs in which the attack network is trained. With ``member``, five networks are
         trained and averaged, each from the epoch that is best on another fifth of the records.
@@ -129,39 +120,25 @@ class WhiteBoxAttack(MembershipAttack):
             from .white_box_encoder import train_decoded, train_labelled
 
         view = self._view(X, y)
-        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=WHITE_BOX_FOLDS)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=N_FOLDS)
         if member is None:
             self._models = [train_decoded(view, self.epochs, int(seeds[0]))]
             return
-        fold, self._models = fingerprints(X) % WHITE_BOX_FOLDS, []
-        for k in range(WHITE_BOX_FOLDS):
-            others = np.flatnonzero(fold != k)
-            if len(np.unique(member[others])) < 2:
-                raise ValueError(
-                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {WHITE_BOX_FOLDS}. "
-                    "Pass more records."
-                )
-            self._models.append(
-                train_labelled(view.take(others), member[others], self.epochs, int(seeds[k]))
-            )
+
+        def train(rows: NDArray[np.intp], k: int) -> Any:
+            return train_labelled(view.take(rows), member[rows], self.epochs, int(seeds[k]))
+
+        self._models = fit_folds(X, member, train)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        view, fold = self._view(X, y), fingerprints(X) % len(self._models)
-        values = np.empty(len(y))
-        for k, model in enumerate(self._models):
-            if (fold == k).any():
-                values[fold == k] = model(view.take(fold == k))
-        return values
+        view = self._view(X, y)
+        return score_folds(self._models, X, lambda model, rows: model(view.take(rows)))
 
     def _view(self, X: Any, y: NDArray[Any]) -> View:
         from .white_box_encoder import View
 
         proba, label = self._target_proba(X, y)
-        network, as_inputs = open_network(self.target)
-        known = np.asarray(self.target.classes_)
-        column = np.minimum(np.searchsorted(known, y), len(known) - 1)
-        layers, loss = network.trace(as_inputs(X), column, "loss")
+        layers, loss = _trace_loss(self.target, X, y)
         return View(
             inputs=[layer.inputs for layer in layers],
             gradients=[layer.at_output for layer in layers],
@@ -176,9 +153,8 @@ class WhiteBoxAttack(MembershipAttack):
 def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     """Return the projection of each layer's weights on each record's normalised gradient.
 
-    Each training step moved the weights against the gradients of its records, so the weights are
-    made of members' gradients. The gradient is the outer product of ``d`` and ``x``. Its inner
-    product with the weights ``W`` is ``d W x``, and ``d W`` is the gradient at the layer's inputs.
+    Training moved the weights against members' gradients. For a gradient ``d x'`` and weights
+    ``W``, the product is ``d W x``, where ``d W`` is the gradient at the layer's inputs.
     """
     columns = []
     for inputs, gradient, at_inputs in layers:
@@ -187,7 +163,8 @@ def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     return np.column_stack(columns)
 
 
-class GradientNormAttack(MembershipAttack):
+@fill_docs(MEMBERSHIP_DOCS)
+class GradientNormAttack(KnownMembersAttack):
     """Infer membership from the gradient norm of every layer, with a linear attack model.
 
     The attacker has the network itself and knows the membership of some records. The inputs of the
@@ -197,9 +174,7 @@ class GradientNormAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted network, default=None
-        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
-        layers and returns logits; alone or at the end of a pipeline.
+    %(network_target)s
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: logistic regression with balanced classes on scaled features.
     fpr : float, default=0.05
@@ -229,53 +204,27 @@ class GradientNormAttack(MembershipAttack):
     True
     """
 
-    _needs_members = True
-
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record, because this attack learns from "
-                "records of known membership. Call fit(X, y, member)."
-            )
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
         base = linear_model() if self.attack_model is None else self.attack_model
-        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
-        self._models = []
-        for k in range(GRADIENT_NORM_FOLDS):
-            others = fold != k
-            if len(np.unique(member[others])) < 2:
-                raise ValueError(
-                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {GRADIENT_NORM_FOLDS}. "
-                    "Pass more records."
-                )
-            with one_blas_thread():
-                self._models.append(clone(base).fit(features[others], member[others]))
+        features = self._view(X, y)
+        self._models = fit_folds(
+            X, member, lambda rows, _: clone(base).fit(features[rows], member[rows])
+        )
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
-        values = np.empty(len(features))
-        for k, model in enumerate(self._models):
-            if (fold == k).any():
-                values[fold == k] = model.predict_proba(features[fold == k])[:, -1]
-        return values
+        features = self._view(X, y)
+        return score_folds(
+            self._models, X, lambda model, rows: model.predict_proba(features[rows])[:, -1]
+        )
 
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        network, as_inputs = open_network(self.target)
-        classes = np.asarray(self.target.classes_)
-        class_list(classes, y)
-        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        layers = network.trace(as_inputs(X), column, "loss")[0]
+        layers, _ = _trace_loss(self.target, X, y)
         return layer_figures(*self._target_proba(X, y), layers)
+
+
+def _trace_loss(target: Any, X: Any, y: NDArray[Any]) -> tuple[list[Layer], Float64Array]:
+    network, as_inputs = open_network(target)
+    return network.trace(as_inputs(X), nearest_columns(target, y), "loss")
 
 
 def layer_figures(
@@ -330,8 +279,8 @@ class StolenMemoriesAttack(MembershipAttack):
 
     Notes
     -----
-    The linear approximation at the record is that of the log-odds of its class, since a logit is
-    defined only up to a constant. Its weights and its bias are weighted separately. Every record is
+    The approximated function is the log-odds of the record's class, since a logit is defined only
+    up to a constant. Its weights and its bias are weighted separately. Every record is
     scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and no proxy
     is trained on records that ``member`` marks as members. With L layers, ``6 L + 1`` networks or
     upper parts of networks are trained. A record of a class unknown to the target scores lowest.

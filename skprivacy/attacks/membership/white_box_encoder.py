@@ -105,10 +105,7 @@ class Scorer:
 
 
 def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int) -> Scorer:
-    """Train the supervised attack on known members: the mean of ``NETWORKS`` encoders.
-
-    A single network overfits few records. Each encoder is stopped by another part of the records.
-    """
+    """Train the supervised attack: a mean of encoders, stopped by different records."""
     scaled, linear = Scaled(view), linear_model().fit(view.signals, member)
     data, truth = scaled(view), torch.as_tensor(member, dtype=torch.float32)
     start = torch.as_tensor(linear.decision_function(view.signals), dtype=torch.float32)
@@ -136,10 +133,7 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
 
 
 def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
-    """Train the unsupervised attack: an autoencoder that restores the signals from one number.
-
-    Members have smaller gradients, so the number gets the sign that decreases with their norm.
-    """
+    """Train the unsupervised attack: an autoencoder that restores the signals from one number."""
     scaled = Scaled(view)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -200,11 +194,7 @@ class _Encoder(nn.Module):
 
 
 def _convolved(kernels: torch.Tensor, inputs: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Convolve each record's gradient matrix, row by row, with kernels as wide as the layer.
-
-    The matrix is the outer product of ``gradient`` and ``inputs``, so its product with a kernel is
-    ``gradient`` times a number, and the matrix is never formed.
-    """
+    """Convolve gradient matrices with kernels as wide as the layer, without forming them."""
     return (inputs @ kernels.T)[:, :, None] * gradient[:, None, :]
 
 

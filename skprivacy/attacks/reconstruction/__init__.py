@@ -2,16 +2,12 @@
 
 Files, in reading order:
 
-- ``inversion_attack``: InversionAttack, the base: fit, reconstruct, evaluate
+- ``inversion_attack``: InversionAttack, the base: fit, reconstruct, evaluate; labels (iDLG)
 - ``inversion_result``: InversionResult: recovered shares, null models and the bound of Balle 2022
 - ``column_layout``: features that form a column, equality of rows, null models
 - ``party_gradient``: the gradient that a party of federated training sends
 - ``first_layer``: FirstLayerInversion: rows from a first linear layer (Boenisch et al. 2023)
-- ``first_layer_rows``: weight gradients divided by the bias's (Phong 2018)
 - ``bayes``: BayesInversion: posterior over candidate records
-- ``candidate_rows``: that posterior by Gibbs sampling
 - ``optimization``: gradient inversion by optimisation (Zhu et al. 2019), TabLeak
-- ``relaxed_rows``: gradient matching on relaxed rows, for TabLeak
-- ``gradient_labels``: labels from the gradient of the last bias: iDLG, and counts
 - ``model_inversion``: a typical input of a class from confidences (Fredrikson 2015)
 """

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
+from ..._docs import fill_docs
 from ..._validation import check_random_state
 from ...metrics.rates import as_numbers
-from .inversion_attack import InversionAttack, Reconstruction, check_labelled_rows
+from .inversion_attack import (
+    INVERSION_DOCS,
+    InversionAttack,
+    Reconstruction,
+    check_labelled_rows,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .candidate_rows import CandidateRows
+    from ..torch_gradients import LossGradients
 
 __all__ = ["BayesInversion"]
 
 Float64Array = NDArray[np.float64]
+_AT_ONCE = 2**24  # numbers in gradients that are in memory at once
+_MOST = 10_000  # candidates for batches of several records
+_SWEEPS = 40
+_BURN_IN = 0.5  # share of sweeps that are discarded
 
 
+@fill_docs(INVERSION_DOCS)
 class BayesInversion(InversionAttack):
     """Reconstruct records from a noisy gradient by the posterior over candidate records.
 
@@ -32,28 +45,13 @@ class BayesInversion(InversionAttack):
 
     Parameters
     ----------
-    target : torch module or fitted estimator, default=None
-        See :class:`GradientInversion`.
-    columns : Schema, list of lists of int or None, default=None
-        See :class:`GradientInversion`.
-    loss : callable, default=None
-        See :class:`GradientInversion`.
-    max_grad_norm : float, default=None
-        Norm to which the party clips the gradient of each record.
-    noise_multiplier : float, default=0.0
-        Standard deviation of the noise that the party adds to the sum, in units of
-        ``max_grad_norm``.
+    %(inversion_parameters)s
     random_state : int, RandomState instance or None, default=None
         Seed of the draws for larger batches and of the null model "random rows".
 
     Attributes
     ----------
-    layout_ : RowLayout
-        Features of each column, and their ranges.
-    reference_ : ndarray of shape (n_candidates, n_features)
-        The candidates.
-    n_features_in_ : int
-        Number of features.
+    %(inversion_attributes)s
 
     Notes
     -----
@@ -83,23 +81,6 @@ class BayesInversion(InversionAttack):
     >>> bool(attack.posterior(sent).argmax() == 250)
     True
     """
-
-    def __init__(
-        self,
-        target: Any = None,
-        *,
-        columns: Any = None,
-        loss: Any = None,
-        max_grad_norm: float | None = None,
-        noise_multiplier: float = 0.0,
-        random_state: Any = None,
-    ) -> None:
-        self.target = target
-        self.columns = columns
-        self.loss = loss
-        self.max_grad_norm = max_grad_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, prior: ArrayLike | None = None) -> BayesInversion:
         """Set the candidates and their prior.
@@ -196,8 +177,6 @@ class BayesInversion(InversionAttack):
         return self.noise_multiplier * float(self.max_grad_norm or 0.0) / n_records
 
     def _candidates(self, rows: Any, labels: Tensor, prior: Float64Array) -> CandidateRows:
-        from .candidate_rows import CandidateRows
-
         return CandidateRows(self._gradients, self._gradients.records(rows), labels, prior)
 
     def _posteriors(self, observed: Tensor, n_records: int, labels: Tensor | None) -> Float64Array:
@@ -217,6 +196,117 @@ class BayesInversion(InversionAttack):
             Reconstruction(r, c)
             for r, c in zip(rows.reshape(*shape, -1), certain.reshape(shape), strict=True)
         ]
+
+
+class CandidateRows:
+    """Candidates for the records of a batch, with their prior (up to a factor) and posterior."""
+
+    def __init__(self, gradients: LossGradients, X: Tensor, y: Tensor, prior: Float64Array) -> None:
+        self.gradients, self.X, self.y = gradients, X, y
+        with np.errstate(divide="ignore"):
+            self.log_prior = np.log(prior / prior.sum())
+        self._squares: Any = None  # squared norms of gradients, once products were computed
+
+    def posteriors(
+        self,
+        observed: Tensor,
+        n_records: int,
+        labels: NDArray[np.intp] | None,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> Float64Array:
+        """Return the posterior of each candidate, (batches, n_records, n_candidates)."""
+        products = self._products(observed) / n_records
+        prior = np.broadcast_to(self.log_prior, (len(observed), n_records, len(self.X))).copy()
+        if labels is not None:
+            prior[labels[:, :, None] != self.y.numpy()] = -np.inf
+            if np.isneginf(prior).all(axis=2).any():
+                raise ValueError(
+                    "labels holds a label that no candidate has. Fit candidates of every label."
+                )
+        # without noise, rounding keeps every candidate from an exact match: take the nearest
+        least = 1e-4 * observed.double().square().mean(dim=1).numpy()
+        variance = np.maximum(noise**2, np.maximum(least, 1e-30))
+        if n_records == 1:
+            fit = (products - 0.5 * self._squares) / variance[:, None]
+            return np.asarray(softmax(prior + fit[:, None], axis=2))
+        if len(self.X) > _MOST:
+            raise ValueError(
+                f"X of fit has {len(self.X)} candidates; expected at most {_MOST} for batches of "
+                "several records. Fit fewer candidates."
+            )
+        gram = self.gram() / n_records**2
+        return np.stack(
+            [
+                _gibbs_posterior(prior[b], products[b], gram, float(variance[b]), rng)
+                for b in range(len(observed))
+            ]
+        )
+
+    def log_ratio(
+        self, observed: Tensor, n_records: int, noise: float, others: Tensor | None
+    ) -> Float64Array:
+        """Return log-likelihood ratios of contributing or not, (batches, n_candidates)."""
+        rest = observed if others is None else observed - others * ((n_records - 1) / n_records)
+        products = self._products(rest) / n_records
+        ratio = products - 0.5 * self._squares / n_records**2
+        return np.asarray(ratio / noise**2 if noise else ratio)
+
+    def mean(self) -> Tensor:
+        """Return the mean gradient of the candidates, by their prior."""
+        import torch
+
+        shares = torch.as_tensor(np.exp(self.log_prior)).to(self.gradients.dtype).split(self._step)
+        parts = [w @ g for w, g in zip(shares, self._iter_gradients(), strict=True)]
+        return torch.stack(parts).sum(0)
+
+    @property
+    def _step(self) -> int:
+        return max(1, _AT_ONCE // self.gradients.size)
+
+    def _iter_gradients(self) -> Iterator[Tensor]:
+        """Yield the candidates' gradients in parts that fit into memory."""
+        for x, y in zip(self.X.split(self._step), self.y.split(self._step), strict=True):
+            yield self.gradients.per_record(x, y)
+
+    def _products(self, observed: Tensor) -> Float64Array:
+        """Return inner products of observed and candidates' gradients; store the latter's norms."""
+        squares, found = [], []
+        for part in self._iter_gradients():
+            squares.append(part.double().square().sum(1).numpy())
+            found.append((observed @ part.T).double().numpy())
+        self._squares = np.concatenate(squares)
+        return np.concatenate(found, axis=1)
+
+    def gram(self) -> Float64Array:
+        """Return the inner products of all pairs of candidates' gradients."""
+        return np.concatenate([self._products(part) for part in self._iter_gradients()])
+
+
+def _gibbs_posterior(
+    prior: Float64Array,
+    products: Float64Array,
+    gram: Float64Array,
+    variance: float,
+    rng: np.random.Generator,
+) -> Float64Array:
+    """Return the mean posterior of each record over the sweeps after burn-in (Gibbs sampling)."""
+    n, m = prior.shape
+    own = 0.5 * np.diag(gram)
+    # annealing: the first noise is as large as the differences between candidates' gradients
+    wide = max(variance, float(np.ptp(products - own)) / 4)
+    chosen = np.array([rng.choice(m, p=softmax(p)) for p in prior])
+    total = np.zeros((n, m))
+    warm = round(_SWEEPS * _BURN_IN)
+    for sweep in range(_SWEEPS):
+        now = variance * (wide / variance) ** max(0.0, 1 - sweep / warm)
+        for i in range(n):
+            others = gram[:, np.delete(chosen, i)].sum(axis=1)
+            p = softmax(prior[i] + (products - others - own) / now)
+            chosen[i] = rng.choice(m, p=p)
+            if sweep >= warm:
+                total[i] += p
+    return total / (_SWEEPS - warm)
 
 
 def _check_prior(prior: Any, n: int) -> Float64Array:

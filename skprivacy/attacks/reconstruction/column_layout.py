@@ -17,12 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from ..._validation import sequence
 from ...preprocessing import CategoricalColumn, HashedColumn, Schema
 
-__all__ = [
-    "TOLERANCE",
-    "ColumnLayout",
-    "null_model_ceiling",
-    "null_model_rows",
-]
+__all__ = ["TOLERANCE", "ColumnLayout", "null_model_ceiling", "null_model_rows"]
 
 Float64Array = NDArray[np.float64]
 # A number counts as recovered within this distance, in standard deviations (Vero et al. 2023,
@@ -38,7 +33,7 @@ class ColumnLayout:
     **Guarantees.** The layout depends only on public facts and the attacker's own records.
 
     **Edge cases.** A category whose features are all off is "none", which equals only "none". NaN
-    equals nothing. A constant feature counts as recovered within .319.
+    equals nothing.
     """
 
     names: tuple[str, ...]
@@ -107,10 +102,7 @@ class ColumnLayout:
     def match_rows(
         self, guesses: Float64Array, truth: Float64Array
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Match each row with one guess to recover most columns, with distances breaking ties.
-
-        Returns which columns of each row its guess recovers, and the index of the guess.
-        """
+        """Match rows with guesses; return which columns they recover, and the guess of each row."""
         equal = self.equal(guesses, truth)
         apart = np.abs(guesses[:, None] - truth[None]) / (self.high - self.low)
         nearness = 1e-3 * np.exp(-np.nan_to_num(apart, nan=1e3).mean(axis=2))
@@ -129,11 +121,7 @@ class ColumnLayout:
     def most_voted_rows(
         self, X: Float64Array, votes: Float64Array
     ) -> tuple[Float64Array, Float64Array]:
-        """Return, column by column, the value with most votes, and the mean share of votes.
-
-        ``votes`` has shape (n_rows, n_candidates), for the candidates ``X``. Features outside of
-        all columns are weighted means.
-        """
+        """Return the values with most votes, (n_rows, n_candidates), and their mean share."""
         votes = votes / votes.sum(axis=1, keepdims=True)
         rows, values = votes @ X, self.decode_columns(X)
         certain = np.empty((len(rows), len(self.columns)))
@@ -171,11 +159,7 @@ def null_model_rows(
     labels: NDArray[Any] | None,
     rng: np.random.Generator,
 ) -> dict[str, Float64Array]:
-    """Return the guesses of each null model, arrays of shape (batches, n, n_features).
-
-    Null models get the attack's inputs except for the gradient: the reference records with their
-    labels ``of_reference``, and the ``labels`` of the attacked records, (batches, n), if given.
-    """
+    """Return the guesses of each null model, which sees what the attack sees but the gradient."""
     middle = (layout.low + layout.high) / 2
     for features in layout.one_hot:
         middle[features] = layout.low[features]
@@ -200,10 +184,9 @@ def null_model_ceiling(
 ) -> Float64Array:
     """Bound, for each column, the share that guesses without a gradient recover.
 
-    The bound also holds for guesses that were chosen knowing these rows. A batch has n guesses, any
-    of which may be matched with a row: at most n times the best single guess. The rest of a batch
-    reveals which of the N rows are left, a factor of at most N / (N - n + 1). ``labels`` are those
-    that the attack was given, (batches, n).
+    The bound also holds for guesses chosen knowing these rows. Any of a batch's n guesses may be
+    matched with a row: at most n times the best single guess. The rest of a batch reveals which of
+    the N rows are left, a factor of at most N / (N - n + 1).
     """
     n = truth.shape[1]
     rows = truth.reshape(-1, truth.shape[2])

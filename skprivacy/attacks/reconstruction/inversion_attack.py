@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import SHARED_BY_CLONES
@@ -17,16 +17,45 @@ from ..._environment import name_missing_torch
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
 from ...base import roll_back_on_error
+from ..model_answers import TargetAttack
 from .column_layout import ColumnLayout, null_model_ceiling, null_model_rows
 from .inversion_result import InversionResult
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["InversionAttack", "Reconstruction", "check_labelled_rows"]
+    from ..torch_gradients import LossGradients
+
+__all__ = ["INVERSION_DOCS", "InversionAttack", "Reconstruction", "check_labelled_rows"]
 
 Float64Array = NDArray[np.float64]
 _REFERENCE = 512  # records used to infer labels
+INVERSION_DOCS = {
+    "inversion_parameters": """\
+target : torch module or fitted estimator, default=None
+    The model whose gradient was sent, with its weights at that time: a module whose outputs are
+    logits; a fitted estimator with ``module_``, such as
+    :class:`~skprivacy.neural_network.DPSGDClassifier`; a fitted ``MLPClassifier`` or linear
+    classifier.
+columns : Schema, list of lists of int or None, default=None
+    Features of each column: one feature for a number, several for a one-hot category. A Schema
+    describes the output of ``SchemaTransformer``. None: all features are numbers.
+loss : callable, default=None
+    The loss of the gradient: maps outputs (n, n_outputs) and targets (n,) to a loss for each
+    record. None: the cross-entropy of logits.
+max_grad_norm : float, default=None
+    Norm to which the party clips the gradient of each record. The attack clips in the same way.
+noise_multiplier : float, default=0.0
+    Standard deviation of the noise that the party adds to the sum, in units of
+    ``max_grad_norm``. Only :class:`BayesInversion` uses it.""",
+    "inversion_attributes": """\
+layout_ : ColumnLayout
+    Features of each column, and their ranges.
+reference_ : ndarray of shape (n_reference, n_features)
+    The attacker's records.
+n_features_in_ : int
+    Number of features.""",
+}
 
 
 class Reconstruction(NamedTuple):
@@ -36,19 +65,10 @@ class Reconstruction(NamedTuple):
     confidence: Float64Array
 
 
-class InversionAttack(ABC, BaseEstimator):
-    """Base of gradient inversion attacks.
+class InversionAttack(ABC, TargetAttack):
+    """Base of gradient inversion attacks; a subclass implements ``_reconstruct_batches``."""
 
-    A subclass implements ``_reconstruct_batches(observed, n_records, labels)``.
-    """
-
-    target: Any
-    columns: Any
-    loss: Any
-    max_grad_norm: float | None
-    noise_multiplier: float
-    random_state: Any
-
+    _shared = (*SHARED_BY_CLONES, "columns", "loss")
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
         "columns": "no_validation",
@@ -57,6 +77,23 @@ class InversionAttack(ABC, BaseEstimator):
         "noise_multiplier": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        columns: Any = None,
+        loss: Any = None,
+        max_grad_norm: float | None = None,
+        noise_multiplier: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.columns = columns
+        self.loss = loss
+        self.max_grad_norm = max_grad_norm
+        self.noise_multiplier = noise_multiplier
+        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> InversionAttack:
         """Fit the attack to the attacker's own records.
@@ -79,10 +116,7 @@ class InversionAttack(ABC, BaseEstimator):
             If the target has no gradients, or the columns do not describe the records.
         """
         self._validate_params()
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the model to attack. Pass it, or set_params(target=model)."
-            )
+        self._require_target()
         if self.noise_multiplier and self.max_grad_norm is None:
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} needs max_grad_norm, its unit. Pass "
@@ -229,8 +263,6 @@ class InversionAttack(ABC, BaseEstimator):
         """Infer the labels of each gradient's records, (batches, n_records)."""
         import torch
 
-        from .gradient_labels import label_counts
-
         some = self._gradients.records(self.reference_[:_REFERENCE])
         n_classes = self._gradients.n_classes(some)
         return torch.stack(
@@ -268,13 +300,6 @@ class InversionAttack(ABC, BaseEstimator):
             labels.append(self._gradients.targets(label))
         return np.stack(rows), torch.stack(labels)
 
-    def __sklearn_clone__(self) -> InversionAttack:
-        params = self.get_params(deep=False)
-        kept = (*SHARED_BY_CLONES, "columns", "loss")
-        return type(self)(
-            **{k: v if k in kept else clone(v, safe=False) for k, v in params.items()}
-        )
-
 
 def check_labelled_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
     """Check rows (finite numbers) and labels, equally many."""
@@ -282,3 +307,42 @@ def check_labelled_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArra
     labels = column_or_1d(y)
     check_consistent_length(rows, labels)
     return rows, labels
+
+
+def label_counts(
+    gradients: LossGradients, observed: Tensor, n_records: int, reference: Tensor, n_classes: int
+) -> NDArray[np.intp]:
+    """Return the number of records of each class in a batch, (n_classes,), summing to n.
+
+    **Guarantees.** The label of one record is exact if its gradient has no noise (iDLG).
+    """
+    _, bias = gradients.linear_layer(-1)
+    at_logits = gradients.parts(observed)[bias].double().numpy()
+    if n_records == 1:
+        # Zhao et al. 2020 (iDLG): the true label is the one logit with a negative gradient
+        label = int(at_logits[0] < 0) if len(at_logits) == 1 else int(at_logits.argmin())
+        return np.bincount([label], minlength=n_classes)
+    expected = np.column_stack(
+        [_mean_at(gradients, bias, reference, label) for label in range(n_classes)]
+    )
+    # a further equation, that shares sum to one, with the weight of all logits together
+    heavy = np.sqrt(len(at_logits)) * max(float(np.abs(expected).max()), 1e-12)
+    shares = nnls(np.vstack([expected, np.full(n_classes, heavy)]), np.append(at_logits, heavy))[0]
+    return _round_counts(shares, n_records)
+
+
+def _mean_at(gradients: LossGradients, bias: str, reference: Tensor, label: int) -> Float64Array:
+    """Return the mean gradient at a bias of the reference records, all under one label."""
+    labels = reference.new_full((len(reference),), label).long()
+    found = gradients.parts(gradients.per_record(reference, labels))[bias]
+    return np.asarray(found.double().mean(0).numpy())
+
+
+def _round_counts(shares: Float64Array, n: int) -> NDArray[np.intp]:
+    """Round n times the shares to whole numbers that sum to n, by largest remainders."""
+    exact = (
+        shares * (n / shares.sum()) if shares.sum() > 0 else np.full(len(shares), n / len(shares))
+    )
+    counts = np.floor(exact).astype(np.intp)
+    counts[np.argsort(counts - exact)[: n - counts.sum()]] += 1
+    return counts

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.stats import entropy
 
+from ..._docs import fill_docs
 from ..._environment import threads_for
 from ..._sklearn import StrOptions
 from ..._validation import Interval, check_random_state
-from .inversion_attack import InversionAttack, Reconstruction
+from .column_layout import ColumnLayout
+from .inversion_attack import INVERSION_DOCS, InversionAttack, Reconstruction
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .relaxed_rows import Relaxation
+    from ..torch_gradients import LossGradients
 
 __all__ = ["GradientInversion"]
 
 _AT_ONCE = 2**24  # numbers in simulated gradients that are in memory at once
+_WIDEST = 12.0  # bound on the arguments of exponentials
+_AS_GOOD = 1.5  # starts within this factor of the smallest distance are pooled
+_ROUNDING = 1e-6  # smallest distance that counts as different from 0
 
 
+@fill_docs(INVERSION_DOCS)
 class GradientInversion(InversionAttack):
     """Search for records with the observed gradient: deep leakage from gradients (Zhu et al. 2019).
 
@@ -34,22 +42,7 @@ class GradientInversion(InversionAttack):
 
     Parameters
     ----------
-    target : torch module or fitted estimator, default=None
-        The model whose gradient was sent, with its weights at that time: a module whose outputs are
-        logits; a fitted estimator with ``module_``, such as
-        :class:`~skprivacy.neural_network.DPSGDClassifier`; a fitted ``MLPClassifier`` or linear
-        classifier.
-    columns : Schema, list of lists of int or None, default=None
-        Features of each column: one feature for a number, several for a one-hot category. A Schema
-        describes the output of ``SchemaTransformer``. None: all features are numbers.
-    loss : callable, default=None
-        The loss of the gradient: maps outputs (n, n_outputs) and targets (n,) to a loss for each
-        record. None: the cross-entropy of logits.
-    max_grad_norm : float, default=None
-        Norm to which the party clips the gradient of each record. The attack clips in the same way.
-    noise_multiplier : float, default=0.0
-        Standard deviation of the noise that the party adds to the sum, in units of
-        ``max_grad_norm``. This attack ignores it; :class:`BayesInversion` uses it.
+    %(inversion_parameters)s
     distance : {"cosine", "squared"}, default="cosine"
         Distance of gradients: "cosine" is 1 minus the cosine of their angle (Geiping et al.),
         "squared" the squared length of their difference (Zhu et al.).
@@ -64,12 +57,7 @@ class GradientInversion(InversionAttack):
 
     Attributes
     ----------
-    layout_ : RowLayout
-        Features of each column, and their ranges.
-    reference_ : ndarray of shape (n_reference, n_features)
-        The attacker's records.
-    n_features_in_ : int
-        Number of features.
+    %(inversion_attributes)s
 
     Notes
     -----
@@ -129,22 +117,22 @@ class GradientInversion(InversionAttack):
         learning_rate: float = 0.3,
         random_state: Any = None,
     ) -> None:
-        self.target = target
-        self.columns = columns
-        self.loss = loss
-        self.max_grad_norm = max_grad_norm
-        self.noise_multiplier = noise_multiplier
+        super().__init__(
+            target,
+            columns=columns,
+            loss=loss,
+            max_grad_norm=max_grad_norm,
+            noise_multiplier=noise_multiplier,
+            random_state=random_state,
+        )
         self.distance = distance
         self.n_init = n_init
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.random_state = random_state
 
     def _reconstruct_batches(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
-        from .relaxed_rows import Descent, Relaxation
-
         labels = self._infer_labels(observed, n_records) if labels is None else labels
         relaxation = Relaxation(self.layout_, self._gradients.dtype)
         search = Descent(self.max_iter, self.learning_rate, self.distance)
@@ -172,8 +160,6 @@ class GradientInversion(InversionAttack):
     def _pool_starts(
         self, relaxation: Relaxation, shares: Tensor, distances: Tensor
     ) -> Reconstruction:
-        from .relaxed_rows import combine_starts
-
         middle, apart = combine_starts(shares, distances, relaxation.is_category)
         low, width = self.layout_.low, self.layout_.high - self.layout_.low
         share, deviation = middle.double().numpy(), apart.double().numpy() * width
@@ -190,3 +176,98 @@ class GradientInversion(InversionAttack):
                 chosen = np.eye(odds.shape[1])[odds.argmax(axis=1), :-1]
                 rows[:, features] = low[features] + width[features] * chosen
         return Reconstruction(rows, certain.mean(axis=1))
+
+
+class Relaxation:
+    """Rows as smooth functions of free parameters: sigmoids for numbers, softmax for categories."""
+
+    def __init__(self, layout: ColumnLayout, dtype: Any) -> None:
+        import torch
+
+        d = len(layout.low)
+        self.low = torch.as_tensor(layout.low, dtype=dtype)
+        self.width = torch.as_tensor(layout.high - layout.low, dtype=dtype)
+        self.together = torch.zeros((d, d), dtype=dtype)
+        self.is_category = torch.zeros(d, dtype=torch.bool)
+        for features in layout.one_hot:
+            self.together[np.ix_(features, features)] = 1.0
+            self.is_category[features] = True
+
+    def rows(self, free: Tensor) -> Tensor:
+        return self.low + self.width * self.shares(free)
+
+    def shares(self, free: Tensor) -> Tensor:
+        """Return each feature's position in its range, from 0 to 1."""
+        bounded = _WIDEST * (free / _WIDEST).tanh()
+        raised = bounded.exp()
+        of_block = raised @ self.together
+        # 1e-3 is the weight of "none": all features of a category may be off
+        return (raised / (of_block + 1e-3)).where(self.is_category, bounded.sigmoid())
+
+    def free_parameters_near(self, rows: Tensor) -> Tensor:
+        """Return free parameters near these rows, with categories far from certain."""
+        share = ((rows - self.low) / self.width).clip(0.02, 0.98)
+        logits = (share / (1 - share)).log()
+        return (0.3 * logits).where(self.is_category, logits)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Adam on the free parameters, with a step that decreases to zero."""
+
+    max_iter: int
+    step: float
+    distance: str
+
+    def __call__(
+        self,
+        gradients: LossGradients,
+        relaxation: Relaxation,
+        observed: Tensor,
+        labels: Tensor,
+        start: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Solve independent problems together; return their free parameters and distances."""
+        import torch
+
+        free = start.clone()
+        first, second = torch.zeros_like(free), torch.zeros_like(free)
+        scale = observed.square().sum(1).clamp(min=1e-30)
+        # Zhu et al. 2019: minimise the distance of gradients over the records
+        for t in range(self.max_iter):
+            free.requires_grad_(True)
+            away = self._distances(gradients.mean(relaxation.rows(free), labels), observed, scale)
+            (slope,) = torch.autograd.grad(away.sum(), free)
+            free = free.detach()
+            first = 0.9 * first + 0.1 * slope
+            second = 0.99 * second + 0.01 * slope.square()
+            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.max_iter))  # cosine decay
+            ahead = first / (1 - 0.9 ** (t + 1))
+            free = free - size * ahead / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
+        with torch.no_grad():
+            found = gradients.mean(relaxation.rows(free), labels)
+            return free, self._distances(found, observed, scale)
+
+    def _distances(self, found: Tensor, observed: Tensor, scale: Tensor) -> Tensor:
+        if self.distance == "squared":  # Zhu et al. 2019
+            return (found - observed).square().sum(1) / scale
+        product = (found * observed).sum(1)
+        # Geiping et al. 2020: 1 minus the cosine similarity
+        return 1 - product / (found.square().sum(1).clamp(min=1e-30) * scale).sqrt()
+
+
+def combine_starts(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
+    """Pool a batch's good starts: means of categories, medians of numbers, and deviations."""
+    import torch
+
+    order = distances.argsort()
+    least = distances[order[0]].clamp(min=_ROUNDING)  # rounding may make it negative
+    good = order[: max(1, int((distances <= _AS_GOOD * least).sum()))]
+    best = shares[good[0]]
+    aligned = [best]
+    for k in good[1:]:
+        apart = torch.cdist(best, shares[k], p=1).numpy()
+        aligned.append(shares[k][linear_sum_assignment(apart)[1]])
+    stacked = torch.stack(aligned)
+    middle = torch.where(is_category, stacked.mean(0), stacked.median(0).values)
+    return middle, stacked.std(0, unbiased=False)

@@ -1,17 +1,15 @@
-"""Membership from predictions for other records, and attack models that know the true class."""
+"""Membership from predictions for other records."""
 
 import warnings
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.attacks import IndirectInference, ShadowPool, ShokriAttack
+from skprivacy.attacks import IndirectInference, ShadowPool
 from skprivacy.attacks.membership import few_neighbors as indirect
 from skprivacy.datasets import make_location_like
 
@@ -50,8 +48,8 @@ def test_the_record_itself_is_never_queried(model):
     assert attack.score_samples(X[:1], y[:1]) == pytest.approx(honest, rel=0.02)
 
 
-def test_null():
-    wrong, linear = 0, LogisticRegression(max_iter=300)
+def test_null(assert_chance):
+    results, linear = [], LogisticRegression(max_iter=300)
     for seed in range(20):
         X, y = make_classification(
             300, 30, n_informative=10, n_classes=4, flip_y=0.3, random_state=seed
@@ -60,9 +58,8 @@ def test_null():
         X, y = X[100:], y[100:]
         pool = ShadowPool(linear, n_shadows=4, random_state=seed)
         attack = IndirectInference(target, pool=pool).fit(X, y)
-        low, high = attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc_interval
-        wrong += not low <= 0.5 <= high
-    assert wrong <= binom.ppf(0.999, 20, 0.05)
+        results.append(attack.evaluate(X[:100], y[:100], X[100:], y[100:]))
+    assert_chance(results, epsilon=False)
 
 
 def test_influence_against_its_definition():
@@ -88,21 +85,3 @@ def test_unknown_records_are_named(model):
     attack = IndirectInference(target, pool=pool, n_queries=10).fit(X, y)
     with pytest.raises(ValueError, match="1 records that the pool was not trained on"):
         attack.score_samples(X[:1] + 1, y[:1])
-
-
-@pytest.mark.parametrize("view", ["confidence", "signals"])
-def test_one_attack_model_for_all_classes_knows_the_true_one(view):
-    """Without it, a confident error on a non-member looked like a confident hit on a member."""
-    X, y = make_classification(800, 10, n_informative=6, n_classes=3, flip_y=0.4, random_state=0)
-    target = RandomForestClassifier(20, random_state=0).fit(X[:400], y[:400])
-    pool = ShadowPool(target, n_shadows=4, random_state=0).fit(X, y)
-    attack = ShokriAttack(target, pool=pool, per_class=False, features=view).fit(X, y)
-    one_for_all = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
-    each = ShokriAttack(target, pool=pool, features=view).fit(X, y)
-    assert one_for_all.auc > each.evaluate(X[:400], y[:400], X[400:], y[400:]).auc - 0.05
-
-
-def test_planted_attack_model_without_the_class_is_caught(monkeypatch):
-    monkeypatch.setattr(ShokriAttack, "_append_class", lambda self, features, label: features)
-    with pytest.raises(AssertionError):
-        test_one_attack_model_for_all_classes_knows_the_true_one("confidence")

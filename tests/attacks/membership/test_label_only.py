@@ -172,7 +172,7 @@ def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
     # random directions instead of estimated ones: the distance stays far too large
     from skprivacy.attacks.membership import label_only as _decision_distance
 
-    monkeypatch.setattr(_decision_distance.Oracle, "__call__", _coin)
+    monkeypatch.setattr(_decision_distance.BoundarySearch, "ask", _coin)
     with pytest.raises(AssertionError):
         test_hopskipjump_approaches_the_distance_of_a_linear_model()
 

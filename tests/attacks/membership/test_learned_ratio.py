@@ -79,7 +79,7 @@ def test_records_that_fit_did_not_see_are_scored(neighbours):
 
 
 def test_two_shadow_models_cannot_be_learned_from(neighbours):
-    given = {"n_shadows": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
+    given = {"pool": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
     refusals = "must be an int in the range .4", "pool holds 2 shadow models"
     for params, words in zip(given, refusals, strict=True):
         with pytest.raises(ValueError, match=words):
@@ -125,7 +125,7 @@ def _flat(images):
 def test_records_of_every_kind(kind):
     X, y, model = of_every_kind()[kind]
     target = model.fit(X[:150], y[:150])
-    attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
     assert np.isfinite(attack.score_samples(X, y)).all()
     assert (attack._near is None) == (kind == "texts")
 

@@ -92,13 +92,13 @@ def test_neither_the_target_nor_the_order_of_records_plays_a_part(neighbours):
 
 def test_without_shadows_to_attack_the_first_is_taken(neighbours):
     X, y, target = neighbours.X[:400], neighbours.y[:400], neighbours.target
-    two = StrongestAttack(target, n_shadows=2, online=True, random_state=0).fit(X, y)
+    two = StrongestAttack(target, pool=2, online=True, random_state=0).fit(X, y)
     assert set(two.powers_.values()) == {0.0}
     assert isinstance(two.attack_, RMIA)
     strangers = neighbours.X[400:500], neighbours.y[400:500]
     with pytest.raises(ValueError, match="100 records are not in the pool"):
         two.score_samples(*strangers)
-    assert len(StrongestAttack(target, n_shadows=2).fit(X, y).score_samples(*strangers)) == 100
+    assert len(StrongestAttack(target, pool=2).fit(X, y).score_samples(*strangers)) == 100
 
 
 class FromItsFirst(DecisionTreeClassifier):
@@ -178,18 +178,18 @@ def accused(attack, runs, alpha):
     return wrong
 
 
-@pytest.mark.parametrize("attack", [None, OfMany(n_shadows=4, online=True)])
+@pytest.mark.parametrize("attack", [None, OfMany(pool=4, online=True)])
 def test_choosing_by_shadows_accuses_no_more_often_than_alpha(attack):
     assert accused(attack, 12, 0.1) <= binom.isf(1e-6, 12, 0.1)
 
 
 def test_planted_choice_by_the_records_themselves_is_caught():
-    attack = OfManyByTheTarget(n_shadows=4, online=True)
+    attack = OfManyByTheTarget(pool=4, online=True)
     assert accused(attack, 12, 0.1) > binom.isf(1e-6, 12, 0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", [None, OfMany(n_shadows=4, online=True)])
+@pytest.mark.parametrize("attack", [None, OfMany(pool=4, online=True)])
 def test_choosing_by_shadows_in_200_audits(attack):
     assert accused(attack, 200, 0.05) <= binom.isf(1e-6, 200, 0.05)
 

@@ -22,11 +22,13 @@ from skprivacy.attacks import (
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 torch = pytest.importorskip("torch")
-from skprivacy.attacks.reconstruction import first_layer_rows as _first_layer  # noqa: E402
 from skprivacy.attacks.reconstruction.column_layout import ColumnLayout  # noqa: E402
-from skprivacy.attacks.reconstruction.gradient_labels import label_counts  # noqa: E402
-from skprivacy.attacks.reconstruction.inversion_attack import InversionAttack, Reconstruction  # noqa: E402
-from skprivacy.attacks.reconstruction.relaxed_rows import combine_starts  # noqa: E402
+from skprivacy.attacks.reconstruction.inversion_attack import (  # noqa: E402
+    InversionAttack,
+    Reconstruction,
+    label_counts,
+)
+from skprivacy.attacks.reconstruction.optimization import combine_starts  # noqa: E402
 from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
 
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
@@ -187,14 +189,14 @@ def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     sent = [party_gradient(model, *pair) for pair in pairs]
     all_found = attack.evaluate(sent, pairs).exact_share
     seen = []
-    alone = _first_layer._single_record_quotients
+    alone = attack._single_record_quotients
 
-    def once(gradients, layer, rest, floor, n_records, labels):
+    def once(*given):
         repeated, seen[:] = bool(seen), [*seen, 1]
-        rows, label = alone(gradients, layer, rest, floor, n_records, labels)
+        rows, label = alone(*given)
         return (rows[:0], label[:0]) if repeated else (rows, label)
 
-    monkeypatch.setattr(_first_layer, "_single_record_quotients", once)
+    monkeypatch.setattr(attack, "_single_record_quotients", once)
     at_once = []
     for pair, gradient in zip(pairs, sent, strict=True):
         seen.clear()
@@ -356,23 +358,6 @@ def test_a_loss_of_ones_own(table):
 
 class RandomRows(InversionAttack):
     """Guesses what the null model of random rows guesses: rows drawn with the same seed."""
-
-    def __init__(
-        self,
-        target=None,
-        *,
-        columns=None,
-        loss=None,
-        max_grad_norm=None,
-        noise_multiplier=0.0,
-        random_state=None,
-    ):
-        self.target = target
-        self.columns = columns
-        self.loss = loss
-        self.max_grad_norm = max_grad_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
 
     def _reconstruct_batches(self, observed, n_records, labels):
         from sklearn.utils import check_random_state

@@ -60,14 +60,14 @@ def test_what_retraining_cannot_show_is_no_measurement(model, records):
     for text in (repr(report), report.to_html(), json.dumps(report.to_dict())):
         assert "Not measured: StrongestAttack" in text
     with pytest.raises(ValueError, match="cannot measure anything"):
-        audit(model, *halves(records), attacks=[LiRA(n_shadows=2), RMIA(n_shadows=2)])
+        audit(model, *halves(records), attacks=[LiRA(pool=2), RMIA(pool=2)])
 
 
 @pytest.mark.parametrize("attack", [LiRA, RMIA, MLLeaksAttack])
 def test_attacks_say_it_themselves(attack):
     model = Table().fit(ROWS, y)
     with pytest.raises(ValueError, match=f"{attack.__name__} cannot measure anything"):
-        attack(model, n_shadows=2).fit(ROWS, y)
+        attack(model, pool=2).fit(ROWS, y)
 
 
 def test_a_constant_model_and_a_learning_one_are_measured():

@@ -179,7 +179,7 @@ def test_shadow_models_are_trained_on_halves_of_people_and_given_their_groups():
     records, groups = halves(*visits(40, 5))
     model = Whispering().fit(*records[:2])
     with mock.patch.object(Whispering, "GIVEN", []):
-        report = audit(model, *records, attacks=[LiRA(n_shadows=4)], n_shadows=4, groups=groups)
+        report = audit(model, *records, attacks=[LiRA(pool=4)], n_shadows=4, groups=groups)
         given = Whispering.GIVEN
     assert report.n_shadows == len(given) == 4
     for series in given:
@@ -313,7 +313,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     shadows = np.full((4, 2 * n, 2), 0.5)
     halved = np.stack([rng.permutation(300) < 150 for _ in range(2)])
     of_people = np.repeat(np.concatenate([halved, ~halved]), 20, axis=1)
-    pooled = {**claim, "attacks": [LiRA(n_shadows=4, online=True)], "shadow_probas": shadows}
+    pooled = {**claim, "attacks": [LiRA(pool=4, online=True)], "shadow_probas": shadows}
     found = audit_predictions(*given, **pooled, shadow_trained=of_people, groups=groups)
     assert found.n_shadows == 4
     of_records = of_people.copy()

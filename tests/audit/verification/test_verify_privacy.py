@@ -37,7 +37,6 @@ from skprivacy.audit.verification.releases import (
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     OutputPerturbationClassifier,
-    perturbation,
 )
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
@@ -472,11 +471,12 @@ def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_
         for pair in neighbours("add_remove", *data, public, erased=False):
             one, other = (clone(model).fit(*side).coef_[0, 0] for side in (pair.data, pair.other))
             moved[pair.name] = abs(one - other)
+    original = OutputPerturbationClassifier._single_mechanism
     with mock.patch.object(
-        perturbation, "_additive_mechanism", wraps=perturbation._additive_mechanism
+        OutputPerturbationClassifier, "_single_mechanism", autospec=True, side_effect=original
     ) as made:
         clone(model).fit(*data)
-    sensitivity = made.call_args.args[2]
+    sensitivity = made.call_args.args[1]
     faint = [share for name, share in moved.items() if "faint" in name]
     plain = [share for name, share in moved.items() if "faint" not in name]
     assert 0.88 * sensitivity < max(faint) <= sensitivity
