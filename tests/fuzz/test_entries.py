@@ -147,7 +147,7 @@ def train(names, **part):
 def test_charges(data):
     budget = PrivacyBudget(5.0, 1e-5)
     valid = {
-        "budget": budget, "event": ONE, "relation": "add_remove", "who": "me", "kind": "proved",
+        "budget": budget, "event": ONE, "relation": "add_remove", "source": "me", "kind": "proved",
         "unit": "record",
     }  # fmt: skip
     given_ = data.draw(drawn_arguments(valid))

@@ -212,7 +212,7 @@ def twice_the_steps(original):
             def _multiplier(this, task):
                 return self._multiplier(task)
 
-        more = More(**{**dataclasses.asdict(self), "steps": 2 * self.steps})
+        more = More(**{**dataclasses.asdict(self), "n_steps": 2 * self.n_steps})
         return original(more, task, records, random)
 
     return release
