@@ -357,6 +357,7 @@ class _CheckedScore:
         check_y(y)
         self._check_scored(y)
         if sample_weight is not None:
+            _check_real(sample_weight, "sample_weight")
             _check_cells_are_numbers(
                 _read_container(sample_weight, "sample_weight"), "sample_weight"
             )

@@ -78,6 +78,7 @@ def _schema_arguments(facts: Any) -> dict[str, Any]:
             f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
         )
     known = {name: facts.get(name) for name in ("classes", "target_bounds")}
+    known["target_column"] = facts.get("target")
     columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
     return {"columns": columns, **known, **_origin_marks("Schema", facts)}
 

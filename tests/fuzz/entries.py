@@ -22,7 +22,7 @@ from skprivacy.preprocessing.columns import Column
 
 from ..contracts.cases import CASES, LABELS
 from ..contracts.refusals import _state as state_of
-from .arguments import CHEAP, MADE, NEEDED, OPTIONAL, OWN, N
+from .arguments import CHEAP, MADE, NEEDED, OPTIONAL, OWN, UPDATES, N
 from .values import types_of
 
 __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entry", "public"]
@@ -66,7 +66,7 @@ EXEMPT: dict[str, set[str]] = {
     "it writes where it is told to": {"PrivacyBudget.export", "create_key"},
     "called by the library with what it has checked": {
         "Schema.confirm", "Schema.check_kinds", "FederatedPlan.contribution", "FederatedPlan.step",
-        "PropertyInference.train", "PublicRecords.encoder_like", "ShadowPool.as_log_odds",
+        "PropertyInference.train_shadow", "PublicRecords.encoder_like", "ShadowPool.as_log_odds",
         "Updates.weights_of", "Grid.edges", "HalfWhitening.scaled", "PrivateAdam.step",
         "AttackFinding.of", "AuditReport.violated_by",
     },
@@ -125,6 +125,7 @@ class Entry:
         return self.begin({**self.valid, name: form(value)}).call
 
 
+ON_UPDATES = {"AttributeInference", "PropertyInference"}  # which attack updates, too
 MISSING: list[str] = []  # required parameters of which no value is known
 
 
@@ -185,10 +186,11 @@ def _function(name: str, function: Any) -> Entry:
     return Entry(name, valid, begin, types=types_of(function))
 
 
-def _fit(kind: Any) -> Iterator[Entry]:
+def _fit(kind: Any, target: Any = None) -> Iterator[Entry]:
     """Yield the fit of an estimator without budget, and its methods."""
     name = kind.__name__
     params = arguments_of(name, kind)
+    params = params if target is None else {**params, "target": target}
     data = arguments_of(f"{name}.fit", kind.fit)
 
     def begin(given: dict[str, Any]) -> Begun:
@@ -201,7 +203,11 @@ def _fit(kind: Any) -> Iterator[Entry]:
         return begin({**params, **data}).call()
 
     types = types_of(kind, kind.fit)
-    yield Entry(f"{name}.fit", {**params, **data}, begin, frozenset(_deep(params)), types)
+    suffix = "" if target is None else "(updates)"
+    names = frozenset(_deep(params))
+    yield Entry(f"{name}.fit{suffix}", {**params, **data}, begin, names, types)
+    if target is not None:  # the methods are those of the other target
+        return
     yield from _methods(kind, fitted, data, frozenset(params), partial(kind, **params))
 
 
@@ -295,6 +301,8 @@ def _entries() -> Iterator[Entry]:
                 yield replace(plain, name=f"{name}.fit(X_public)")
         elif hasattr(entry, "fit") and name not in EXEMPTED:
             yield from _fit(entry)
+            if name in ON_UPDATES:
+                yield from _fit(entry, UPDATES)
         else:
             if name not in EXEMPTED:
                 yield _function(name, entry)

@@ -212,8 +212,8 @@ def test_summaries_of_files(file, data):
 @few(6)
 def test_files_that_are_opened(file, data):
     valid = {
-        "path": file, "target": "ill", "columns": ["age"], "transformer": None, "directory": None,
-        "return_X_y": False,
+        "path": file, "target_column": "ill", "columns": ["age"], "transformer": None,
+        "directory": None, "return_X_y": False,
     }  # fmt: skip
     given_ = data.draw(drawn_arguments(valid))
     attempt(lambda: datasets.open_parquet(**given_), {*given_, "column"})

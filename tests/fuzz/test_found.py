@@ -270,7 +270,7 @@ FOUND = [
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(
         X[:1], y[:1])),
-    ("X", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
+    ("X:", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
     ("verbose", lambda: audit.audit(
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
     ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
