@@ -29,7 +29,7 @@ from skprivacy.attacks.shadow_training import open_folder
 from skprivacy.certificates import create_key
 from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.model_selection.sweep_store import _read
+from skprivacy.model_selection.sweep_store import _read_json
 from skprivacy.preprocessing import BoundedColumn
 
 X = np.random.RandomState(0).uniform(size=(40, 2))
@@ -142,7 +142,7 @@ def test_a_ledger_with_a_repeated_key_is_refused(tmp_path):
 def test_kept_results_and_pools_with_a_repeated_key_are_refused(tmp_path):
     (tmp_path / "fit.json").write_text('{"digest": "0", "digest": "1", "content": {}}')
     with pytest.raises(ValueError, match="'digest' occurs more than once"):
-        _read(tmp_path / "fit.json")
+        _read_json(tmp_path / "fit.json")
     open_folder(tmp_path / "pool", "content", 1, 4)
     plan = next((tmp_path / "pool").iterdir())
     plan.write_text(repeated(plan.read_text(), "seed"))
