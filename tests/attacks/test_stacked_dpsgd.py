@@ -229,8 +229,8 @@ OTHERS = {
     "averaging_decay": (0.5, False),
     "classes": ([0, 1, 2], True),
     "class_weight": ({1: 3.0}, True),
-    "relation": ("add_remove", True),
-    "n_records": (400, True),
+    "relation": ("add_remove", False),  # fit refuses one of the two without the other
+    "n_records": (400, False),
     "max_group_size": (5, True),  # of groups, with which models are trained one by one
     "group_contribution": ("sum", True),
     "device": ("cpu", True),

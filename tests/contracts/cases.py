@@ -210,7 +210,7 @@ def _regressor(**params: Any) -> DPSGDRegressor:
         "target_bounds": (-1.0, 2.0), "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
         "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
     }  # fmt: skip
-    return DPSGDRegressor(**{**defaults, **params})
+    return DPSGDRegressor(**with_relation({**defaults, **params}))
 
 
 BOUNDS = (np.array([-2.0, -2.5, -2.0, -3.0]), np.array([3.0, 2.0, 3.0, 2.5]))

@@ -160,7 +160,7 @@ def test_more_trials_leave_less_for_each():
 
 @pytest.mark.heavy
 def test_the_budget_is_charged_once_and_before_the_first_trial():
-    budget = PrivacyBudget(3.0, 1e-6)
+    budget = PrivacyBudget(3.0, 1e-5)
     seen = []
 
     def spying(self, numbers, random):
