@@ -87,7 +87,7 @@ REFERENCE = {
     "Private labels": "label_privacy",
     "Synthetic tables": "synthesis",
     "Preprocessing and statistics": "preprocessing",
-    "Defences without proof": "defences",
+    "Defences without proof": "defenses",
     "Attacks": "attacks",
     "Scores of records": "attacks.scores",
     "Records for an attacker who has none": "attacks.candidate_records",

@@ -124,7 +124,7 @@ def _lira() -> Any:
 
 
 def _smoothed() -> Any:
-    from skprivacy.preprocessing import SmoothedClassifier
+    from skprivacy.defenses import SmoothedClassifier
 
     return SmoothedClassifier(GaussianNB(), random_state=0)
 

@@ -12,10 +12,12 @@ Files, in reading order:
 
 from .memguard import MemGuardClassifier
 from .output_defense import RoundedClassifier, TemperatureClassifier, TopKClassifier
+from .randomized_smoothing import SmoothedClassifier
 
 __all__ = [
     "MemGuardClassifier",
     "RoundedClassifier",
+    "SmoothedClassifier",
     "TemperatureClassifier",
     "TopKClassifier",
 ]

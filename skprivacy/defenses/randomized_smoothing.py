@@ -87,7 +87,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.defenses.randomized_smoothing import SmoothedClassifier
+    >>> from skprivacy.defenses import SmoothedClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = SmoothedClassifier(LogisticRegression(max_iter=500), sigma=0.5, random_state=0)
     >>> labels, radii = model.fit(X, y).certify(X[:3])

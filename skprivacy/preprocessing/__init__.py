@@ -19,7 +19,6 @@ Files, in reading order:
 - ``parquet_scan``: the DuckDB queries of private_summary
 """
 
-from ..defenses.randomized_smoothing import SmoothedClassifier
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
@@ -52,7 +51,6 @@ __all__ = [
     "SchemaCheck",
     "SchemaDraft",
     "SchemaTransformer",
-    "SmoothedClassifier",
     "Summary",
     "draft_schema",
     "make_private_pipeline",

@@ -28,6 +28,7 @@ from skprivacy.accounting import (
     PrivateSelectionEvent,
     VoteBlockEvent,
 )
+from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
     ConfidentGNMax,
     InteractiveGNMax,
@@ -64,7 +65,6 @@ from skprivacy.preprocessing import (
     LocalPerturbation,
     PrivateStandardScaler,
     Schema,
-    SmoothedClassifier,
 )
 from skprivacy.synthesis import (
     DPGANSynthesizer,

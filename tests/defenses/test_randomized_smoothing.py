@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skprivacy.defenses import SmoothedClassifier
 from skprivacy.defenses import randomized_smoothing as smoothing
-from skprivacy.defenses.randomized_smoothing import SmoothedClassifier
 
 from ..contracts import records as contracts
 from ..contracts.cases import SMOOTHED

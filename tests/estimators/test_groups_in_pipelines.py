@@ -18,6 +18,7 @@ from skprivacy import issue_certificate, verify_certificate
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit.inspection.claims import claim_of
 from skprivacy.certificates import create_key
+from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.label_privacy import (
@@ -38,7 +39,6 @@ from skprivacy.preprocessing import (
     CategoricalColumn,
     PrivateStandardScaler,
     Schema,
-    SmoothedClassifier,
     make_private_pipeline,
 )
 

@@ -232,7 +232,7 @@ FOUND = [
     ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
     ("n_candidates", lambda: preprocessing.private_quantile(
         X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
-    ("y", lambda: preprocessing.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
+    ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
     ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
@@ -453,7 +453,7 @@ def test_it_is_refused_by_name(number):
         (attacks.SupervisedAttack(TARGET), (X, y)),
         (attacks.ShadowGenerators(KernelDensity(), n_shadows=2), (X, np.array(["", "", ""]))),
         (attacks.ShadowPool(0, n_shadows=2), (X, y)),
-        (preprocessing.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
+        (defenses.SmoothedClassifier(GaussianNB()), (np.where(X > 0.9, np.nan, X), y)),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip

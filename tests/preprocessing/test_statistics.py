@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skprivacy import config_context
 from skprivacy.accounting import PrivacyBudget
+from skprivacy.defenses import SmoothedClassifier
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Laplace, Mechanism
 from skprivacy.preprocessing import (
@@ -21,7 +22,6 @@ from skprivacy.preprocessing import (
     PrivateStandardScaler,
     Schema,
     SchemaTransformer,
-    SmoothedClassifier,
     private_count,
     private_group_size,
     private_histogram,

@@ -47,8 +47,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._sklearn import num_samples, safe_indexing
 from ...accounting import PrivacyGuarantee
 from ...base import is_third_party_claim, list_frozen_assumptions
+from ...defenses import SmoothedClassifier
 from ...defenses.output_defense import OutputDefense
-from ...defenses.randomized_smoothing import SmoothedClassifier
 from ...preprocessing.schema import Schema
 from .attempts import is_alarm
 from .guarantees import (

@@ -53,7 +53,7 @@ from skprivacy.audit import audit, claim_of
 from skprivacy.audit.inspection import claims
 from skprivacy.audit.inspection.guarantees import compose_guarantees
 from skprivacy.audit.report import html_report as _html
-from skprivacy.defenses.randomized_smoothing import SmoothedClassifier
+from skprivacy.defenses import SmoothedClassifier
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
