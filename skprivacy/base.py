@@ -45,7 +45,6 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "check_n_records",
     "private_release",
     "public_bounds",
     "public_classes",

@@ -200,10 +200,11 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent,
-    rdp_epsilon
-    >>> round(rdp_epsilon(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000),
-    1e-5), 4) 1.0354
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent
+    >>> from skprivacy.accounting import rdp_epsilon
+    >>> training = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000)
+    >>> round(rdp_epsilon(training, 1e-5), 4)
+    1.0354
     """
     check_event("event", event)
     check_relation(relation)

@@ -253,8 +253,8 @@ class PrivacyGuarantee:
         --------
         >>> from skprivacy.accounting import (
         ...     GaussianEvent, PoissonSampledEvent, PrivacyGuarantee, RepeatedEvent)
-        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)),
-        1000), 1e-5)
+        >>> training = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 1000)
+        >>> visit = PrivacyGuarantee(training, 1e-5)
         >>> visit, visit.group(3, unit="patient")
         ((0.63, 1e-05)-DP, add-remove, unspecified noise, proved, \
 (2.10, 1e-05)-DP per patient, add-remove, unspecified noise, proved \

@@ -86,8 +86,8 @@ def open_parquet(
     --------
     >>> from skprivacy.datasets import open_parquet
     >>> from skprivacy.neural_network import DPSGDClassifier
-    # doctest: +SKIP
-    >>> X, y = open_parquet("claims.parquet", target_column="fraud", return_X_y=True)
+    >>> file = "claims.parquet"
+    >>> X, y = open_parquet(file, target_column="fraud", return_X_y=True)  # doctest: +SKIP
     >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
     """
     flag("return_X_y", return_X_y)

@@ -83,8 +83,9 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     >>> import pandas as pd
     >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
     >>> from skprivacy.preprocessing.local_perturbation import LocalPerturbation
-    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female",
-    "Male"])})
+    >>> schema = Schema(
+    ...     {"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])}
+    ... )
     >>> X = pd.DataFrame({"age": [25, 52], "sex": ["Male", "Female"]})
     >>> local = LocalPerturbation(schema, epsilon=4.0)
     >>> local.fit_transform(X).shape

@@ -131,10 +131,11 @@ def private_summary(
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
-    private_summary
-    >>> schema = Schema({"age": BoundedColumn(0, 120, bins=12), "sex": CategoricalColumn(["f",
-    "m"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> from skprivacy.preprocessing import private_summary
+    >>> schema = Schema(
+    ...     {"age": BoundedColumn(0, 120, bins=12), "sex": CategoricalColumn(["f", "m"])}
+    ... )
     >>> summary, privacy = private_summary(  # doctest: +SKIP
     ...     "visits.parquet", schema, marginals=["sex", ("age", "sex")], means=["age"],
     ...     groups="patient", max_group_size=5, epsilon=1.0,

@@ -181,8 +181,9 @@ class Schema(Mapping[str, Column]):
     Examples
     --------
     >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-    >>> schema = Schema({"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female",
-    "Male"])})
+    >>> schema = Schema(
+    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])}
+    ... )
     >>> schema["age"]
     BoundedColumn(lower=0.0, upper=120.0, scale='linear', knee=1.0, bins=1)
     >>> Schema.from_json(schema.to_json()) == schema
@@ -369,8 +370,9 @@ class Schema(Mapping[str, Column]):
         --------
         >>> import pandas as pd
         >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-        >>> schema = Schema({"age": BoundedColumn(0, 1), "smokes": CategoricalColumn(["no",
-        "yes"])})
+        >>> schema = Schema(
+        ...     {"age": BoundedColumn(0, 1), "smokes": CategoricalColumn(["no", "yes"])}
+        ... )
         >>> table = pd.DataFrame({"age": [31, 64], "smokes": ["No", "yes"]})
         >>> schema.check(table)
         This is about private data: do not publish it, ...

@@ -124,11 +124,12 @@ def make_private_pipeline(
     Examples
     --------
     >>> from skprivacy.linear_model import ObjectivePerturbationClassifier
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
-    make_private_pipeline
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> from skprivacy.preprocessing import make_private_pipeline
     >>> schema = Schema(
     ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])},
-    classes=["no", "yes"] ... )
+    ...     classes=["no", "yes"],
+    ... )
     >>> model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=1.0))
     >>> model[-1].bounds, model[-1].classes, round(model[-1].radius, 3)
     ((-1.0, 1.0), ('no', 'yes'), 1.414)
@@ -221,10 +222,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema,
-    SchemaTransformer
-    >>> schema = Schema({"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female",
-    "Male"])})
+    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+    >>> from skprivacy.preprocessing import SchemaTransformer
+    >>> schema = Schema(
+    ...     {"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])}
+    ... )
     >>> X = pd.DataFrame({"age": [25, 250], "sex": ["Male", "?"]})
     >>> SchemaTransformer(schema).fit_transform(X)
     array([[-0.5,  0. ,  1. ],

@@ -110,6 +110,8 @@ class SyntheticQuality:
             "their value to match the real shares: 0 is best, 1 is worst.",
             columns=_COLUMNS,
         )  # fmt: skip
+        if not (guarantee is None or isinstance(guarantee, PrivacyGuarantee)):
+            raise TypeError(f"guarantee={guarantee!r} must be a PrivacyGuarantee, or None.")
         notice = "computed from the real records: not covered by any guarantee"
         assumptions = () if guarantee is None else guarantee.assumptions
         return ReportFacts(
@@ -234,8 +236,6 @@ class SyntheticQuality:
         target = None if path is None else output_path(path, ".html", ".htm")
         if not isinstance(name, str):
             raise TypeError(f"name={name!r} must be a string.")
-        if not (guarantee is None or isinstance(guarantee, PrivacyGuarantee)):
-            raise TypeError(f"guarantee={guarantee!r} must be a PrivacyGuarantee, or None.")
         rows = -(-len(self.shares) // 2)
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))

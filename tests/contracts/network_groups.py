@@ -82,7 +82,8 @@ def check_inclusion(case: Case) -> None:
     n, tape = 300, Tape()
     sizes = tuple(np.random.default_rng(0).integers(1, 6, n))
     with recording(tape):
-        model = case.make(batch_size=30, epochs=20).fit(*group_table(case, sizes))
+        X, y, whose = group_table(case, sizes)
+        model = case.make(batch_size=30, epochs=20).fit(X, y, groups=whose)
     rate, steps = model.privacy_event_.event.sampling_rate, model.n_steps_
     assert (rate, steps, len(tape.draws)) == (30 / n, 20 * n // 30, steps)
     counts = np.bincount(np.concatenate(tape.draws), minlength=n)
@@ -98,7 +99,8 @@ def check_public_size(case: Case) -> None:
     """With ``n_records`` nothing depends on how many people or rows there are."""
     n, fits = len(SIZES), []
     for sizes in (SIZES, SIZES[:-1], (*SIZES, 9), (1,) * n):
-        fits.append(case.make(n_records=n, batch_size=3).fit(*group_table(case, sizes)))
+        X, y, whose = group_table(case, sizes)
+        fits.append(case.make(n_records=n, batch_size=3).fit(X, y, groups=whose))
     assert len({(m.n_steps_, m.noise_multiplier_, m.privacy_event_) for m in fits}) == 1
     assert len({str(getattr(m, "settings_", None)) for m in fits}) == 1
     assert {(m.privacy_.relation, m.privacy_.unit) for m in fits} == {("add_remove", "group")}

@@ -39,7 +39,7 @@ AT_MANY = [
 EVERYDAY = {"AdaSSPRegressor", "ALMFineTuner-prototypes", "PATEClassifier", "PrivateStandardScaler"}
 # Those of records that are never worked on a part at a time, and of numbers instead of records.
 WHOLE = {
-    ("skprivacy._stacked.stacked_mlp", "_CHUNK"): "numbers of noise, in models that attacks train",
+    ("skprivacy._stacked.optimizers", "_CHUNK"): "numbers of noise, in models that attacks train",
     ("skprivacy.mechanisms.bounds", "_ROWS"): "sums of parts are exact: test_bounds.py",
     (
         "skprivacy.fine_tuning.leave_one_out",
@@ -108,7 +108,7 @@ def test_every_number_of_records_that_make_a_part_is_known():
 def _numbers_of_records():
     """Yield module and name of each constant that says how much is worked on at a time."""
     named = re.compile(
-        r"_(ROWS|ROWS_PER_\w+|RECORDS_PER_\w+|AT_A_TIME|CHUNK|PART|PREDICT_ROWS\w*|SUMMED_ROWS"
+        r"_(ROWS|ROWS_AT_A_TIME|ROWS_PER_\w+|RECORDS_PER_\w+|AT_A_TIME|CHUNK|PART|PREDICT_ROWS\w*|SUMMED_ROWS"
         r"|MAX_NUMBERS_IN_MEMORY)"
     )
     left_out = ("accounting", "attacks", "audit", "cli", "datasets", "metrics")  # not private fits

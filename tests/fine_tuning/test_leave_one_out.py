@@ -195,7 +195,7 @@ def gradients(head, facts, data, outputs):
 def largest_step(head, relation, seed):
     """Answer at random, so that weights are anywhere, and return the largest distance / bound."""
     rng, facts = np.random.default_rng(seed), task(4, 3, relation)
-    outputs = rng.normal(size=(head.steps, 3, 4)) * 10.0 ** rng.uniform(-2, 3)
+    outputs = rng.normal(size=(head.n_steps, 3, 4)) * 10.0 ** rng.uniform(-2, 3)
     rows, labels = rng.normal(size=(6, 3)) * 10.0 ** rng.uniform(-2, 1), rng.integers(4, size=6)
     other_rows, other_labels = rows.copy(), labels.copy()
     other_rows[-1], other_labels[-1] = -rows[-1], (-1 if relation == "add_remove" else labels[-1])

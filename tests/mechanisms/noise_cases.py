@@ -56,7 +56,7 @@ from skprivacy.mechanisms import (
     SmoothGaussian,
 )
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
-from skprivacy.neural_network._training.engine import SingleProcess
+from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
 from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
@@ -404,7 +404,8 @@ CASES = {
         _passes_on(MOMENTS_NOISE, lambda random: MOMENTS.release(MOMENTS_NOISE, random)),
         0.97,
     ),
-    "Alone": NoiseCase(SingleProcess, _of_network(SingleProcess())),
+    "Peers": NoiseCase(Peers, _of_network(Peers())),
+    "SingleProcess": NoiseCase(SingleProcess, _of_network(SingleProcess())),
     "_Watched": NoiseCase(_Watched, _of_network(_watched())),
     "ProcessGroup": NoiseCase(ProcessGroup, _of_network(_first_of_group())),
 }

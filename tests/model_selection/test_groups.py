@@ -91,13 +91,13 @@ def swept(estimator=None, **params):
 def sides():
     """Watch whose records each split has."""
     seen = []
-    of = _split.Split.of.__func__
+    of = _split.Split.from_indices.__func__
 
     def watched(cls, records, train, test):
         seen.append((set(PATIENT[train]), set(PATIENT[test])))
         return of(cls, records, train, test)
 
-    return seen, mock.patch.object(_split.Split, "of", classmethod(watched))
+    return seen, mock.patch.object(_split.Split, "from_indices", classmethod(watched))
 
 
 def test_a_number_of_folds_divides_people_and_guarantees_are_for_them():

@@ -75,7 +75,7 @@ def test_planted_confusion_of_folds_is_caught(monkeypatch):
         first, second = X[held_out], y[held_out]
         return iter([first, second, X[own], y[own]])
 
-    monkeypatch.setattr(leakage.LeakageScorer, "_parts", exchanged)
+    monkeypatch.setattr(leakage.LeakageScorer, "_iter_parts", exchanged)
     with pytest.raises(AssertionError):
         test_it_compares_what_the_model_saw_with_what_was_held_out(4, None)
 
@@ -146,9 +146,9 @@ def test_regressors_and_classifiers_without_probabilities():
 
 def test_other_splits_are_refused():
     scorer = make_leakage_scorer(X, y, cv=3)
-    with pytest.raises(ValueError, match=r"no fold .* the same X, y, groups and cv"):
+    with pytest.raises(ValueError, match=r"not a fold .* the same X, y, groups and cv"):
         cross_val_score(TREE, X, y, cv=4, scoring=scorer, error_score="raise")
-    with pytest.raises(ValueError, match="no fold"):
+    with pytest.raises(ValueError, match="not a fold"):
         scorer(TREE.fit(X, y), X[:100], 1 - y[:100])
     with pytest.raises(ValueError, match="splits differently each time"):
         make_leakage_scorer(X, y, cv=KFold(3, shuffle=True))

@@ -220,7 +220,7 @@ def test_two_splits_that_happen_to_agree_are_no_certainty():
         row["a"]["others"], free["a"]["others"] = 0.7, 0.8
     table = tabulate_groups(
         [{"model": "", "epsilon": 1.0, "groups": rows}], reference, ("it", "free"),
-        Splits(2, 1.0), 0.95,
+        Splits(2, 1.0), 0.05,
     )  # fmt: skip
     assert not table["pays"].any()
     assert (table["loss_high"] > table["loss_low"]).all()

@@ -183,7 +183,7 @@ def test_what_falls_to_zero_is_not_averaged():
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("known", [{"n_records": 300}, {}])
+@pytest.mark.parametrize("known", [{"relation": "add_remove", "n_records": 300}, {}])
 def test_settings_follow_from_public_facts_alone(rows, known):
     X, y = rows
     one = DPSGDClassifier(classes=[0, 1], delta=1e-4, **known).fit(X, y)

@@ -279,7 +279,7 @@ from decimal import Decimal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background ignores
 from importlib.util import find_spec
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.preprocessing import Bounded, Schema, parquet_scan, private_summary
+from skprivacy.preprocessing import BoundedColumn, Schema, parquet_scan, private_summary
 
 run = parquet_scan.Scan.run
 def slow(self, connection, folder):

@@ -281,9 +281,12 @@ class SampledGroupEvent(
     Examples
     --------
     >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, SampledGroupEvent, epsilon_of
-    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000),
-    1e-5), 2) ...  for k in (1, 2, 5)]
-    [0.62, 1.33, 3.73]
+    >>> for k in (1, 2, 5):
+    ...     step = SampledGroupEvent(0.01, GaussianEvent(2.0), k)
+    ...     print(round(epsilon_of(RepeatedEvent(step, 1000), 1e-5), 2))
+    0.62
+    1.33
+    3.73
     """
 
     sampling_rate: float

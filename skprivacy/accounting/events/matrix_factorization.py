@@ -157,8 +157,9 @@ class BandedFactorizationEvent(
     Examples
     --------
     >>> from skprivacy.accounting import BandedFactorizationEvent
-    >>> stream = BandedFactorizationEvent(2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0,
-    0.75))
+    >>> stream = BandedFactorizationEvent(
+    ...     2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0, 0.75)
+    ... )
     >>> stream.sensitivity
     1.25
     """

@@ -67,7 +67,7 @@ def test_lines_cannot_be_altered(server):
     budget = PrivacyBudget(1.0, path=f"{server}#guarded", relation="add_remove", unit="record")
     budget.reserve(LaplaceEvent(10.0))
     with psycopg.connect(server, autocommit=True) as connection:
-        for statement in ("UPDATE {} SET who = 'x'", "DELETE FROM {}", "TRUNCATE {}"):
+        for statement in ("UPDATE {} SET source = 'x'", "DELETE FROM {}", "TRUNCATE {}"):
             with pytest.raises(psycopg.errors.RaiseException, match="append only"):
                 connection.execute(statement.format("skprivacy_guarded.log"))
         connection.execute("DROP TRIGGER guard ON skprivacy_guarded.log")
@@ -90,7 +90,7 @@ TAMPERINGS = {
         "ROW WHEN (false) EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
     ),
     "a trigger guards one column": (
-        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OF who OR DELETE ON log FOR "
+        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OF source OR DELETE ON log FOR "
         "EACH ROW EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
     ),
     "a rule ignores inserts": "CREATE RULE other AS ON INSERT TO log DO INSTEAD NOTHING",

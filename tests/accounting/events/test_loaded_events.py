@@ -26,8 +26,8 @@ def linear(budget):
 
 def network(budget):
     return DPSGDClassifier(
-        epsilon=1.0, delta=1e-4, hidden_layer_sizes=(), classes=[0, 1], n_records=60,
-        epochs=1, batch_size=20, random_state=0, budget=budget,
+        epsilon=1.0, delta=1e-4, hidden_layer_sizes=(), classes=[0, 1], epochs=1,
+        relation="add_remove", n_records=60, batch_size=20, random_state=0, budget=budget,
     )  # fmt: skip
 
 

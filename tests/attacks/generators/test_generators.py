@@ -149,7 +149,7 @@ def test_what_is_too_little_is_named():
             attack().fit(generated, people[:1])
         with pytest.raises(ValueError, match="expected 3 and 0"):
             attack().fit(generated, people).score_samples(people[:, :2])
-    with pytest.raises(ValueError, match="X_in must hold"):
+    with pytest.raises(ValueError, match="X_train must hold"):
         audit_synthetic(generated, people[:1], people)
     with pytest.raises(ValueError, match="attacks is empty"):
         audit_synthetic(generated, people, people, attacks=[])

@@ -152,7 +152,7 @@ def test_a_claim_for_records_is_none_for_people():
         model = Whispering(claim).fit(*records[:2])
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
         assert report.reason.startswith("no claim for patient: ")
-        assert report.verdict.endswith(about)
+        assert report.reason.endswith(about)
         assert not report.cost_of_search
         assert "For a claim about patient, train with groups." in report.caveats[0]
     bounded = PrivacyGuarantee(ApproxDPEvent(0.5)).group(4, unit="patient")

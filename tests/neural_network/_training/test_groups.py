@@ -75,7 +75,8 @@ def test_people_take_turns_in_a_stream(name):
     """They come in the order in which they appear; that is what is public then."""
     case = case_of(name, group_contribution="sum", max_group_size=5)
     people.check_replay(case)
-    claim = case.make().fit(*group_table(case)).privacy_
+    X, y, whose = group_table(case)
+    claim = case.make().fit(X, y, groups=whose).privacy_
     assert any("which batch a group is in" in words for words in claim.assumptions)
 
 
