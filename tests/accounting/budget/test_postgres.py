@@ -90,8 +90,8 @@ TAMPERINGS = {
         "ROW WHEN (false) EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
     ),
     "a trigger guards one column": (
-        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OF source OR DELETE ON log FOR "
-        "EACH ROW EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
+        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OF source OR DELETE ON log "
+        "FOR EACH ROW EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
     ),
     "a rule ignores inserts": "CREATE RULE other AS ON INSERT TO log DO INSTEAD NOTHING",
 }
