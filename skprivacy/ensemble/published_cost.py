@@ -185,7 +185,7 @@ def _remove_votes(event: Event) -> Event:
         return event
     if not isinstance(event, GNMaxEvent | VoteThresholdEvent):
         raise TypeError(
-            f"event={event!r} has no known smooth sensitivity; expected GNMaxVote, VoteThreshold "
-            "and data-independent events. Account for the data-independent cost."
+            f"event={event!r} has no known smooth sensitivity; expected GNMaxEvent, "
+            "VoteThresholdEvent and data-independent events. Account for the data-independent cost."
         )
     return type(event)(event.noise_multiplier)

@@ -72,7 +72,7 @@ averaging_decay : float, default=0.95
 max_group_size : int or None, default=2
     With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
     before training. The noise does not depend on this number: 5 is better where the records of a
-    group differ much, see :doc:`/people`. ``None`` uses all.
+    group differ much, see :doc:`/grouped_records`. ``None`` uses all.
 group_contribution : {"mean", "sum"}, default="mean"
     With ``groups``: whether the mean or the sum of a group's gradients is clipped, once, to
     ``max_grad_norm``.""",

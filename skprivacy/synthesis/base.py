@@ -60,7 +60,7 @@ target_ : str or None
 X : DataFrame or array-like of shape (n_samples, n_features)
     Private records, with the schema's columns.
 y : array-like of shape (n_samples,), default=None
-    Their target, one more column: the schema's ``target``, with its ``classes`` or
+    Their target, one more column: the schema's ``target_column``, with its ``classes`` or
     ``target_bounds``.""",
     "synthetic_training": """\
 synthesizer : estimator

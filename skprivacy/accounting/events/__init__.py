@@ -6,11 +6,11 @@ file; a new family also adds its name here. See "How to add an event" in the doc
 Files, in reading order:
 
 - ``noise``: additive noise; releases known by (epsilon, delta) alone, or without protection
-- ``composition``: Composed, Repeated, PoissonSampled, SampledGroup
+- ``composition``: ComposedEvent, RepeatedEvent, PoissonSampledEvent, SampledGroupEvent
 - ``choice``: exponential mechanism, report noisy max, randomised response
-- ``mixtures``: Mixture (public random choice) and PrivateSelection (best of several runs)
+- ``mixtures``: MixtureEvent (public random choice), PrivateSelectionEvent (best of several runs)
 - ``matrix_factorization``: streams with correlated noise; sensitivity and error
-- ``votes``: GNMaxVote, LNMaxVote, VoteThreshold, VoteBlock
+- ``votes``: GNMaxEvent, LNMaxEvent, VoteThresholdEvent, VoteBlockEvent
 - ``gnmax``: data-dependent cost of GNMax and its local sensitivity
 """
 
