@@ -1,9 +1,8 @@
 """Base class of privacy events: frozen descriptions of releases with known bounds on their cost.
 
-The meaning of an event never changes: a new meaning is a new class. Only :class:`RepeatedEvent`
-has a
-count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
-divide by the norm of one record's contribution instead: :class:`PoissonSampledEvent` and
+The meaning of an event never changes: a new meaning is a new class. Only :class:`RepeatedEvent` has
+a count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two
+classes divide by the norm of one record's contribution instead: :class:`PoissonSampledEvent` and
 :class:`MatrixFactorizationEvent`. Start reading at :class:`Event`.
 """
 

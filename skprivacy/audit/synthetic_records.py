@@ -89,10 +89,9 @@ def audit_synthetic(
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
         Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have
-        several
-        records. Membership is then decided for whole groups: each attack joins the scores of a
-        group's records, by their sum and by their maximum, and the claim must be for groups. No
-        group may be in both.
+        several records. Membership is then decided for whole groups: each attack joins the scores
+        of a group's records, by their sum and by their maximum, and the claim must be for groups.
+        No group may be in both.
 
     Returns
     -------

@@ -61,11 +61,10 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the
-    smoothed classifier
-    has the certified class everywhere within the certified L2 radius. All rows of a call share
-    their noise, so the result for one row does not depend on the others; wrong certificates may
-    therefore occur together.
+    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the smoothed
+    classifier has the certified class everywhere within the certified L2 radius. All rows of a call
+    share their noise, so the result for one row does not depend on the others; wrong certificates
+    may therefore occur together.
 
     The training noise of a row is a function of that row, ``sigma`` and a key drawn from
     ``random_state`` (SHAKE-128 of key and row, as normal numbers). Adding, removing, blanking or

@@ -127,11 +127,10 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
     ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
     random, in a Poisson sample that its party keeps secret. Each party is trusted with its own
-    records. With ``unit="party"``,
-    each party takes part in every round, because a server sees who answers. The relation is
-    zero-out (a party that contributes nothing), and the number of parties is public. A party is
-    protected against a coalition of the server and up to ``n_untrusted`` other parties. With 0, it
-    is not protected against another party that knows its own noise.
+    records. With ``unit="party"``, each party takes part in every round, because a server sees who
+    answers. The relation is zero-out (a party that contributes nothing), and the number of parties
+    is public. A party is protected against a coalition of the server and up to ``n_untrusted``
+    other parties. With 0, it is not protected against another party that knows its own noise.
 
     Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
     Gaussians, which is nearly as good as one Gaussian

@@ -73,10 +73,9 @@ class GradientHead(Head):
     adaptive, and their composition is exactly that single release. A record's gradient is its row
     times its residual, so clipping the residual clips the gradient. The gradient of a group is the
     mean of its records' clipped gradients, whose norm is at most ``max_grad_norm``. Scores are
-    exact
-    products with rounded weights, and residuals lie on a grid. A record's gradient is therefore a
-    function of that record and of the weights, to the last bit, and sums are exact. It is clipped
-    to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
+    exact products with rounded weights, and residuals lie on a grid. A record's gradient is
+    therefore a function of that record and of the weights, to the last bit, and sums are exact. It
+    is clipped to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
 
     References
     ----------

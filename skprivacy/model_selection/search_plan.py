@@ -117,9 +117,8 @@ def search_event(
     fitted on or scored on. In the first case a trial costs as much as its fit: the held-out records
     are equal, and the score depends on them and on the fitted model. The settings are drawn
     uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the second
-    case
-    the fits are equal, and a trial costs as much as its noisy score. In both cases one mechanism
-    runs several times and its best outcome is released:
+    case the fits are equal, and a trial costs as much as its noisy score. In both cases one
+    mechanism runs several times and its best outcome is released:
     :class:`~skprivacy.accounting.PrivateSelectionEvent`. A record is held out with probability
     ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """

@@ -86,8 +86,7 @@ def smallest_epsilon(
     which gives ``high``; and from the smallest up as long as it is shown that more is lost, which
     gives ``low``. The first error in such a sequence is the only one that counts, so both ends
     together err with a probability of ``alpha``, if a larger epsilon never loses more, and as far
-    as the correction of the
-    variance in :class:`Splits`, which is a heuristic, holds.
+    as the correction of the variance in :class:`Splits`, which is a heuristic, holds.
     """
     lost = reference - scores
     mean, variance = lost.mean(axis=1), lost.var(axis=1, ddof=1)

@@ -261,8 +261,8 @@ class Statement:
         -------
         DataFrame
             Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``,
-            ``status``
-            (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
+            ``status`` (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge
+            alone).
         """
         import pandas as pd
 

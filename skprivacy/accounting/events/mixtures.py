@@ -51,10 +51,9 @@ class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=Tru
     -----
     **Guarantees.** For every epsilon, delta is the weighted mean of the events' deltas, whereas
     :class:`ComposedEvent` would count each event fully. The dominating pair chooses each event's
-    pair
-    with its probability, and composes like any other pair. If an event is itself a composition, a
-    bound on its privacy curve takes the place of its pair. The Renyi cost of order a is
-    ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP has no such mean, so the most expensive event
+    pair with its probability, and composes like any other pair. If an event is itself a
+    composition, a bound on its privacy curve takes the place of its pair. The Renyi cost of order a
+    is ln(sum_i p_i exp((a - 1) R_i)) / (a - 1). zCDP has no such mean, so the most expensive event
     counts. The mixture holds under every relation under which its events hold.
 
     References
