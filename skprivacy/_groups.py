@@ -18,8 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._config import warn_caller
-from ._sklearn import num_samples
-from ._validation import as_array, check_unmasked, raise_alone
+from ._validation import as_array, check_unmasked, num_samples, raise_alone
 from .exceptions import PrivacyWarning
 from .mechanisms import SecureRandom
 

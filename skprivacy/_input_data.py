@@ -23,8 +23,7 @@ from sklearn import base, utils
 from sklearn.utils import assert_all_finite, multiclass, validation
 
 from ._groups import Groups, check_order, resolve_groups
-from ._sklearn import num_samples
-from ._validation import as_array, check_unmasked, raise_alone
+from ._validation import as_array, check_unmasked, num_samples, raise_alone
 
 __all__ = [
     "ClassifierMixin",

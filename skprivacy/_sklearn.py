@@ -15,15 +15,15 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_parameter_constraints,
 )
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _num_samples as count_samples
 
 __all__ = [
     "HasMethods",
     "Interval",
     "InvalidParameterError",
     "StrOptions",
+    "count_samples",
     "is_search",
-    "num_samples",
     "output_container",
     "safe_indexing",
     "takes_weights",
@@ -44,15 +44,6 @@ def is_search(model: Any) -> bool:
     from sklearn.model_selection._search import BaseSearchCV
 
     return isinstance(model, BaseSearchCV)
-
-
-def num_samples(X: Any, name: str = "X") -> int:
-    """Return the number of records; TypeError, without the value, if there are none to count."""
-    try:
-        return int(_num_samples(X))
-    except TypeError:
-        pass
-    raise TypeError(f"{name} must hold one value or row for each record; got {type(X).__name__}.")
 
 
 def output_container(transformer: Any) -> str | None:

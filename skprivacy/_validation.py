@@ -35,6 +35,7 @@ __all__ = [
     "is_tensor",
     "is_whole",
     "not_negative",
+    "num_samples",
     "number",
     "open_unit",
     "positive",
@@ -364,3 +365,12 @@ def cached_answer(most: int) -> Callable[[Function], Function]:
         return cast(Function, answer)
 
     return decorate
+
+
+def num_samples(X: Any, name: str = "X") -> int:
+    """Return the number of records; TypeError, without the value, if there are none to count."""
+    try:
+        return int(_sklearn.count_samples(X))
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must hold one value or row for each record; got {type(X).__name__}.")

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ._clones import name_failing_model
 from ._input_data import ClassifierMixin
-from ._sklearn import num_samples
+from ._validation import num_samples
 
 __all__ = ["WrappedClassifier", "constant_model", "delegates_to", "feed_constant_model"]
 

@@ -511,8 +511,8 @@ class PrivateFit:
         %(release_terms)s
         """
         model: Any = self._estimator
-        if unit == "record":
-            warn_of_identifiers(getattr(model, "feature_names_in_", ()))
+        if unit == "record" and hasattr(model, "feature_names_in_"):
+            warn_of_identifiers(model.feature_names_in_)
         self.assume(*list_frozen_assumptions(model.get_params(deep=False), relation))
         with private_release(
             event,

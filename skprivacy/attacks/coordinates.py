@@ -17,7 +17,8 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder
 
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import num_samples
 from .record_tables import as_table, fingerprints, numeric_columns
 
 __all__ = ["Cells", "Coordinates", "Counts", "NearestRecords", "split_columns"]

@@ -24,8 +24,8 @@ from sklearn.utils import get_tags
 from .._clones import SHARED_BY_CLONES, call_model, name_failing_model
 from .._config import warn_caller
 from .._input_data import check_one_type, distinct_labels, label_columns
-from .._sklearn import num_samples, safe_indexing
-from .._validation import as_array
+from .._sklearn import safe_indexing
+from .._validation import as_array, num_samples
 from . import scores
 from .record_tables import apply_in_parts
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._input_data import as_frame, check_cells, check_readable, make_row_major
-from .._sklearn import num_samples, safe_indexing
-from .._validation import as_array
+from .._sklearn import safe_indexing
+from .._validation import as_array, num_samples
 
 Float64Array = NDArray[np.float64]
 

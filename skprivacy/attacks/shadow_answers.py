@@ -19,9 +19,9 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from .._clones import name_failing_model
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
 from .._stacked import StackedMember
-from .._validation import raise_alone, sequence
+from .._validation import num_samples, raise_alone, sequence
 from . import scores
 from .model_answers import (
     KINDS,

@@ -22,9 +22,9 @@ from .._clones import check_weights, group_names
 from .._environment import N_JOBS
 from .._groups import Groups, check_groups
 from .._input_data import check_classification_targets, check_consistent_length, distinct_labels
-from .._sklearn import StrOptions, num_samples
+from .._sklearn import StrOptions
 from .._stacked import is_stackable
-from .._validation import VERBOSE, Interval, check_random_state
+from .._validation import VERBOSE, Interval, check_random_state, num_samples
 from ..base import rolls_back_on_error
 from .group_scores import connected_units
 from .model_answers import (

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from .._clones import describe_error
 from .._input_data import label_columns
-from .._sklearn import num_samples
-from .._validation import is_number, positive, sequence, whole
+from .._validation import is_number, num_samples, positive, sequence, whole
 from ..metrics.rates import as_numbers
 from .network_view import Network, open_network, weights_of
 from .record_gradients import RecordGradients, record_gradients

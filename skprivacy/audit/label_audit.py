@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from .._clones import train_clone
 from .._groups import Groups
-from .._sklearn import num_samples
-from .._validation import check_random_state
+from .._validation import check_random_state, num_samples
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim

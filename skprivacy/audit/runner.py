@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 from .._clones import call_model
 from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
-from .._sklearn import num_samples, safe_indexing
-from .._validation import sequence
+from .._sklearn import safe_indexing
+from .._validation import num_samples, sequence
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks.group_scores import connected_units
 from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_array

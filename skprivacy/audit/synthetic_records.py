@@ -11,8 +11,8 @@ from scipy.stats import fisher_exact
 from sklearn.base import clone
 
 from .._groups import warn_of_identifiers
-from .._sklearn import num_samples, safe_indexing
-from .._validation import check_random_state, sequence
+from .._sklearn import safe_indexing
+from .._validation import check_random_state, num_samples, sequence
 from ..accounting import PrivacyGuarantee
 from ..attacks import (
     DensityRatio,

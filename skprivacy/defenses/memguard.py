@@ -18,8 +18,8 @@ from sklearn.neural_network import MLPClassifier
 from .._clones import name_failing_model
 from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
-from .._sklearn import num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._sklearn import safe_indexing
+from .._validation import Interval, check_random_state, num_samples
 from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
 
 __all__ = ["MemGuardClassifier"]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._sklearn import StrOptions, num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._sklearn import StrOptions, safe_indexing
+from .._validation import Interval, check_random_state, num_samples
 from ..accounting import (
     Event,
     GaussianEvent,

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from .._docs import fill_docs
 from .._environment import N_JOBS
 from .._groups import Groups
-from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._sklearn import HasMethods, StrOptions, safe_indexing
+from .._validation import Interval, check_random_state, num_samples
 from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom

@@ -29,8 +29,8 @@ from .._input_data import (
     read_records,
     validate_data,
 )
-from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_delta_is_small, check_random_state
+from .._sklearn import HasMethods, safe_indexing
+from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
 from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit

@@ -30,8 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._docs import fill_docs
 from .._environment import one_thread
 from .._input_data import ClassifierMixin, all_numbers, check_one_type, validate_data
-from .._sklearn import num_samples, safe_indexing
-from .._validation import Interval
+from .._sklearn import safe_indexing
+from .._validation import Interval, num_samples
 from ..base import rolls_back_on_error
 from .aggregators import UNANSWERED
 

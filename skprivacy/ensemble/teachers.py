@@ -32,8 +32,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._clones import seed_globally, shadow_clone, trial_fit
 from .._environment import limit_workers, one_thread, single_thread
 from .._groups import Groups
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
 from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
+from .._validation import num_samples
 
 __all__ = [
     "MOVED_VOTES",

@@ -15,7 +15,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._input_data import check_array, check_readable
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import num_samples
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
 from .features import HalfWhitening, encode_together

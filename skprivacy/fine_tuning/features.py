@@ -33,7 +33,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._clones import name_failing_model
 from .._docs import fill_docs
 from .._input_data import check_numbers, validate_data
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import num_samples
 from ..base import rolls_back_on_error
 from ..mechanisms.bounds import exact_map, quantize, row_norms, row_slices
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
-from .._sklearn import num_samples, safe_indexing
-from .._validation import is_number, whole
+from .._sklearn import safe_indexing
+from .._validation import is_number, num_samples, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
 from .head import HeadInput, OneRelease, Task

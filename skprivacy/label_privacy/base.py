@@ -25,8 +25,8 @@ from .._input_data import (
     read_records,
     validate_data,
 )
-from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_random_state
+from .._sklearn import HasMethods, safe_indexing
+from .._validation import Interval, check_random_state, num_samples
 from .._wrapped_classifier import WrappedClassifier
 from ..accounting import Event, NonPrivateEvent, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED

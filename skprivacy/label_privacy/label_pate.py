@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._sklearn import num_samples
-from .._validation import check_random_state
+from .._validation import check_random_state, num_samples
 from ..accounting import PrivacyBudget, check_delta
 from ..base import public_classes
 from ..ensemble import Aggregator

@@ -19,7 +19,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .._environment import one_thread
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import num_samples
 from .._wrapped_classifier import constant_model, feed_constant_model
 
 __all__ = [

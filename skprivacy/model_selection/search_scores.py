@@ -18,7 +18,8 @@ from sklearn.base import is_classifier, is_regressor
 
 from .._clones import call_model, group_names
 from .._groups import Groups
-from .._sklearn import num_samples, safe_indexing
+from .._sklearn import safe_indexing
+from .._validation import num_samples
 from ..mechanisms import SecureRandom
 
 __all__ = ["HeldOut", "RecordScore", "record_score"]

@@ -15,7 +15,7 @@ from .._environment import check_n_jobs
 from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, indexable, validate_data
 from .._output import as_path
-from .._sklearn import num_samples
+from .._validation import num_samples
 from ..accounting import NonPrivateEvent, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._sklearn import num_samples, safe_indexing
-from .._validation import check_unmasked
+from .._sklearn import safe_indexing
+from .._validation import check_unmasked, num_samples
 from ..attacks import AttackResult
 from ..attacks.attack_result import MIN_GROUP_SIZE
 from ..audit.report.findings import group_partitions

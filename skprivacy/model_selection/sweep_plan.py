@@ -32,8 +32,8 @@ from .._input_data import (
     check_y,
     column_or_1d,
 )
-from .._sklearn import num_samples, takes_weights
-from .._validation import is_number, raise_alone
+from .._sklearn import takes_weights
+from .._validation import is_number, num_samples, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import rehearse_charges
 from ..base import PrivateEstimatorMixin, rehearse_fit

@@ -14,7 +14,8 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from .._sklearn import num_samples, output_container, safe_indexing
+from .._sklearn import output_container, safe_indexing
+from .._validation import num_samples
 from ..preprocessing import SchemaTransformer
 
 __all__ = [

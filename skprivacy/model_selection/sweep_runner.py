@@ -31,8 +31,8 @@ from .._clones import check_weights, describe_error
 from .._config import warn_caller
 from .._environment import limit_workers, one_thread
 from .._groups import check_groups, group_unit
-from .._sklearn import num_samples, uses_predictions_only
-from .._validation import raise_alone
+from .._sklearn import uses_predictions_only
+from .._validation import num_samples, raise_alone
 from ..accounting.budget import LedgerError
 from ..accounting.guarantee import auc_ceiling
 from ..attacks import (

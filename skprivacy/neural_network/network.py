@@ -28,8 +28,8 @@ from .._input_data import (
     single_precision,
     validate_data,
 )
-from .._sklearn import StrOptions, num_samples
-from .._validation import VERBOSE, Interval, check_random_state
+from .._sklearn import StrOptions
+from .._validation import VERBOSE, Interval, check_random_state, num_samples
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
@@ -315,7 +315,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         classes: ArrayLike | None = None,
     ) -> Self:
         with self._private_fit() as fit, self._peers() as peers:
-            check_order(groups, X)
+            if groups is not None:
+                check_order(groups, X)
             rows, y = self._rows(X, y, first)
             targets = self._encode(fit, y, first, classes)
             self._train_on(fit, peers, rows, targets, groups, first)

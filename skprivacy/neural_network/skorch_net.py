@@ -344,7 +344,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             check_n_records(self.relation, self.n_records)
             check_unmasked(X)
             check_unmasked(y, "y")
-            check_order(groups, X)
+            if groups is not None:
+                check_order(groups, X)
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._docs import fill_docs
 from .._groups import check_groups
 from .._input_data import check_numbers
-from .._sklearn import num_samples
-from .._validation import is_number, is_whole
+from .._validation import is_number, is_whole, num_samples
 from ..accounting import PrivacyBudget
 from ..accounting.event import numbers
 from ..mechanisms.bounds import check_bounds

@@ -13,8 +13,8 @@ from ..._clones import call_model, train_clone
 from ..._docs import fill_docs
 from ..._groups import resolve_groups
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
-from ..._sklearn import num_samples, safe_indexing
-from ..._validation import as_array, check_random_state, open_unit, whole
+from ..._sklearn import safe_indexing
+from ..._validation import as_array, check_random_state, num_samples, open_unit, whole
 from ...metrics import epsilon_from_guesses
 from ..attack_result import RESULT_DOCS, AttackResult
 from ..model_answers import TargetAttack, class_list, predict_aligned

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import describe_error, train_clone
 from ..._environment import check_n_jobs, limit_workers
 from ..._input_data import check_consistent_length, check_one_type
-from ..._sklearn import num_samples, safe_indexing
-from ..._validation import as_array, check_random_state, raise_alone, sequence, whole
+from ..._sklearn import safe_indexing
+from ..._validation import as_array, check_random_state, num_samples, raise_alone, sequence, whole
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
 from .. import scores

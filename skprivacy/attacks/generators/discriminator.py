@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import name_failing_model
 from ..._docs import fill_docs
 from ..._environment import one_thread
-from ..._sklearn import num_samples, safe_indexing
-from ..._validation import flag
+from ..._sklearn import safe_indexing
+from ..._validation import flag, num_samples
 from .. import scores
 from ..membership.classifiers import score_folds
 from ..record_tables import as_records, concat, fingerprints, numeric_columns

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from ..._docs import fill_docs
-from ..._sklearn import num_samples
+from ..._validation import num_samples
 from ..attack_result import AttackResult
 from ..record_tables import as_nonempty_records, as_records, concat
 

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from ..._docs import fill_docs
-from ..._sklearn import num_samples, safe_indexing
-from ..._validation import check_random_state, whole
+from ..._sklearn import safe_indexing
+from ..._validation import check_random_state, num_samples, whole
 from ..coordinates import Cells, Counts
 from ..record_tables import as_records, concat, fingerprints
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ... import metrics
 from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, label_columns
-from ..._sklearn import num_samples
-from ..._validation import Interval, as_array
+from ..._validation import Interval, as_array, num_samples
 from ...base import roll_back_on_error
 from .. import scores
 from ..attack_result import AttackResult

@@ -12,7 +12,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from ..._docs import fill_docs
 from ..._environment import one_thread
 from ..._input_data import label_columns
-from ..._sklearn import HasMethods, num_samples, safe_indexing
+from ..._sklearn import HasMethods, safe_indexing
+from ..._validation import num_samples
 from .. import scores
 from ..coordinates import split_columns
 from ..record_tables import fingerprints

@@ -20,7 +20,7 @@ from scipy.stats import binom, chi2
 from sklearn.base import clone
 
 from ..._input_data import check_numbers
-from ..._sklearn import num_samples
+from ..._validation import num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.record_tables import concat
 from ...metrics import GuessBound

@@ -19,8 +19,7 @@ from ..._clones import call_model
 from ..._input_data import check_consistent_length
 from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
-from ..._sklearn import num_samples
-from ..._validation import flag, is_whole
+from ..._validation import flag, is_whole, num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.model_answers import class_list, predict_aligned
 from ...attacks.record_tables import as_records

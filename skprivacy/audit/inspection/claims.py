@@ -44,7 +44,8 @@ from sklearn.preprocessing import (
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from ..._sklearn import num_samples, safe_indexing
+from ..._sklearn import safe_indexing
+from ..._validation import num_samples
 from ...accounting import PrivacyGuarantee
 from ...base import is_third_party_claim, list_frozen_assumptions
 from ...defenses import SmoothedClassifier

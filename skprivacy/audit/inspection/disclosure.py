@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
 from ..._input_data import check_one_type
-from ..._sklearn import num_samples
+from ..._validation import num_samples
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics import clopper_pearson
 from .claims import Claim, claim_of

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..._groups import Groups, check_order
-from ..._sklearn import num_samples
+from ..._validation import num_samples
 from ...attacks import AttackResult
 from ...attacks.group_scores import JOINS, separate_groups
 from .claims import NO_CLAIM, Claim

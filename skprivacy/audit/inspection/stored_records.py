@@ -23,7 +23,7 @@ from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
 from ..._input_data import all_numbers
-from ..._sklearn import num_samples
+from ..._validation import num_samples
 from ...attacks.record_tables import fingerprints
 from ...metrics import clopper_pearson
 from .attempts import is_alarm

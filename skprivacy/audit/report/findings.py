@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ..._clones import call_model
 from ..._input_data import type_of_target
-from ..._sklearn import num_samples, safe_indexing
+from ..._sklearn import safe_indexing
+from ..._validation import num_samples
 from ...accounting import LedgerError, PrivacyBudget, PrivacyGuarantee
 from ...accounting.guarantee import auc_ceiling
 from ...attacks import AttackResult
