@@ -65,7 +65,7 @@ class CertificateVerification(FactReport):
 
     Attributes
     ----------
-    checks : tuple of Check
+    checks : tuple of CertificateCheck
         The checks, in order.
     statement : str
         The statement of the certificate: about which model, by whom and when.

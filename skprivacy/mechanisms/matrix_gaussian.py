@@ -38,7 +38,7 @@ class MatrixGaussian(Mechanism):
 
     Parameters
     ----------
-    run : MatrixFactorization
+    run : MatrixFactorizationEvent
         The event that accounts for all releases together. Each ``release`` is one of its steps.
     sensitivity : float
         L2 norm of one record's contribution to one vector: the clipping norm.
@@ -205,5 +205,6 @@ def _noise_of(run: MatrixFactorizationEvent) -> _CorrelatedNoise:
     if isinstance(run, TreeAggregationEvent):
         return _TreeNoise()
     raise TypeError(
-        f"run={run!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
+        f"run={run!r} must be a matrix factorisation: BandedFactorizationEvent or "
+        "TreeAggregationEvent."
     )

@@ -4,8 +4,8 @@ Files, in reading order:
 
 - ``cell_values``: single values as numbers or category keys
 - ``confirmation``: statement of a person that inferred facts agree with a codebook
-- ``columns``: Column, Bounded, Categories, Hashed
-- ``dates``: Dates
+- ``columns``: Column, BoundedColumn, CategoricalColumn, HashedColumn
+- ``dates``: DateColumn
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema

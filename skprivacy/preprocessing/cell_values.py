@@ -25,13 +25,13 @@ def category_key(value: Any) -> str:
             return str(value)
         if math.isnan(number):
             raise ValueError(
-                "Categories: NaN cannot be a category; a missing value is encoded as zeros. Remove "
-                "it."
+                "CategoricalColumn: NaN cannot be a category; a missing value is encoded as zeros. "
+                "Remove it."
             )
         return str(int(number)) if number.is_integer() else repr(number)
     raise TypeError(
-        f"Categories: a category must be text, number or bool, not {type(value).__name__}. Convert "
-        "it."
+        f"CategoricalColumn: a category must be text, number or bool, not {type(value).__name__}. "
+        "Convert it."
     )
 
 

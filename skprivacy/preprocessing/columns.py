@@ -235,7 +235,7 @@ def _check_finite(name: str, value: Any) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise ValueError(
-            f"Bounded: {name}={number!r} must be finite. Choose a public number instead."
+            f"BoundedColumn: {name}={number!r} must be finite. Choose a public number instead."
         )
     return number
 
@@ -288,32 +288,37 @@ class BoundedColumn(Column):
             value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(
-                    f"Bounded: {name}={value!r} must be a number, in the units of the column."
+                    f"BoundedColumn: {name}={value!r} must be a number, in the units of the column."
                 )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
             object.__setattr__(self, name, _check_finite(name, value))
         if self.lower > self.upper:
             raise ValueError(
-                f"Bounded: lower={self.lower!r} must not exceed upper={self.upper!r}. Swap them."
+                f"BoundedColumn: lower={self.lower!r} must not exceed upper={self.upper!r}. "
+                "Swap them."
             )
         if not math.isfinite(self.upper - self.lower):
             raise ValueError(
-                f"Bounded: upper={self.upper!r} minus lower={self.lower!r} overflows. Choose "
+                f"BoundedColumn: upper={self.upper!r} minus lower={self.lower!r} overflows. Choose "
                 "narrower bounds."
             )
         if self.scale not in SCALES:
-            raise ValueError(f"Bounded: scale={self.scale!r} must be one of {SCALES}.")
+            raise ValueError(f"BoundedColumn: scale={self.scale!r} must be one of {SCALES}.")
         if self.knee <= 0:
-            raise ValueError(f"Bounded: knee={self.knee!r} must be above 0, for example 1.0.")
+            raise ValueError(f"BoundedColumn: knee={self.knee!r} must be above 0, for example 1.0.")
         if not math.isfinite((self.upper - self.lower) / self.knee):
             raise ValueError(
-                f"Bounded: knee={self.knee!r} is too small for the range from {self.lower!r} to "
-                f"{self.upper!r}. Choose a larger one."
+                f"BoundedColumn: knee={self.knee!r} is too small for the range from "
+                f"{self.lower!r} to {self.upper!r}. Choose a larger one."
             )
         if not is_whole(self.bins):
-            raise TypeError(f"Bounded: bins={self.bins!r} must be an integer, for example 16.")
+            raise TypeError(
+                f"BoundedColumn: bins={self.bins!r} must be an integer, for example 16."
+            )
         if self.bins < 1:
-            raise ValueError(f"Bounded: bins={self.bins!r} must be at least 1, which adds no bits.")
+            raise ValueError(
+                f"BoundedColumn: bins={self.bins!r} must be at least 1, which adds no bits."
+            )
         object.__setattr__(self, "bins", int(self.bins))
 
     def ends(self) -> tuple[float, float]:
@@ -436,14 +441,14 @@ class CategoricalColumn(Column):
         )
         if one or not isinstance(self.values, Iterable):
             raise TypeError(
-                f"Categories: values={self.values!r} must be a list of categories. Pass a list, "
-                "even of one."
+                f"CategoricalColumn: values={self.values!r} must be a list of categories. Pass a "
+                "list, even of one."
             )
         plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
         if not plain:
             raise ValueError(
-                "Categories: values is empty; expected at least one category. Pass all values that "
-                "the column can take."
+                "CategoricalColumn: values is empty; expected at least one category. Pass all "
+                "values that the column can take."
             )
         seen: set[str] = set()
         for value in plain:
@@ -451,8 +456,8 @@ class CategoricalColumn(Column):
             storable("values", key)
             if key in seen:
                 raise ValueError(
-                    f"Categories: {value!r} occurs more than once (1 and '1' count as equal). "
-                    "Remove the duplicate."
+                    f"CategoricalColumn: {value!r} occurs more than once (1 and '1' count as "
+                    "equal). Remove the duplicate."
                 )
             seen.add(key)
         object.__setattr__(self, "values", plain)
@@ -529,10 +534,13 @@ class HashedColumn(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole(self.buckets):
-            raise TypeError(f"Hashed: buckets={self.buckets!r} must be an integer, for example 64.")
+            raise TypeError(
+                f"HashedColumn: buckets={self.buckets!r} must be an integer, for example 64."
+            )
         if not 2 <= self.buckets <= MAX_BUCKETS:
             raise ValueError(
-                f"Hashed: buckets={self.buckets!r} must be from 2 to {MAX_BUCKETS}, for example 64."
+                f"HashedColumn: buckets={self.buckets!r} must be from 2 to {MAX_BUCKETS}, for "
+                "example 64."
             )
         object.__setattr__(self, "buckets", int(self.buckets))
 

@@ -76,13 +76,13 @@ class DateColumn(Column):
                 object.__setattr__(self, name, value.isoformat())
             elif not isinstance(value, str) or _parse_iso(value) is None:
                 raise ValueError(
-                    f"Dates: {name}={value!r} must be a date as ISO 8601 writes it, such as "
+                    f"DateColumn: {name}={value!r} must be a date as ISO 8601 writes it, such as "
                     "'2020-01-31'."
                 )
         if not self._parse_end("first") < self._parse_end("last"):
             raise ValueError(
-                f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
-                "widen the range."
+                f"DateColumn: first={self.first!r} must be before last={self.last!r}. Swap them, "
+                "or widen the range."
             )
         try:
             parts: tuple[Any, ...] = tuple(self.parts)
@@ -90,13 +90,15 @@ class DateColumn(Column):
             parts = (None,)
         known = all(isinstance(part, str) and part in PARTS for part in parts)
         if isinstance(self.parts, str) or not known:
-            raise ValueError(f"Dates: parts={self.parts!r} must be a list of some of {[*PARTS]}.")
+            raise ValueError(
+                f"DateColumn: parts={self.parts!r} must be a list of some of {[*PARTS]}."
+            )
         if len(set(parts)) < len(parts):
-            raise ValueError(f"Dates: parts={self.parts!r} must not name a part twice.")
+            raise ValueError(f"DateColumn: parts={self.parts!r} must not name a part twice.")
         object.__setattr__(self, "parts", parts)
         if self.format is not None and (not isinstance(self.format, str) or "%" not in self.format):
             raise ValueError(
-                f"Dates: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
+                f"DateColumn: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
             )
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:

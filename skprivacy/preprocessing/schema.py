@@ -47,8 +47,8 @@ def _check_columns(columns: Mapping[Any, Any]) -> None:
         if not isinstance(column, tuple(KINDS.values())):
             raise TypeError(
                 f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
-                "CategoricalColumn(values), "
-                f"Dates(first, last) or HashedColumn(buckets); got {column!r}."
+                "CategoricalColumn(values), DateColumn(first, last) or HashedColumn(buckets); "
+                f"got {column!r}."
             )
 
 
@@ -159,7 +159,7 @@ class Schema(Mapping[str, Column]):
 
     Parameters
     ----------
-    columns : mapping of str to Bounded, Categories, Dates or Hashed
+    columns : mapping of str to BoundedColumn, CategoricalColumn, DateColumn or HashedColumn
         The feature columns, in order.
     target_column : str, default=None
         The name of the target column.
@@ -391,7 +391,7 @@ the same unit?
     def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
     ) -> dict[str, BoundedColumn | CategoricalColumn]:
-        """Return columns; raise ValueError for one that is neither Bounded nor Categories.
+        """Return columns; raise ValueError unless all are bounded or categorical.
 
         Parameters
         ----------
@@ -414,9 +414,9 @@ the same unit?
                 column.missing and not missing
             ):
                 raise ValueError(
-                    f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
-                    f"Categories{'' if missing else ' without missing=True'}. Describe it as "
-                    "one of these, or leave it out."
+                    f"schema: column {name!r} is {column!r}, and {who} knows only BoundedColumn "
+                    f"and CategoricalColumn{'' if missing else ' without missing=True'}. Describe "
+                    "it as one of these, or leave it out."
                 )
             found[name] = column
         return found

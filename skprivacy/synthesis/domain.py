@@ -274,7 +274,7 @@ class Grid:
 
         Parameters
         ----------
-        fact : Bounded
+        fact : BoundedColumn
             The column's public range.
 
         Returns

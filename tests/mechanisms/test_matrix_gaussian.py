@@ -169,7 +169,7 @@ def test_noise_cannot_be_copied():
 
 
 def test_parameters():
-    with pytest.raises(TypeError, match="BandedFactorization or TreeAggregation"):
+    with pytest.raises(TypeError, match="BandedFactorizationEvent or TreeAggregationEvent"):
         MatrixGaussian(GaussianEvent(1.0), 1.0)
     with pytest.raises(ValueError, match="sensitivity"):
         MatrixGaussian(TreeAggregationEvent(1.0, 2, 1), 0.0)

@@ -137,7 +137,7 @@ def test_a_private_model_learns_from_every_kind():
     [DateColumn("2020-01-01", "2020-12-31"), HashedColumn(4), BoundedColumn(0, 1, missing=True)],
 )
 def test_noise_for_two_kinds_alone(fact):
-    with pytest.raises(ValueError, match=r"column 'x'.*knows only Bounded and Categories"):
+    with pytest.raises(ValueError, match=r"column 'x'.*only BoundedColumn and CategoricalColumn"):
         LocalPerturbation(Schema({"x": fact})).fit(pd.DataFrame({"x": [1.0]}))
 
 

@@ -248,7 +248,7 @@ def test_a_synthesizer_takes_no_guess_for_public():
         model = MarginalSynthesizer(schema=schema).fit(X)
     assert READ_OFF in model.privacy_.assumptions
     dates = Schema({"a": HashedColumn(4), "b": CategoricalColumn(["x", "y"])})
-    with pytest.raises(ValueError, match="MarginalSynthesizer knows only Bounded and Categories"):
+    with pytest.raises(ValueError, match="MarginalSynthesizer knows only BoundedColumn"):
         MarginalSynthesizer(schema=dates).fit(X)
 
 

@@ -312,7 +312,7 @@ class DiscreteLaplaceEvent(
         if t > MOST_ATOMS:
             raise NoLossDistributionError(
                 f"{self!r} has more than {MOST_ATOMS} distinct losses. Account for it as "
-                "ApproxDP(sensitivity / scale)."
+                "ApproxDPEvent(sensitivity / scale)."
             )
         # P moves the noise Q by t. Outcomes left of 0 or right of t share one loss, -t or t steps.
         ratio = math.exp(-step)

@@ -439,7 +439,7 @@ class VoteBlockEvent(
         if self.parts() is not None:
             raise NoLossDistributionError(
                 f"{self!r} is accounted for by its parts and has no single dominating pair. "
-                "Account for it directly, not inside PoissonSampled or Mixture."
+                "Account for it directly, not inside PoissonSampledEvent or MixtureEvent."
             )
         return symmetric_pairs(argmax_pair(self.kind, self._vote_in_noise_units, self.n_queries))
 

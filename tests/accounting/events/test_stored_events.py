@@ -246,10 +246,10 @@ def test_unknown_event_in_a_ledger_names_its_class(tmp_path):
     program = """
         import sys
         from dataclasses import dataclass
-        from skprivacy.accounting import ApproxDP, PrivacyBudget
+        from skprivacy.accounting import ApproxDPEvent, PrivacyBudget
 
         @dataclass(frozen=True)
-        class Gone(ApproxDP, tag="tests.Gone"):
+        class Gone(ApproxDPEvent, tag="tests.Gone"):
             pass
 
         PrivacyBudget(1.0, 1e-6, sys.argv[1]).reserve(Gone(0.5))
