@@ -37,13 +37,13 @@ class MarginalAttack(GeneratorAttack):
 
     A generator that measures marginals reveals a record in the counts of its cells, even if no
     synthetic record is near it. To learn which columns the generator counts together, the attack
-    fits the synthesizer several times to the attacker's own records. A marginal has the weight of
-    how often it is chosen.
+    fits the generator several times to the attacker's own records. A marginal has the weight of how
+    often it is chosen.
 
     Parameters
     ----------
-    synthesizer : estimator with ``fit`` and ``cliques_``, default=None
-        An unfitted copy of the attacked synthesizer with its settings, such as a
+    generator : estimator with ``fit`` and ``cliques_``, default=None
+        An unfitted copy of the attacked generator with its settings, such as a
         :class:`~skprivacy.synthesis.MarginalSynthesizer`; cloned, without a budget. ``None`` gives
         all columns and all pairs of columns the same weight.
     n_shadows : int, default=5
@@ -78,13 +78,13 @@ class MarginalAttack(GeneratorAttack):
 
     def __init__(
         self,
-        synthesizer: Any = None,
+        generator: Any = None,
         *,
         n_shadows: int = 5,
         n_bins: int = 20,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.synthesizer = synthesizer
+        self.generator = generator
         self.n_shadows = n_shadows
         self.n_bins = n_bins
         self.random_state = random_state
@@ -109,16 +109,16 @@ class MarginalAttack(GeneratorAttack):
         return self
 
     def _weights(self, cells: Cells, reference: Any) -> dict[tuple[Any, ...], float]:
-        if self.synthesizer is None:
+        if self.generator is None:
             singles = [(name,) for name in cells.names]
             return dict.fromkeys([*singles, *combinations(cells.names, 2)], 1.0)
-        if not hasattr(self.synthesizer, "fit"):
-            raise TypeError(f"synthesizer={self.synthesizer!r} must have fit, or be None.")
+        if not hasattr(self.generator, "fit"):
+            raise TypeError(f"generator={self.generator!r} must have fit, or be None.")
         random, n = check_random_state(self.random_state), num_samples(reference)
         chosen: Counter[tuple[Any, ...]] = Counter()
         for _ in range(self.n_shadows):
             half = random.permutation(n)[: max(n // 2, 2)]
-            shadow = clone_without_budget(self.synthesizer).fit(safe_indexing(reference, half))
+            shadow = clone_without_budget(self.generator).fit(safe_indexing(reference, half))
             chosen.update({*_marginal_names(shadow, cells, reference)})
         return {names: count / self.n_shadows for names, count in chosen.items()}
 
@@ -269,7 +269,7 @@ def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any
         own = dict(zip(shadow.schema_, cells.names, strict=True))
     if unknown := {name for names in shadow.cliques_ for name in names} - set(own):
         raise ValueError(
-            f"synthesizer counts the columns {sorted(map(str, unknown))}, but reference has "
-            f"{list(own)}. Pass records with the columns that the synthesizer is fitted to."
+            f"generator counts the columns {sorted(map(str, unknown))}, but reference has "
+            f"{list(own)}. Pass records with the columns that the generator is fitted to."
         )
     return [tuple(own[name] for name in names) for names in shadow.cliques_]
