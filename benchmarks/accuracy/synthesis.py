@@ -91,7 +91,7 @@ def adult() -> Table:
         "capital-gain": Grid(step=1_000),
         "capital-loss": Grid(step=50),
     }
-    settings = {"grids": grids, "missing": missing}
+    settings = {"grids": grids, "columns_with_missing": missing}
     return Table(train.frame, test.frame, "income", schema, settings, compared_by)
 
 

@@ -74,7 +74,7 @@ PEERS: dict[str, Callable[..., pd.DataFrame]] = {
 def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) -> pd.DataFrame:
     """Return as many records as there are private ones."""
     numeric = [n for n, fact in table.schema.items() if isinstance(fact, BoundedColumn)]
-    missing = table.settings.get("missing", ())
+    missing = table.settings.get("columns_with_missing", ())
     train = table.train[list(table.schema)]
     ours = table.settings.get("grids", {})
     cells = {n: Grid(cells=CELLS, atoms=ours.get(n, Grid()).atoms) for n in numeric}
