@@ -230,7 +230,7 @@ def make_step(
     module = make_mlp(X.shape[1], (64,), 2, "tanh", np.random.RandomState(0))
     training = Training(config, module, nn.CrossEntropyLoss(reduction="none"))
     if groups is not None:
-        training._people = training._people_of(groups, Alone())
+        training._group_rows = training._draw_group_rows(groups, Alone())
     sampler, random, alone = PoissonSampler(batch / n), SecureRandom(), Alone()
 
     def step() -> None:
