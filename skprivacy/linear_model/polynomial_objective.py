@@ -335,7 +335,7 @@ def _regularized_inverses(eigenvalues: NDArray, doubt: float, floor: float) -> N
 
 
 def _evidence_factor(records: float, noise: float) -> float:
-    """Return the shrinkage factor, from 0 to 1, for a noisy measure of the number of records."""
+    """Return a shrinkage factor from 0 to 1, near 0 if ``records`` is small beside ``noise``."""
     return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 
 

@@ -192,7 +192,7 @@ class UnitBall:
 
     @property
     def norm(self) -> float:
-        """Largest norm of a record with the constant column; it is scaled to 1."""
+        """Largest norm of a record, constant column included; records are divided by it."""
         return math.hypot(self.radius, self.intercept)
 
     @property

@@ -197,6 +197,6 @@ def _draw(values: Float64Array, rng: np.random.Generator) -> tuple[Float64Array,
 def _smooth_rates(
     members: Float64Array, others: Float64Array, cuts: Float64Array, sign: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Return smoothed rates above each cut, with half a record more; swapped if ``sign`` < 0."""
+    """Return the rates (count + 1/2) / (n + 1) above each cut; swapped if ``sign`` < 0."""
     tpr, fpr = ((count_above(s, cuts) + 0.5) / (len(s) + 1) for s in (members, others))
     return (tpr, fpr) if sign > 0 else (fpr, tpr)

@@ -198,7 +198,7 @@ def _may_be_saved(model: Any, learner: bool) -> bool:
 
 
 def _find_class(kind: str, learner: bool) -> type | None:
-    """Return the class of this name in the table; a learner must not hold another model."""
+    """Return the class of this name, or None; a learner must not contain another model."""
     if kind in third_party.CLASSES and (learner or kind in third_party.STATELESS):
         return third_party.CLASSES[kind]
     if kind not in CLASSES:

@@ -58,7 +58,7 @@ class Features:
         return self.domain.names.index(str(self.label))
 
     def rows(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Return a row for each record of codes, of shape (n, sum of widths)."""
+        """Return one row of numbers for each coded record, of shape (n, sum of widths)."""
         rows = np.empty((len(codes), sum(self.widths)), np.float32)
         start = 0
         for column, j in self.columns:

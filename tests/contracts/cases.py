@@ -1,7 +1,7 @@
 """Every private estimator of the library, with what the contract tests need to know of it.
 
 A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_records.py`` and
-``test_common.py`` do the rest.
+``tests/estimators/test_scikit_learn_checks.py`` do the rest.
 """
 
 from __future__ import annotations

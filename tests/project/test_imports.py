@@ -197,7 +197,8 @@ def test_a_folder_holds_at_most_20_files_and_lists_them():
         assert len(files) < 20, init.parent
         if init.parent != ROOT:
             doc = ast.get_docstring(ast.parse(init.read_text()))
-            assert set(re.findall(r"^- ``(\w+)``", doc, flags=re.MULTILINE)) == files, init
+            listed = set(re.findall(r"^- ``(\w+)``", doc, flags=re.MULTILINE))
+            assert listed == files, f"list each file in the docstring of {init}"
 
 
 def test_private_scikit_learn_names_live_in_one_file():

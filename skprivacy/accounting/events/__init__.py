@@ -1,7 +1,7 @@
 """Privacy events by family: frozen descriptions of releases with the known bounds on their cost.
 
 A file holds the event classes of one family and all their bounds. A new event changes only that
-file; a new family also adds its name here. See "How to add an event" in the documentation.
+file; a new family also adds its name here. ``doc/extending.rst`` has the recipe.
 
 Files, in reading order:
 

@@ -88,10 +88,11 @@ def far_shift_channel(h: float, step: float) -> Channels:
 
 
 def censored_channels(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
-    """Return N(t, 1) from N(0, 1), seen only where it is ``-lowest`` or more off its centre.
+    """Return N(t, 1) against N(0, 1), with its values seen in one tail only, as two channels.
 
-    The first channel has one outcome, "not seen"; the second channel has the values that are seen:
-    low losses if ``side`` is -1, high losses if it is 1.
+    The tail starts at a distance of ``-lowest`` from the midpoint t / 2, up to the grid of losses:
+    low losses if ``side`` is -1, high losses if it is 1. The first channel has one outcome, "not
+    seen". The second channel has the values that are seen.
     """
     edges = _edges(t, step)
     if side < 0:
@@ -306,7 +307,7 @@ def _slack(cell: float) -> float:
 
 
 def _corners(h: float) -> tuple[Array, Array]:
-    """Return points y, and factors by which the departure from the limit grows there.
+    """Return the corners y of the tangents, and the factors of their departure from the limit.
 
     The tangents of e^-y (u + y v) at y_0 and y_0 + d meet at y_0 - 1 + d / (1 - e^-d), where the
     departure from 0 is larger by about e^(d^2/8). The ends of the curve are corners as well.

@@ -360,7 +360,7 @@ def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
 
 
 def _cleared(examples: Contribution, bad: Tensor) -> Contribution:
-    """Return the contributions with zeros for some examples, in place if they are spare."""
+    """Return contributions with zeros for some examples; a ``spare`` one is overwritten."""
     if isinstance(examples, OuterProduct) and examples.spare:
         for values in (examples.input, examples.output_grad):
             values.masked_fill_(bad[:, None], 0.0)

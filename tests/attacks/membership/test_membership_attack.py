@@ -86,7 +86,8 @@ def test_every_attack_is_tested():
     public = {name: getattr(attacks, name) for name in attacks.__all__}
     kinds = {k for k, v in public.items() if inspect.isclass(v) and issubclass(v, MembershipAttack)}
     tested = {type(attack).__name__ for attack in ATTACKS.values()}
-    assert kinds - {"MembershipAttack"} == tested | ON_NETWORKS | OF_KNOWN_MEMBERS | ON_UPDATES
+    known = tested | ON_NETWORKS | OF_KNOWN_MEMBERS | ON_UPDATES
+    assert kinds - {"MembershipAttack"} == known, "add a new attack to ATTACKS"
 
 
 def template(name, pool=None):

@@ -1,4 +1,4 @@
-"""What each of two processes does for ``test_distributed.py``: every function runs in both."""
+"""What each of two processes does for ``test_process_group.py``: every function runs in both."""
 
 from __future__ import annotations
 

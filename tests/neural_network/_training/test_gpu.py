@@ -1,8 +1,8 @@
 """A GPU keeps the contracts, computes what the processor does, and waits for nothing.
 
-What can be shown without one is shown by ``test_fixed_step*.py``, ``test_trial_on_device.py`` and,
-of networks side by side, by ``test_stacked_device.py`` and ``test_teachers_device.py``, which ask a
-GPU, too, where there is one. ``make gpu`` runs them all.
+``test_graph_step*.py`` show what can be shown without one. For networks side by side,
+``test_stacked_device.py`` and ``test_teachers_device.py`` do, and use a GPU if there is one. ``make
+gpu`` runs them all.
 """
 
 from __future__ import annotations
