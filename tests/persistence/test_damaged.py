@@ -285,7 +285,7 @@ def test_a_file_of_a_newer_version_says_so(tmp_path):
     save_model(SchemaTransformer(SCHEMA).fit(FRAME), tmp_path / "the-file")
     header, arrays = contents(tmp_path / "the-file")
     with pytest.raises(ValueError, match=r"the-file.*newer version.*Upgrade"):
-        load_model(written(tmp_path / "the-file", header | {"format": 3}, arrays))
+        load_model(written(tmp_path / "the-file", header | {"format": 4}, arrays))
 
 
 def test_a_local_transformer_never_releases_more_than_it_states(tmp_path):
