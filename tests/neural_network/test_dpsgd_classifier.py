@@ -630,3 +630,11 @@ def test_a_fit_leaves_torchs_generator_as_it_was(epsilon):
     except BudgetExceededError:
         assert epsilon < 1
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_budget_refuses_a_fit_without_noise_before_it_trains(blobs, monkeypatch):
+    budget = budget_of(1.0)
+    monkeypatch.setattr(Training, "step", None)  # fails if it is called
+    with pytest.raises(BudgetExceededError):
+        private(epsilon=np.inf, budget=budget).fit(*blobs)
+    assert not len(budget.entries())

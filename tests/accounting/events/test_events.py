@@ -453,3 +453,35 @@ def test_no_number_overflows(kind):
     for event in (GaussianEvent(count), SmoothGaussianEvent(count, kind(1)), ApproxDPEvent(count)):
         assert not [value for value in vars(event).values() if isinstance(value, np.generic)]
     assert rdp(GaussianEvent(count), [2.0]) == pytest.approx(1e-4)
+
+
+def bracket(t, q, count, delta, up):
+    """Epsilon of sampled Laplace noise with every loss rounded up, or every loss rounded down."""
+    h, size = 2e-5, 1 << 20
+    x = np.linspace(0, t, 100_001)
+    p = np.r_[(np.exp(-x[:-1]) - np.exp(-x[1:])) / 2, 0.5, math.exp(-t) / 2]
+    base = np.r_[(np.exp(x[1:] - t) - np.exp(x[:-1] - t)) / 2, math.exp(-t) / 2, 0.5]
+    loss = np.r_[t - 2 * (x[:-1] if up else x[1:]), t, -t]
+    place = np.log(1 - q + q * np.exp(loss)) / h
+    index = (np.ceil(place - 1e-9) if up else np.floor(place + 1e-9)).astype(int) % size
+    mass = np.bincount(index, (1 - q) * base + q * p, size)
+    mass = np.maximum(np.fft.irfft(np.fft.rfft(mass) ** count, size), 0)
+    place = np.arange(size)
+    losses = np.where(place < size // 2, place, place - size) * h
+    grid = np.linspace(0, 10, 100_001)
+    low, high = 0, len(grid) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        above = (mass * np.maximum(-np.expm1(grid[middle] - losses), 0)).sum() > delta
+        low, high = (middle, high) if above else (low, middle)
+    return grid[high] if up else grid[low]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
+)
+def test_laplace_between_rounding_down_and_rounding_up(t, q, count):
+    ours = pld(RepeatedEvent(PoissonSampledEvent(q, LaplaceEvent(1 / t)), count)).epsilon(1e-6)
+    assert bracket(t, q, count, 1e-6, up=False) <= ours
+    assert ours <= bracket(t, q, count, 1e-6, up=True) * (1 + 1e-3)
