@@ -71,6 +71,7 @@ def test_a_marker_that_is_told_is_found():
     assert not hear(lambda: float("fine")).leaks()
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore")
 def test_no_value_is_told_in_a_sample():
     assert not (told := leaks(calls()[::EVERYDAY])), told
