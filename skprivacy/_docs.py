@@ -43,7 +43,7 @@ n_records : int, default=None
     "bounds": """\
 bounds : tuple (lower, upper), default=None
     Public bounds of the features: two numbers, or two sequences of length n_features. With two
-    features, two numbers per feature are told apart by passing two arrays. Values outside are
+    features, pass two arrays for bounds per feature. Values outside are
     clipped. ``None`` reads them off ``X``, and the guarantee then names this as an assumption.""",
     "guarantee_attributes": """\
 privacy_ : PrivacyGuarantee

@@ -90,7 +90,7 @@ def is_database(path: Path) -> bool:
 def write_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
     """Write a file atomically: the new file replaces the old one once it is on the disk.
 
-    ``mode`` sets the permissions. None keeps those of an existing file. Errors name the file.
+    ``mode`` sets the permissions. None keeps an existing file's permissions. Errors name the file.
 
     **Guarantees.** After a full disk, an interruption or a kill, the path holds the whole new file
     or the previous one. A link at the path is refused. A link that appears meanwhile is replaced

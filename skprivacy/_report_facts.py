@@ -30,12 +30,12 @@ __all__ = [
     "format_significant",
     "interval",
     "number",
-    "shown",
     "spread",
     "values",
+    "yes_or_not_shown",
 ]
 
-# "detail": on pages alone. The others say how a fact is marked.
+# Only pages show a "detail". The other levels say how a fact is marked.
 Level = Literal["plain", "detail", "warning", "good", "open", "bad"]
 Cell = str | tuple[str, str]  # text, or text and a note in small letters
 _MARKS = {"warning": "! ", "good": "- ", "open": "? "}
@@ -234,6 +234,6 @@ def interval(name: str) -> Callable[[Any], Cell]:
     return lambda row: format_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
-def shown(name: str) -> Callable[[Any], Cell]:
+def yes_or_not_shown(name: str) -> Callable[[Any], Cell]:
     """Return the cell of a finding in a row, whose absence proves nothing."""
     return lambda row: "yes" if row[name] else "not shown"

@@ -81,12 +81,12 @@ def smallest_epsilon(
     """Return the smallest epsilon from which on at most ``loss`` of the score is lost.
 
     ``epsilons`` increases, ``scores`` has a row for each epsilon and a column for each split, and
-    ``reference`` a score for each split. Losses are paired by split. Levels are tested one after
-    another, from the largest down until it is no longer shown that no more than ``loss`` is lost,
-    which gives ``high``; and from the smallest up as long as it is shown that more is lost, which
-    gives ``low``. The first error in such a sequence is the only one that counts, so both ends
-    together err with a probability of ``alpha``, if a larger epsilon never loses more, and as far
-    as the correction of the variance in :class:`Splits`, which is a heuristic, holds.
+    ``reference`` a score for each split. Losses are paired by split. Levels are tested in sequence.
+    ``high`` is the last one, from the largest down, at which the loss is shown to be at most
+    ``loss``. ``low`` is the first one, from the smallest up, at which it is not shown to be larger.
+    Only the first error of a sequence counts, so both ends together err with probability ``alpha``.
+    This assumes that a larger epsilon never loses more, and that the variance of :class:`Splits`,
+    which is a heuristic, is right.
     """
     lost = reference - scores
     mean, variance = lost.mean(axis=1), lost.var(axis=1, ddof=1)

@@ -20,8 +20,8 @@ from .._report_facts import (
     format_share,
     interval,
     number,
-    shown,
     spread,
+    yes_or_not_shown,
 )
 from ..accounting import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
@@ -224,9 +224,9 @@ def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
             Column("Epsilon", lambda row: f"{row['epsilon']:g}"),
             Column(f"Test {sweep.score_name_}", spread("test_score")),
             Column("Loss", interval("loss"), "95 % interval"),
-            Column("Pays", shown("pays")),
+            Column("Pays", yes_or_not_shown("pays")),
             Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
-            Column("Exposed", shown("exposed")),
+            Column("Exposed", yes_or_not_shown("exposed")),
         ),
         f"The first {_MOST_ROWS} of {len(groups)} rows." if len(groups) > _MOST_ROWS else "",
     )

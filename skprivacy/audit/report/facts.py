@@ -25,8 +25,8 @@ from ..._report_facts import (
     format_percent,
     format_share,
     interval,
-    shown,
     values,
+    yes_or_not_shown,
 )
 from ...attacks import AttackResult
 from ...metrics import auc_interval, clopper_pearson
@@ -350,7 +350,7 @@ def _exposure(report: Any, records: bool) -> list[Section]:
             "the same confidence, every “yes” is right. Groups of fewer than five are left out.",
             (
                 Column("Group", lambda row: f"{row['by']} {row['group']}"),
-                Column("Exposed beyond chance", shown("exposed")),
+                Column("Exposed beyond chance", yes_or_not_shown("exposed")),
                 Column("AUC", interval("auc"), "chance: 0.5"),
                 Column("Attack", itemgetter("attack")),
                 Column(_capitalized(report._members), _sizes, "in training, not"),
