@@ -203,7 +203,7 @@ def test_rules_of_the_loss_without_known_members():
     [
         (LossThreshold(DBSCAN().fit(X)), None, TypeError, "DBSCAN must score single records"),
         (LossThreshold(LinearRegression()), y, NotFittedError, "not fitted"),
-        (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "to compare the residuals of Lin"),
+        (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "compare the residuals"),
         (LossThreshold(TREE.fit(X, y)), None, ValueError, "to compare the class probab"),
         (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "returns residuals, or y"),
         (SignalThreshold(PCA().fit(X)), None, TypeError, "returns log-densities"),

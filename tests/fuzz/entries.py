@@ -166,7 +166,9 @@ def join_labels(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
     if not issubclass(kind, MembershipAttack):
         return given
     records = {
-        k: LabeledRecords(v, given[LABELS_OF[k]]) for k, v in given.items() if k in LABELS_OF
+        name: LabeledRecords(given[name], given[labels])
+        for name, labels in LABELS_OF.items()
+        if name in given
     }
     return {k: v for k, v in {**given, **records}.items() if k not in LABELS_OF.values()}
 

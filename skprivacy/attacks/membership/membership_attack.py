@@ -149,6 +149,8 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         self._validate_params()
         self._require_target()
         X, labels = self._split_labels(X)
+        if not num_samples(X):
+            raise ValueError("X holds no records. Pass at least one.")
         self._check_target(X, labels)
         classes, member = _NOT_KNOWN, None
         if y is not None:
@@ -406,8 +408,8 @@ def _read_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArra
     y = column_or_1d(y, warn=True)
     if y.dtype.kind not in "biuf":
         raise ValueError(
-            f"y has type {y.dtype}; expected the membership of each record, as bool or as two "
-            "numbers, the higher one for members. Classes of records belong into "
+            f"Unknown label type: y has type {y.dtype}; expected the membership of each "
+            "record, as bool or as two numbers, the higher one for members. Classes belong into "
             "LabeledRecords(X, y)."
         )
     check_classification_targets(y)
