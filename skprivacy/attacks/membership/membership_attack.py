@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
@@ -412,6 +413,7 @@ def _read_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArra
             "record, as bool or as two numbers, the higher one for members. Classes belong into "
             "LabeledRecords(X, y)."
         )
+    assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     if len(y) != n_records:
         raise ValueError(

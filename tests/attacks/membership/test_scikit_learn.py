@@ -135,7 +135,7 @@ def exemptions(attack):
 
 
 # scikit-learn reports its own skipped checks as a warning
-@pytest.mark.everyday(150)
+@pytest.mark.everyday(60)
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
