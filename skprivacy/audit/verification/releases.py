@@ -158,9 +158,7 @@ class IndependentFits:
         found = claim.guarantee or self._of_parameters(model)
         kind = type(self.estimator).__name__
         if found is None:
-            raise ValueError(
-                f"estimator={kind} has {claim.reason}. Pass claim=PrivacyGuarantee(...)."
-            )
+            raise ValueError(f"estimator={kind} has {claim.reason}. Pass claim=(epsilon, delta).")
         if math.isinf(found.epsilon()):
             raise ValueError(
                 f"estimator={kind} claims an epsilon of infinity, which nothing can refute. Set a "

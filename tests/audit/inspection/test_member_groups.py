@@ -304,7 +304,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     model = Whispering().fit(*records[:2])
     tables = [model.predict_proba(X) for X in records[::2]]
     given = (tables[0], records[1], tables[1], records[3])
-    claim = {"epsilon": 0.5, "delta": 1e-6, "attacks": [LossThreshold()]}
+    claim = {"claim": (0.5, 1e-6), "attacks": [LossThreshold()]}
     report = audit_predictions(*given, **claim, groups=groups)
     assert (report.unit, report.attacked, report.n_train) == ("patient", "patient", 150)
     assert report.verdict == "violated"
