@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import (
@@ -16,7 +16,6 @@ from sklearn.model_selection import (
 )
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -26,14 +25,24 @@ from skprivacy.attacks import LabeledRecords, ShadowPool, Updates
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def row_sums(X):
-    """Return one feature, whatever the number of columns: the checks ask about many widths."""
-    return np.sin(np.nan_to_num(np.asarray(X.sum(axis=1), dtype=float).reshape(-1, 1)))
+class RowSums(TransformerMixin, BaseEstimator):
+    """One feature, whatever the number of columns: the checks ask about many widths."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.sin(np.nan_to_num(np.asarray(X.sum(axis=1), dtype=float).reshape(-1, 1)))
 
 
 def any_width(model):
     X = np.random.default_rng(0).normal(size=(60, 1))
-    return make_pipeline(FunctionTransformer(row_sums), model).fit(X, (X[:, 0] > 0).astype(int))
+    return make_pipeline(RowSums(), model).fit(X, (X[:, 0] > 0).astype(int))
 
 
 TREE = any_width(DecisionTreeClassifier(random_state=0))
