@@ -28,6 +28,7 @@ __all__ = [
     "Inverse",
     "best_n_guesses",
     "bound_from_guesses",
+    "default_guess_sizes",
     "default_n_guesses",
     "gaussian_epsilon",
     "guess_each",
@@ -102,8 +103,9 @@ def bound_from_guesses(
         Number of right guesses.
     guesses : int
         Number of guesses, fixed before the coins were seen. For Gaussian noise guess about
-        ``5 sqrt(n_coins)`` of the canaries with the most extreme scores, for randomised response
-        all of them.
+        ``5 sqrt(n_coins)`` of the canaries with the most extreme scores, or half of them if all
+        those guesses may be right; for randomised response all of them. To choose the best of k
+        bounds, pass ``alpha / k`` for each.
     n_coins : int
         Number of coins, at least ``guesses``.
     bound : {"approximate", "gaussian", "product"}, default="approximate"
@@ -247,25 +249,41 @@ def inverse_line_curve(epsilon: float, delta: float) -> Inverse:
     return lambda rate: max(0.0, (rate - delta) / grow, 1.0 - delta - grow * (1.0 - rate))
 
 
-def best_n_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
+def best_n_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int | None:
     """Return the number of guesses that refutes a false claim of a curve most surely.
 
     The alternative is a mechanism whose curve is the claimed curve applied twice.
 
     **Guarantees.** The number depends only on the claimed curve, not on the coins.
 
-    **Edge cases.** :func:`default_n_guesses` if not even all right guesses could refute the curve.
+    **Edge cases.** None if not even all right guesses could refute the curve.
     """
     options = np.unique(np.geomspace(min(20, n_coins), n_coins, 16).round().astype(int)).tolist()
     surest = max(options, key=lambda guesses: _refutation_margin(n_coins, guesses, inverse, alpha))
     possible = refutes_curve(surest, surest, n_coins, inverse, alpha)
-    return surest if possible else default_n_guesses(n_coins)
+    return surest if possible else None
 
 
 def default_n_guesses(n_coins: int) -> int:
     """Return the number of guesses for a tight bound on Gaussian noise of moderate size."""
     # Close to the best number for mu of 1 and of 2, from 400 to 10,000 coins.
     return min(n_coins, round(4.9 * np.sqrt(n_coins)))
+
+
+def default_guess_sizes(n_coins: int) -> tuple[int, ...]:
+    """Return numbers of guesses to try without a claim, each with its share of the error.
+
+    Few guesses are best where privacy is strong. Where it is weak, few guesses cannot show it: all
+    of them are right, and half of the coins show up to twice as large an epsilon.
+
+    **Guarantees.** The numbers depend on ``n_coins`` alone. If each of k numbers is tested with
+    error alpha / k, one of the k bounds is wrong with probability alpha at most. So any of them may
+    be chosen after looking at the coins. A number that is chosen on one half of the coins and
+    tested on the other is not covered: it depends on what the mechanism released, and if canaries
+    interfere, that may also decide whether the test errs.
+    """
+    few, half = default_n_guesses(n_coins), n_coins // 2
+    return (few, half) if half >= 2 * few else (few,)
 
 
 def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> float:

@@ -12,6 +12,7 @@ from scipy import stats
 from skprivacy.metrics import GuessBound, bound_from_guesses, epsilon_from_guesses
 from skprivacy.metrics.coin_guesses import (
     best_n_guesses,
+    default_guess_sizes,
     default_n_guesses,
     guess_top_scores,
     inverse_gaussian_curve,
@@ -215,8 +216,34 @@ def test_the_number_of_guesses_refutes_a_claim_of_half_the_truth(mu, n_coins, le
     assert power(default_n_guesses(2000), 2000, 2.0, 4.0) < 10
 
 
-def test_default_number_of_guesses_if_no_number_refutes():
-    assert best_n_guesses(100, inverse_gaussian_curve(6.0), ALPHA) == default_n_guesses(100) == 49
+def test_no_number_of_guesses_is_best_if_none_refutes():
+    assert best_n_guesses(100, inverse_gaussian_curve(6.0), ALPHA) is None
+    assert default_n_guesses(100) == 49
+
+
+def test_half_of_the_coins_are_guessed_where_few_may_all_be_right():
+    assert default_guess_sizes(10_000) == (490, 5_000)
+    assert default_guess_sizes(50) == (35,)
+
+
+def test_the_better_of_two_bounds_is_wrong_in_at_most_alpha():
+    # The bound without assumptions errs rarely, so the test is of the Bonferroni share alone: the
+    # right guesses of a Gaussian mechanism with mu = 1, of true epsilon 4.38 at delta 1e-5.
+    random, n, wrong = np.random.default_rng(0), 400, 0
+    few, half = default_guess_sizes(n)
+    for _ in range(200):
+        coins = random.random(n) < 0.5
+        scores = coins + random.normal(size=n)
+        chosen, guess = guess_top_scores(scores, half, random)
+        right = np.cumsum(guess == coins[chosen])
+        bounds = [
+            bound_from_guesses(
+                int(right[size - 1]), size, n, bound="gaussian", delta=1e-5, alpha=0.2 / 2
+            ).epsilon
+            for size in (few, half)
+        ]
+        wrong += max(bounds) > 4.38
+    assert stats.binom(200, 0.2).sf(wrong - 1) > 1e-6
 
 
 def test_bound_is_near_the_exact_bound():

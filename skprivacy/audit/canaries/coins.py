@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,9 @@ class CanaryRun:
     trained: NDArray[np.bool_]  # the coins
     scores: NDArray[np.float64]
     sampled: bool = True  # whether records were sampled as the claim says, where this is observed
+    # p-value of each test of the noise, and the noise's grid, where the noise is observed
+    noise_tests: dict[str, float] = field(default_factory=dict)
+    noise_grid: float = 0.0
     apart: bool = False  # whether each canary had its own fit
     # Event of the fit at another noise multiplier, where it is known.
     event_at: Callable[[float], Event] | None = None

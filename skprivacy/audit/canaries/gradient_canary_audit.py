@@ -27,6 +27,7 @@ from ...metrics import GuessBound
 from ...metrics.coin_guesses import inverse_line_curve, refutes_curve
 from ...metrics.epsilon import largest_refuted
 from .coins import CanaryRun, inverse_curve
+from .noise_test import NEVER, NoiseTest, subtract_records
 
 if TYPE_CHECKING:
     from ...neural_network._training.training_config import TrainingConfig
@@ -47,7 +48,6 @@ SEEN = (
 )
 _BUT_FOR_NOISE = "the training is the claimed one, except for the size of its noise"
 _FARTHEST = 16.0  # largest tested ratio of claimed noise to actual noise
-_NEVER = 1e-6  # probability of a false alarm about the sampling
 Float64Array = NDArray[np.float64]
 
 
@@ -108,7 +108,7 @@ def run_with_gradients(
     watched: list[tuple[TrainingConfig, NoisySums]] = []
 
     def training(config: TrainingConfig, *rest: Any) -> CanaryTraining:
-        watcher = NoisySums(config, n_canaries)
+        watcher = NoisySums(config, trained)
         watched.append((config, watcher))
         return CanaryTraining(
             config, *rest, code=code, n_canaries=n_canaries, watcher=watcher, public=random
@@ -127,7 +127,9 @@ def run_with_gradients(
         fitted=fitted,
         trained=trained,
         scores=sums.scores(),
-        sampled=sums.participation.surprise() > _NEVER,
+        sampled=sums.participation.surprise() > NEVER,
+        noise_tests=sums.noise.p_values(),
+        noise_grid=sums.noise.grid(),
         event_at=config.event_at,
     )
 
@@ -159,9 +161,13 @@ class NoisySums:
     A canary in the data adds the clipping norm to its own weight in every step that samples it.
     Two hypotheses are scored: independent coins sample it in every step, as claimed; or a faulty
     sampler takes it in the same step of every epoch. The sums over all canaries decide which one.
+
+    **Guarantees.** Of the coins ``trained``, scores depend only on what the sums show. The coins
+    themselves only select the canaries whose weights hold noise alone, for the test of the noise.
     """
 
-    def __init__(self, config: TrainingConfig, n_canaries: int) -> None:
+    def __init__(self, config: TrainingConfig, trained: NDArray[np.bool_]) -> None:
+        n_canaries = len(trained)
         self._norm = float(config.max_grad_norm)
         self._scale = config.noise_multiplier * self._norm
         self._log_density = SCORED_NOISE[config.noise]
@@ -172,6 +178,7 @@ class NoisySums:
         self._in_turn = np.zeros((config.steps_per_epoch, n_canaries), np.float32)
         self._step = 0
         self.participation = Participation(config.sampling_rate)
+        self.noise = NoiseTest(config, ~trained)
 
     def drawn(self, indices: NDArray[np.int64], n: int) -> None:
         """Note which of ``n`` records a step samples."""
@@ -179,7 +186,8 @@ class NoisySums:
 
     def released(self, noisy: Float64Array, clean: Float64Array) -> None:
         """Add a step: its noisy sum, and the sum of the other records without noise."""
-        seen = _residual(noisy, clean)
+        self.noise.add(noisy, clean)
+        seen = subtract_records(noisy, clean)
         # Nasr et al. 2023, white-box attack: the canary's coordinate of every noisy sum, here as
         # the likelihood ratio that is optimal by Neyman and Pearson.
         there = self._log_density((seen - self._norm) / self._scale)
@@ -243,16 +251,6 @@ def _logistic(x: Float64Array) -> Float64Array:
 def _evidence(scores: Float64Array) -> float:
     """Return the log-likelihood of all sums under a hypothesis, for fair unknown coins."""
     return float(np.logaddexp(0.0, scores).sum())
-
-
-def _residual(noisy: Float64Array, clean: Float64Array) -> Float64Array:
-    """Return noisy sums minus their projection on the records' contributions.
-
-    The projection removes the records at any scale. An engine that scales sums before it adds noise
-    is then detected by its canaries, and not hidden by its records.
-    """
-    length = float(clean @ clean)
-    return noisy - clean * (float(noisy @ clean) / length) if length > 0 else noisy
 
 
 # Logarithms of noise densities at scale 1, up to a constant.

@@ -29,7 +29,7 @@ from ...metrics.coin_guesses import (
     BOUNDS,
     Inverse,
     best_n_guesses,
-    default_n_guesses,
+    default_guess_sizes,
     guess_each,
     guess_top_scores,
     refutes_curve,
@@ -51,6 +51,7 @@ from .coins import (
     steps_between,
 )
 from .gradient_canary_audit import SEEN, bound_on_noise, check_gradient_canaries, run_with_gradients
+from .noise_test import NEVER, NOISE_FAULTS
 
 __all__ = [
     "COINS",
@@ -125,7 +126,8 @@ def audit_one_run(
         sampling.
     n_guesses : int, default=None
         Number of coins to guess. ``None`` takes the number that most surely refutes the claimed
-        curve if it is false; about ``5 sqrt(n_canaries)`` without a claim.
+        curve if it is false. Without a claim, it takes the better of about ``5 sqrt(n_canaries)``
+        and ``n_canaries / 2``, each tested with half of ``alpha``.
     score : callable, default=None
         ``score(model, X_canaries, y_canaries)`` returns one number per canary, higher if the model
         seems trained on it. It may inspect the model. ``None`` takes the log odds of the canary's
@@ -166,8 +168,10 @@ def audit_one_run(
     each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
     because it is accounted for all sums together and for any gradients. If it is refuted, the
     training does not release what its epsilon was computed for, even if the final weights alone
-    leak less. The audit also tests the observed sampling of records against the claimed coins; this
-    adds one in a million to the error probability of the verdict.
+    leak less. The audit also tests the observed sampling of records against the claimed coins, and
+    the noise at the weights of absent canaries against its claimed size, its distribution and its
+    independence. Each adds one in a million to the error probability of the verdict. The tests of
+    the noise are exact for Gaussian noise, and nearly so for logistic noise.
 
     **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
     by replacing records. Under ``zero_out`` a replacement is two steps, so the claim is applied
@@ -242,9 +246,19 @@ class OneRunAuditReport(FactReport):
         Number of right guesses, of all guesses, and of coins.
     refuted : bool
         Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    guess_sizes : tuple of int
+        Numbers of guesses that were tried, each with an equal share of ``alpha``. ``guesses`` is
+        the one with the largest bound.
     sampled : bool
         False if the observed sampling of records differs from the independent coins that the claim
         assumes. Tested with gradient canaries only.
+    noise_tests : dict of float
+        p-value of each test of the noise: "one step" and "all steps" (too little noise), "shape",
+        "reuse" (correlated steps) and "shift" (noise that weights share). Empty without gradient
+        canaries.
+    noise_grid : float
+        Estimated grid of the noise, in its standard deviations, if noisy values repeat as after
+        rounding to half precision; 0 if they do not.
     within_reach : bool
         Whether the claim would have been refuted if all guesses had been right.
     untested : str
@@ -269,7 +283,10 @@ class OneRunAuditReport(FactReport):
     guesses: int
     n_canaries: int
     refuted: bool
+    guess_sizes: tuple[int, ...]
     sampled: bool
+    noise_tests: dict[str, float]
+    noise_grid: float
     within_reach: bool
     untested: str
     bounds: tuple[GuessBound, ...]
@@ -285,7 +302,15 @@ class OneRunAuditReport(FactReport):
         """
         if self.untested:
             return NO_CLAIM
-        return "violated" if self.refuted or not self.sampled else "consistent"
+        sound = self.sampled and not self.noise_faults
+        return "violated" if self.refuted or not sound else "consistent"
+
+    @property
+    def noise_faults(self) -> tuple[str, ...]:
+        """Names of the tests that the noise fails, at an error of one in a million together."""
+        # Bonferroni: each of the tests gets an equal share of the error.
+        share = NEVER / len(NOISE_FAULTS)
+        return tuple(name for name, p in self.noise_tests.items() if p < share)
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -315,6 +340,9 @@ class OneRunAuditReport(FactReport):
     def facts(self) -> ReportFacts:
         claimed = str(self.claim.guarantee or self.claim.reason)
         right = f"{self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries"
+        if len(self.guess_sizes) > 1:
+            sizes = " and ".join(f"{size:,}" for size in self.guess_sizes)
+            right += f"; the best of {sizes} guesses"
         too_few = not (self.within_reach or self.untested)
         facts = (
             Fact("claim", claimed, claimed, label="claim"),
@@ -322,9 +350,12 @@ class OneRunAuditReport(FactReport):
             Fact("canaries", self.canaries, CANARIES[self.canaries], label="canaries"),
             Fact("coin", self.coin, COINS[self.coin], label="coin"),
             Fact("right", self.right, right),
-            *values(self, "guesses", "n_canaries", "model", "refuted", "untested", "alpha"),
+            *values(self, "guesses", "guess_sizes", "n_canaries", "model", "refuted", "untested"),
+            *values(self, "alpha"),
             *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
+            Fact("bounds_above_claim", *_explain_excess(self)),
             Fact("sampled", self.sampled, "" if self.sampled else _NOT_SAMPLED, label="sampling"),
+            *_noise_facts(self),
             Fact("within_reach", self.within_reach, _TOO_FEW if too_few else ""),
             *(Fact(sentence=f"assumes that {text}") for text in self.assumptions),
         )
@@ -373,20 +404,30 @@ def guess_and_test(
     guarantee = None if untested else claim.guarantee
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
     n_canaries = guesses = len(run.trained)
+    delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
+    share, sizes = alpha, (n_canaries,)
     if run.apart:
         right = int(np.sum(guess_each(run.scores) == run.trained))
     else:
         # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
         # on the others.
-        guesses = n_guesses or _guesses(n_canaries, curve, alpha)
-        chosen, guess = guess_top_scores(run.scores, guesses, random)
-        right = int(np.sum(guess == run.trained[chosen]))
+        sizes = (n_guesses,) if n_guesses else _guess_sizes(n_canaries, curve, alpha)
+        chosen, guess = guess_top_scores(run.scores, max(sizes), random)
+        right_so_far = np.cumsum(guess == run.trained[chosen])
+        # Bonferroni: each number of guesses is tested with an equal share of the error.
+        share = alpha / len(sizes)
+        tried = [(int(right_so_far[size - 1]), size, n_canaries) for size in sizes]
+        right, guesses, _ = max(
+            tried, key=lambda counts: _first_bound(counts, delta, share).epsilon
+        )
 
     # Mahloujifar, Melis and Chaudhuri 2024: test the number of right guesses against the curve.
     def refuted(count: int) -> bool:
         if curve is not None and run.apart:
             return refutes_with_separate_runs(count, n_canaries, curve, alpha)
-        return curve is not None and refutes_curve(count, guesses, n_canaries, curve, alpha)
+        return curve is not None and refutes_curve(count, guesses, n_canaries, curve, share)
+
+    bounds = _bounds((right, guesses, n_canaries), guarantee, run, delta, share, independent)
 
     return OneRunAuditReport(
         model=model,
@@ -398,10 +439,13 @@ def guess_and_test(
         guesses=guesses,
         n_canaries=n_canaries,
         refuted=refuted(right),
+        guess_sizes=sizes,
         sampled=run.sampled,
+        noise_tests=run.noise_tests,
+        noise_grid=run.noise_grid,
         within_reach=refuted(guesses),
         untested=untested,
-        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent),
+        bounds=tuple(replace(bound, alpha=float(alpha)) for bound in bounds),
         alpha=float(alpha),
         scores=run.scores,
         trained=run.trained,
@@ -482,21 +526,24 @@ def _untested(claim: Claim, coin: str) -> str:
     return ""
 
 
-def _guesses(n_canaries: int, curve: Inverse | None, alpha: float) -> int:
-    if curve is None:
-        return default_n_guesses(n_canaries)
-    return best_n_guesses(n_canaries, curve, alpha)
+def _guess_sizes(n_canaries: int, curve: Inverse | None, alpha: float) -> tuple[int, ...]:
+    best = None if curve is None else best_n_guesses(n_canaries, curve, alpha)
+    return (best,) if best else default_guess_sizes(n_canaries)
+
+
+def _first_bound(counts: tuple[int, int, int], delta: float, alpha: float) -> GuessBound:
+    return bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
 
 
 def _bounds(
     counts: tuple[int, int, int],
     guarantee: PrivacyGuarantee | None,
     run: CanaryRun,
+    delta: float,
     alpha: float,
     independent: bool,
 ) -> tuple[GuessBound, ...]:
-    delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
-    first = bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
+    first = _first_bound(counts, delta, alpha)
     if run.apart:
         # With one canary per fit, right guesses are independent, and the product bound is exact.
         exact = bound_from_guesses(*counts, bound="product", delta=delta or _DELTA, alpha=alpha)
@@ -510,6 +557,64 @@ def _bounds(
     if guarantee is not None and run.event_at is not None:
         rest[0] = bound_on_noise(counts, guarantee, run, alpha)
     return (first, *rest)
+
+
+def _explain_excess(report: OneRunAuditReport) -> tuple[list[str], str]:
+    """Return the bounds above a claim that is not refuted, and why this is no contradiction."""
+    guarantee = report.claim.guarantee
+    if guarantee is None or report.verdict != "consistent":
+        return [], ""
+    claimed = guarantee.epsilon()
+    above = [bound for bound in report.bounds if bound.epsilon > claimed]
+    if not above:
+        return [], ""
+    if report._steps == 2:
+        # Only here may a bound of a true claim be above its epsilon with any probability.
+        why = (
+            "the outcomes of a coin are two steps apart, where the claim allows more than its "
+            "epsilon, and the verdict compares with that"
+        )
+    elif all(bound.assumptions for bound in above):
+        # The verdict tests the whole curve. A bound that assumes a Gaussian curve, or canaries that
+        # do not interfere, excludes mechanisms that obey the claim and explain the guesses.
+        why = (
+            "it holds only under its assumptions, and the verdict makes none of them. If they hold "
+            "here, the claim is doubtful; more canaries may settle it"
+        )
+    else:
+        # At delta 0 the first bound is the binomial one, which is slightly sharper than the test of
+        # the curve (see coin_guesses).
+        why = (
+            "it comes from another test than the verdict, and is close to what the verdict just "
+            "does not refute. More canaries may settle it"
+        )
+    shown = " and ".join(f"{bound.epsilon:.3g}" for bound in above)
+    text = f"{shown} is above the claimed {claimed:.3g}, yet not refuted: {why}"
+    return [bound.bound for bound in above], text
+
+
+def _noise_facts(report: OneRunAuditReport) -> list[Fact]:
+    """Return what the test of the noise found; without gradient canaries, values alone."""
+    tests, faults, grid = report.noise_tests, report.noise_faults, report.noise_grid
+    if faults:
+        found = "; ".join(f"{NOISE_FAULTS[name]} (p = {tests[name]:.2g})" for name in faults)
+    elif tests:
+        least = min(1.0, len(tests) * min(tests.values()))
+        found = (
+            "size, distribution and independence as claimed, at the weights of absent canaries "
+            f"(p = {least:.2g}, {len(tests)} tests)"
+        )
+    else:
+        found = ""
+    repeats = (
+        f"noisy values repeat, as if rounded to {grid:.2g} of the noise's standard deviation. Half "
+        "precision does this; the claim does not cover what such rounding reveals"
+    )
+    return [
+        Fact("noise_tests", tests, found, label="noise"),
+        *values(report, "noise_faults"),
+        Fact("noise_grid", grid, repeats if grid else "", "warning"),
+    ]
 
 
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:

@@ -265,7 +265,8 @@ def test_without_a_bug_the_claim_stands(seed):
 
 def simulated(config, n_canaries, random, noise=1.0):
     """Return scores of canaries in sums without records, at so much of the noise, and the coins."""
-    sums, coins = NoisySums(config, n_canaries), random.random(n_canaries) < 0.5
+    sums, coins = None, random.random(n_canaries) < 0.5
+    sums = NoisySums(config, coins)
     for _ in range(config.n_steps):
         taken = coins & (random.random(n_canaries) < config.sampling_rate)
         std = noise * config.noise_multiplier
