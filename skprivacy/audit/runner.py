@@ -23,6 +23,7 @@ from .._sklearn import safe_indexing
 from .._validation import num_samples, sequence
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks.group_scores import connected_units
+from ..attacks.membership.labeled_records import label_records
 from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_array
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
@@ -360,7 +361,11 @@ def wants_pool(attack: Any) -> bool:
 def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
 ) -> list[AttackResult]:
-    result = attack.fit(*concat_records(records)).evaluate(*records)
+    X_train, y_train, X_test, y_test = records
+    X, y = concat_records(records)
+    attack.fit(label_records(X, None if y_train is None else y))
+    del X, y  # evaluate concatenates the records again, and they may be large
+    result = attack.evaluate(label_records(X_train, y_train), label_records(X_test, y_test))
     return [result] if people is None else people.join_results(result)
 
 
@@ -391,12 +396,9 @@ def _of_known_members(
             f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
             "non-members, too few distinct ones; expected dozens. Pass more records."
         )
-    learned = np.flatnonzero(known)
-    attack.fit(safe_indexing(X, learned), y[learned], member[learned])
-    inside, outside = parts[2:]
-    result = attack.evaluate(
-        safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
-    )
+    labeled, (inside, outside) = label_records(X, None if records[1] is None else y), parts[2:]
+    attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
+    result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
     return (
         [result] if people is None else people.select(inside, outside - n_in).join_results(result)
     )

@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from skprivacy.attacks import (
     RMIA,
     AttackResult,
+    LabeledRecords,
     LiRA,
     LossThreshold,
     ShadowPool,
@@ -126,7 +127,8 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
     def cheat(attack, records, people):
         X, y = concat_records(records)
         member = np.arange(len(y)) < len(y) // 2
-        scores = attack.fit(X, y, member).score_samples(X, y)
+        labeled = LabeledRecords(X, y)
+        scores = attack.fit(labeled, member).decision_function(labeled)
         return [AttackResult(scores[member], scores[~member])]
 
     tables, _ = of_noise(np.random.default_rng(0), 80)
@@ -233,5 +235,6 @@ def test_an_online_attack_needs_models_trained_on_each_record():
     trained = TRAINED.copy()
     trained[:, 5] = False
     pool = ShadowPool.from_predictions(X, SHADOW_PROBAS, trained, [0, 1, 2])
+    records = LabeledRecords(X, y)
     with pytest.raises(ValueError, match="no model was trained on 1 of them"):
-        LiRA(TARGET, pool=pool, online=True).fit(X, y).score_samples(X, y)
+        LiRA(TARGET, pool=pool, online=True).fit(records).decision_function(records)

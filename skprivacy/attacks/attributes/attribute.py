@@ -25,6 +25,7 @@ from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
+from ..membership.labeled_records import LabeledRecords
 from ..membership.update_membership import UpdatesMembership
 from ..model_answers import TargetAttack, check_known, class_list, predict_aligned
 from ..record_tables import as_records, as_table, concat
@@ -221,7 +222,7 @@ class AttributeInference(TargetAttack):
             check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
                 self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
-                    X, y
+                    LabeledRecords(X, y)
                 )
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
@@ -310,7 +311,8 @@ class AttributeInference(TargetAttack):
         """Return the log-likelihood of each value of the attribute, one column per value."""
         if isinstance(self.target, Updates):
             # one call scores every record with every value, and factorises each round once
-            found = self.attack_.score_samples(reduce(concat, filled), np.tile(y, len(filled)))
+            records = LabeledRecords(reduce(concat, filled), np.tile(y, len(filled)))
+            found = self.attack_.decision_function(records)
             return found.reshape(len(filled), -1).T
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)

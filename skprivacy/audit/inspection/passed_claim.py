@@ -40,10 +40,10 @@ def read_claim(claim: Any, unit: str = "record") -> PrivacyGuarantee | None:
         event = ApproxDPEvent(epsilon, delta)
         guarantee = _as_passed(PrivacyGuarantee(event, delta or None, unit=unit))
     if not _has_epsilon(guarantee):
-        delta = guarantee.at_delta or 0.0
         raise ValueError(
-            f"claim={type(claim).__name__} has no finite epsilon at delta {delta:g}, so nothing "
-            "can refute it. Pass a finite claim, such as claim=(1.0, 1e-6)."
+            f"claim={type(claim).__name__} has no finite epsilon at delta "
+            f"{guarantee.at_delta or 0:g}, so nothing can refute it. Pass a finite claim, such as "
+            "claim=(1.0, 1e-6)."
         )
     return guarantee
 

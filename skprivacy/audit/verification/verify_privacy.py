@@ -6,6 +6,7 @@ Jagielski, Ullman and Oprea 2020; Nasr et al. 2021.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -74,6 +75,9 @@ class PrivacyVerificationReport(FactReport):
         Parameters of the estimator that were changed for the runs, in words.
     left_out : tuple of str
         Neighbours on which the estimator failed.
+    rarest_fault : float
+        Smallest share of fits without noise that ``n_runs`` can show: the best attack recognises
+        each of them, and is never wrong. 1 if not even that would refute the claim.
     """
 
     model: str
@@ -88,6 +92,7 @@ class PrivacyVerificationReport(FactReport):
     seconds: float
     changes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    rarest_fault: float = 1.0
 
     @property
     def claimed_epsilon(self) -> float:
@@ -106,7 +111,7 @@ class PrivacyVerificationReport(FactReport):
         if not self.broken:
             return (
                 f"held: epsilon is at least {self.epsilon_lower_bound:.3g} of the claimed "
-                f"{self.claimed_epsilon:.3g}, {sure}"
+                f"{self.claimed_epsilon:.3g}, {sure}; {self._limit}"
             )
         if self.epsilon_lower_bound > self.claimed_epsilon:
             claimed = f"where {self.claimed_epsilon:.3g} is claimed"
@@ -115,6 +120,16 @@ class PrivacyVerificationReport(FactReport):
             f"broken: the claimed trade-off curve is exceeded, {sure}; epsilon is at least "
             f"{self.epsilon_lower_bound:.3g} for any curve, where {self.claimed_epsilon:.3g} is "
             "claimed"
+        )
+
+    @property
+    def _limit(self) -> str:
+        """The share of fits without noise that this number of runs shows at best, in words."""
+        if not self.rarest_fault < 1:
+            return f"{self.n_runs:,} runs are too few to show anything"
+        return (
+            f"{self.n_runs:,} runs a side show noise that is missing in {self.rarest_fault:.2%} of "
+            "the fits or more, at best"
         )
 
     def facts(self) -> ReportFacts:
@@ -133,8 +148,9 @@ class PrivacyVerificationReport(FactReport):
             *(Fact(sentence=text, label="changed") for text in self.changes),
             *(Fact(sentence=name, label="not tried") for name in self.left_out),
             Fact("n_runs", self.n_runs, runs),
-            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out"),
-        )
+            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out",
+                    "rarest_fault"),
+        )  # fmt: skip
         title = f"Verification of {shorten_text(self.model)}"
         return ReportFacts(
             Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
@@ -390,7 +406,17 @@ def _test_claim(
         seconds=time.perf_counter() - started,
         changes=changes,
         left_out=attack.left_out,
+        rarest_fault=_find_rarest_fault(attack.counts[0].n_in, guarantee, share),
     )
+
+
+def _find_rarest_fault(n: int, guarantee: PrivacyGuarantee, share: float) -> float:
+    """Return the smallest share of n runs that refutes a claim if no run of the other side errs."""
+    hits = bisect_left(
+        range(n), -share,
+        key=lambda hits: -Counts(hits, n, 0, n).surprise(guarantee.tpr_bound),
+    )  # fmt: skip
+    return hits / n
 
 
 def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[GuessBound, ...]:
