@@ -85,12 +85,14 @@ def tabulate_groups(
     what: tuple[str, str],
     splits: Splits,
     alpha: float,
+    largest_loss: float = math.inf,
 ) -> pd.DataFrame:
     """Return a row for each private candidate and each subgroup.
 
     Each of ``rows`` has ``model``, ``epsilon`` and ``groups``, the figures of each group on each of
     two splits or more; ``reference`` has the groups of the baseline. ``what`` names the subgroups'
-    column and the baseline.
+    column and the baseline. ``largest_loss`` is 1 for scores in [0, 1]: every loss is in [-1, 1],
+    so an interval keeps its coverage when it is cut off there.
 
     **Guarantees.** Any "pays" is false with probability at most ``alpha`` over the whole
     table (Holm), as far as the variance of paired splits holds; so it is of "exposed", whatever the
@@ -103,7 +105,10 @@ def tabulate_groups(
     lost, excess = (np.stack(table.pop(name)) for name in ("lost", "excess"))
     table["loss"], error = lost.mean(axis=1), splits.error(_variances(lost, table["n_test"]))
     width = splits.quantile(1 - alpha / (2 * len(table))) * error
-    table["loss_low"], table["loss_high"] = table["loss"] - width, table["loss"] + width
+    ends = table["loss"] - width, table["loss"] + width
+    # The true loss is in this range: cutting off the rest loses no coverage.
+    low, high = (np.clip(end, -largest_loss, largest_loss) for end in ends)
+    table["loss_low"], table["loss_high"] = low, high
     error = splits.error(_variances(excess, table["n_test"]))
     table["pays_p_value"] = splits.p_value(excess.mean(axis=1), error)
     for finding in ("pays", "exposed"):

@@ -223,7 +223,7 @@ def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
             Column("Group", _group_cell),
             Column("Epsilon", lambda row: f"{row['epsilon']:g}"),
             Column(f"Test {sweep.score_name_}", spread("test_score")),
-            Column("Loss", interval("loss"), "95 % interval"),
+            Column("Loss", interval("loss"), "95 % intervals, all together"),
             Column("Pays", yes_or_not_shown("pays")),
             Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
             Column("Exposed", yes_or_not_shown("exposed")),

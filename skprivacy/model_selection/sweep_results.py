@@ -29,6 +29,13 @@ __all__ = [
 ]
 
 
+# Names of scorers, or their beginnings, whose scores are in [0, 1].
+_SHARES = (
+    "accuracy", "balanced_accuracy", "top_k_accuracy", "f1", "precision", "recall", "jaccard",
+    "roc_auc", "average_precision",
+)  # fmt: skip
+
+
 def arrange_results(
     rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int
 ) -> dict:
@@ -222,7 +229,9 @@ class ResultsMixin:
             row = self.baseline_results_["param_baseline"].tolist().index(name)
             reference = self.group_results_["baselines"][row]
         private = [row for row in candidates if np.isfinite(row["epsilon"])]
-        return tabulate_groups(private, reference, (self.subgroups_, name), splits, alpha)
+        return tabulate_groups(
+            private, reference, (self.subgroups_, name), splits, alpha, _largest_loss(self)
+        )
 
     def plot_by_group(self, axes: Any = None) -> Any:
         """Plot utility and exposure of the subgroups that lose most by privacy.
@@ -360,6 +369,18 @@ def _scores_by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarra
     keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
     names = results.get("param_baseline", [])
     return {str(name): np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
+
+
+def _largest_loss(sweep: Any) -> float:
+    """Return the largest difference of two scores: 1 for a score in [0, 1], else infinity."""
+    scoring = sweep.scoring
+    if isinstance(scoring, dict):
+        scoring = scoring.get(sweep.scores_[0])
+    elif isinstance(scoring, list | tuple | set):
+        scoring = sweep.scores_[0]
+    name = "accuracy" if scoring is None and sweep.score_name_ == "accuracy" else scoring
+    is_share = isinstance(name, str) and name.startswith(_SHARES) and not name.startswith("neg_")
+    return 1.0 if is_share else np.inf
 
 
 def _check_finite(scores: np.ndarray, what: str) -> None:

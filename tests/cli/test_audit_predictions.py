@@ -39,7 +39,7 @@ def tables(tmp_path_factory):
 def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
     page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
     shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]
-    claim = ["--epsilon", "0.1", "--delta", "1e-6"]
+    claim = ["--claim", "0.1,1e-6"]
     outputs = ["--out", str(page), "--csv", str(csv)]
     target = str(tables / "target.csv")
     assert main(["audit-predictions", target, "--shadows", *shadows, *claim, *outputs]) == 1
@@ -118,9 +118,9 @@ def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
     assert "--sep semicolon --decimal ','" in told[2].err
 
 
-def test_a_delta_alone_claims_nothing(tables, capsys):
-    assert main(["audit-predictions", str(tables / "target.csv"), "--delta", "1e-5"]) == 2
-    assert "--delta needs --epsilon" in capsys.readouterr().err
+def test_a_claim_out_of_range_is_refused(tables, capsys):
+    assert main(["audit-predictions", str(tables / "target.csv"), "--claim", "1,2"]) == 2
+    assert "a delta of at least 0 and below 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

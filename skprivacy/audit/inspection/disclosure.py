@@ -110,7 +110,8 @@ def check_disclosure(
     - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
     - *class disclosure*: records whose prediction reveals the label for certain: either all records
       with this prediction have one label, or a probability is 1.
-    - *degrees of freedom*: records minus fitted parameters.
+    - *degrees of freedom*: records minus fitted parameters. No sign if the model has a proved
+      claim of finite epsilon, which limits what any number of parameters reveals.
     - *error gap*: how much more often the error of a training record is small (at most their mean
       error) than the error of a new one; for classifiers, the difference in accuracy (Yeom et al.
       2018).
@@ -182,6 +183,7 @@ def find_signs(
     leaves = leaf_sizes(contents.parts)
     stated = None if claim is None else claim.guarantee
     private = stated is not None and math.isfinite(stated.epsilon())
+    proved = private and stated is not None and stated.kind == "proved"
     hides_records = private and stated is not None and stated.relation != "label"
     return DisclosureReport(
         model=" ".join(repr(model).split()),
@@ -191,7 +193,7 @@ def find_signs(
             _k_anonymity(alike, people, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train),
             _degrees_of_freedom(
-                people, n_parameters(contents.parts), min_degrees_of_freedom, private
+                people, n_parameters(contents.parts), min_degrees_of_freedom, private, proved
             ),
             _error_gap(model, X_train, y_train, X_test, y_test, max_gap),
         ),
@@ -376,7 +378,7 @@ def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> Di
 
 
 def _degrees_of_freedom(
-    people: Groups, parameters: int, least: int, private: bool
+    people: Groups, parameters: int, least: int, private: bool, proved: bool
 ) -> DisclosureCheck:
     name = "degrees of freedom"
     if not parameters:
@@ -386,8 +388,9 @@ def _degrees_of_freedom(
     says = f"{n:,} {counted} minus {parameters:,} fitted numbers leave {left:,}"
     if left < least:
         says += "; so many could hold every record"
-        says += ", but a true claim limits what they reveal" if private else ""
-    return DisclosureCheck(name, left < least, left, least, says)
+        limit = "proved" if proved else "true"
+        says += f", but a {limit} claim limits what they reveal" if private else ""
+    return DisclosureCheck(name, left < least and not proved, left, least, says)
 
 
 def _error_gap(

@@ -274,7 +274,15 @@ class AuditReport(FactReport):
 
     @property
     def most_exposed(self) -> list[GroupExposure]:
-        """The attack that exposes each class or subgroup most; the most exposed group first."""
+        """The classes and subgroups exposed beyond chance, the most exposed first.
+
+        Corrected for all attacks and groups (Holm), with the attack that exposes each group most.
+        """
+        return [exposure for exposure in self.strongest_on_groups if exposure.exposed]
+
+    @property
+    def strongest_on_groups(self) -> list[GroupExposure]:
+        """The attack that exposes each class or subgroup most, by the lower ends of intervals."""
         strongest: dict[tuple[str, str], GroupExposure] = {}
         for exposure in self.exposures:
             strongest.setdefault((exposure.by, exposure.group), exposure)

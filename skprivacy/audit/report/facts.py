@@ -350,12 +350,13 @@ def _ceiling(index: int, finding: AttackFinding) -> Cell:
 
 def _exposure(report: Any, records: bool) -> list[Section]:
     """Return the sections on exposed groups and on exposed records."""
-    groups = report.most_exposed
+    groups = report.strongest_on_groups
     rows = {id(exposure) for exposure in groups[:SHOWN_GROUPS]}
-    counted = f"The {SHOWN_GROUPS} most exposed of {len(groups)} groups."
+    counted = f"The first {SHOWN_GROUPS} of {len(groups)} groups."
+    named = "" if report.most_exposed else " No group is exposed beyond chance."
     return [
         Section(
-            "Most exposed groups",
+            "Exposure of groups",
             tuple(
                 _group(exposure, is_first=exposure is groups[0], is_row=id(exposure) in rows)
                 for exposure in report.exposures
@@ -363,8 +364,9 @@ def _exposure(report: Any, records: bool) -> list[Section]:
             "groups",
             "Attacks may find the members of some groups more easily than those of others. For "
             "each group the table shows the attack that exposes it most. All intervals hold with "
-            f"confidence {format_percent(1 - report.alpha, 0)}, over all groups and attacks. With "
-            "the same confidence, every “yes” is right. Groups of fewer than five are left out.",
+            f"confidence {format_percent(1 - report.alpha, 0)}, over all groups and attacks "
+            "(Bonferroni). With the same confidence, every “yes” is right (Holm). The order alone "
+            f"shows nothing.{named} Groups of fewer than five are left out.",
             (
                 Column("Group", lambda row: f"{row['by']} {row['group']}"),
                 Column("Exposed beyond chance", yes_or_not_shown("exposed")),
@@ -383,7 +385,8 @@ def _group(exposure: GroupExposure, *, is_first: bool, is_row: bool) -> Fact:
     ends = f"[{exposure.auc_low:.3f}, {exposure.auc_high:.3f}]"
     sentence = f"{exposure.by} {exposure.group}, AUC {exposure.auc:.3f} {ends} ({exposure.attack})"
     return Fact(
-        "group", row, sentence if is_first and exposure.exposed else "", label="most exposed",
+        "group", row, sentence if is_first and exposure.exposed else "",
+        label="most exposed, corrected for all groups and attacks",
         row=row if is_row else None,
     )  # fmt: skip
 

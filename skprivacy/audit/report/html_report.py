@@ -91,7 +91,7 @@ def render_page(report: Any, about: About, *, records: bool) -> str:
         briefing=briefing(report, about),
         figures={
             "Attacks": roc_figure(report),
-            "Most exposed groups": groups_figure(report.most_exposed),
+            "Exposure of groups": groups_figure(report.strongest_on_groups),
         },
         of_labels=report.of_labels,
         members=report._members,

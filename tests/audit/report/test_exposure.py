@@ -1,5 +1,7 @@
 """Who is most exposed: found where it is so, and hardly ever where it is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,8 +46,30 @@ def test_the_exposed_subgroup_is_found_and_no_other(report):
 
 def test_the_most_exposed_group_comes_first_in_every_form(report):
     assert report.to_dict()["groups"][0]["group"] == "C"
-    assert "most exposed: subgroup C, AUC" in repr(report)
+    said = "most exposed, corrected for all groups and attacks: subgroup C, AUC"
+    assert said in repr(report)
+    assert [group.group for group in report.most_exposed] == ["C"]
+    assert len(report.strongest_on_groups) == 5
     assert "<td>subgroup C</td>" in report.to_html()
+
+
+def test_a_group_that_leads_by_chance_is_not_listed_as_exposed():
+    """Of forty groups without a leak one always came first, under "most exposed"."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40).astype(str), 20)
+    chance = AttackResult(*rng.normal(size=(2, 800)))
+    found = group_exposures([chance], {"g": (groups, groups)}, 0.05)
+    first = max(found, key=lambda exposure: exposure.auc)
+    assert first.auc > 0.6
+    tree = audit(TREE, *PARTS, attacks=LossThreshold())
+    quiet = replace(tree, exposures=found)
+    assert quiet.most_exposed == []
+    assert "most exposed" not in repr(quiet)
+    page = quiet.to_html()
+    assert "No group is exposed beyond chance." in page
+    assert "(Bonferroni)" in page
+    assert "(Holm)" in page
+    assert len(quiet.to_dict()["groups"]) == 40
 
 
 def test_columns_may_be_named():
