@@ -29,7 +29,7 @@ from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, has_peer, make_parser
 from skprivacy import DPSGDClassifier, ObjectivePerturbationClassifier, make_private_pipeline
 from skprivacy.accounting import GaussianEvent, RepeatedEvent, epsilon_of
-from skprivacy.attacks import LossThreshold, ReferenceThreshold, ShadowPool
+from skprivacy.attacks import LabeledRecords, LossThreshold, ReferenceThreshold, ShadowPool
 from skprivacy.preprocessing import BoundedColumn
 
 SEEDS, DELTA = choose(5, 1), 1e-5
@@ -158,7 +158,8 @@ def meter() -> None:
         for name, found in theirs.items():
             rows.append((f"Privacy Meter, {name}", *found))
         for attack in (LossThreshold(target), ReferenceThreshold(target, pool=pool)):
-            result = attack.fit(*parts["others"]).evaluate(*parts["in"], *parts["out"])
+            records = {name: LabeledRecords(*part) for name, part in parts.items()}
+            result = attack.fit(records["others"]).evaluate(records["in"], records["out"])
             rows.append((type(attack).__name__, result.auc, result.tpr_at_fpr(0.01).tpr))
     table = pd.DataFrame(rows, columns=["attack", "AUC", "TPR at 1% FPR"])
     if installed:

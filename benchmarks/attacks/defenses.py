@@ -25,6 +25,7 @@ from torch import nn
 from benchmarks.shared.data import fetch_location30
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import attacks
+from skprivacy.attacks import LabeledRecords
 from skprivacy.defenses import (
     MemGuardClassifier,
     RoundedClassifier,
@@ -86,6 +87,7 @@ def print_row(name: str, target: Any, bare: Any, aware: Any, X: NDArray, y: NDAr
     """Attack a target in three ways, and print a row of the table."""
     member = np.arange(len(X)) < MEMBERS
     found = [f"{name:18}", f"{target.score(X[~member], y[~member]):.3f}"]
+    records = LabeledRecords(X, y)
     for attack in (
         attacks.LiRA(pool=bare, online=True),
         attacks.LiRA(pool=aware, online=True),
@@ -95,7 +97,7 @@ def print_row(name: str, target: Any, bare: Any, aware: Any, X: NDArray, y: NDAr
         # MemGuard keeps every label: there is no need to compute its noise for each query.
         memguard = isinstance(target, MemGuardClassifier)
         attack.set_params(target=target.estimator_ if memguard and on_labels else target)
-        result = attack.fit(X, y).evaluate(X[member], y[member], X[~member], y[~member])
+        result = attack.fit(records).evaluate(records[member], records[~member])
         found.append(f"{result.auc:.3f} ({result.tpr_at_fpr(0.01).tpr:.3f})")
     print("  ".join(found), flush=True)
 

@@ -39,7 +39,7 @@ from benchmarks.shared.quick import choose, has_peer, make_parser
 from benchmarks.shared.timing import processor_seconds
 from skprivacy import attacks
 from skprivacy._stacked import train_stacked
-from skprivacy.attacks import scores
+from skprivacy.attacks import LabeledRecords, scores
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -68,6 +68,7 @@ def location() -> None:
     ).fit(X, y)
     print(f"{pool.n_shadows} shadow models in {time.perf_counter() - start:.1f} s")
     rows = []
+    records = LabeledRecords(X, y)
     for name, attack in {
         "gap": attacks.SignalThreshold(signal="correctness"),
         "loss": attacks.LossThreshold(),
@@ -96,8 +97,8 @@ def location() -> None:
         "RMIA online": attacks.RMIA(pool=pool, online=True),
     }.items():
         start = time.perf_counter()
-        attack.set_params(target=target).fit(X, y)
-        result = attack.evaluate(X[member], y[member], X[~member], y[~member])
+        attack.set_params(target=target).fit(records)
+        result = attack.evaluate(records[member], records[~member])
         row = result.to_frame().assign(attack=name, seconds=time.perf_counter() - start)
         # attack models put the threshold at even odds; no other attack has one of its own
         row["precision"] = result.precision_recall(0.5)[0] if name.startswith("Shokri") else np.nan
@@ -121,13 +122,14 @@ def adult() -> None:
     pool = attacks.ShadowPool(model, n_shadows=choose(16, 4), random_state=0, stacked=True).fit(
         X, y
     )
+    records = LabeledRecords(X, y)
     for attack in (
         attacks.LossThreshold(),
         attacks.ShokriAttack(pool=pool),
         attacks.LiRA(pool=pool),
     ):
-        attack.set_params(target=target).fit(X, y)
-        result = attack.evaluate(X[:half], y[:half], X[half:], y[half:])
+        attack.set_params(target=target).fit(records)
+        result = attack.evaluate(records[:half], records[half:])
         print(result)
         if isinstance(attack, attacks.ShokriAttack):
             print(f"  precision {result.precision_recall(0.5)[0]:.3f}")
@@ -174,9 +176,10 @@ def _default_audit(model: Any, X: Any, y: Any, seed: int) -> list[dict[str, Any]
     pool = attacks.ShadowPool(target, n_shadows=choose(16, 4), random_state=seed).fit(X, y)
     tried = attacks.LossThreshold(), attacks.LiRA(), attacks.StrongestAttack(online=True)
     found = []
+    records = LabeledRecords(X, y)
     for kind, attack in zip(("loss", "LiRA offline", "strongest"), tried, strict=True):
-        attack.set_params(target=target, **({} if kind == "loss" else {"pool": pool})).fit(X, y)
-        result = attack.evaluate(X[:half], y[:half], X[half:], y[half:])
+        attack.set_params(target=target, **({} if kind == "loss" else {"pool": pool})).fit(records)
+        result = attack.evaluate(records[:half], records[half:])
         tpr = result.tpr_at_fpr(0.01).tpr
         found.append({"attack": kind, "auc": result.auc, "tpr": tpr, "used": result.attack})
         if kind == "strongest":
@@ -262,8 +265,9 @@ def lira() -> None:
     target = clone(net).fit(X[:_HALF], y[:_HALF])
     start = time.perf_counter()
     pool = attacks.ShadowPool(net, n_shadows=choose(100, 2), random_state=0)
-    attack = attacks.LiRA(target, pool=pool).fit(X, y)
-    result = attack.evaluate(X[:_HALF], y[:_HALF], X[_HALF:], y[_HALF:])
+    records = LabeledRecords(X, y)
+    attack = attacks.LiRA(target, pool=pool).fit(records)
+    result = attack.evaluate(records[:_HALF], records[_HALF:])
     print(f"stacked: {time.perf_counter() - start:.1f} s, {result}")
     start = time.perf_counter()
     clone(net).fit(X[::2], y[::2])
@@ -308,8 +312,9 @@ def peers() -> None:
 def _lira(target: Any, model: Any, data: Any, members: slice, others: slice) -> float:
     X, y = data
     pool = attacks.ShadowPool(model, n_shadows=_SHADOWS, random_state=0)
-    attack = attacks.LiRA(target, pool=pool).fit(X[:_HALF], y[:_HALF])
-    return attack.evaluate(X[members], y[members], X[others], y[others]).auc
+    records = LabeledRecords(X, y)
+    attack = attacks.LiRA(target, pool=pool).fit(records[:_HALF])
+    return attack.evaluate(records[members], records[others]).auc
 
 
 def _lira_of_sacroml(target: Any, data: Any, members: slice, others: slice) -> float:

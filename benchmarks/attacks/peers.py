@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.shared.data import fetch_adult, fetch_location30, read_keel_table
 from benchmarks.shared.quick import choose, has_peer, make_parser
 from skprivacy import attacks, metrics
+from skprivacy.attacks import LabeledRecords
 from skprivacy.datasets import make_purchase_like
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -104,7 +105,8 @@ def ours(attack: Any, n_shadows: int = N_SHADOWS) -> Callable[[Case], Floats]:
     def score(case: Case) -> Floats:
         pool = case.pool if n_shadows == N_SHADOWS else case.small_pool
         own = clone(attack).set_params(target=case.target, pool=pool)
-        return own.fit(case.X, case.y).score_samples(case.X, case.y)
+        records = LabeledRecords(case.X, case.y)
+        return own.fit(records).decision_function(records)
 
     return score
 
@@ -165,8 +167,9 @@ def known_members(attack: Any) -> Callable[[Case], Floats]:
     def score(case: Case) -> Floats:
         known = case.known
         own = clone(attack).set_params(target=case.target)
-        own.fit(case.X[known], case.y[known], case.member[known])
-        return np.where(known, np.nan, own.score_samples(case.X, case.y))
+        records = LabeledRecords(case.X, case.y)
+        own.fit(records[known], case.member[known])
+        return np.where(known, np.nan, own.decision_function(records))
 
     return score
 

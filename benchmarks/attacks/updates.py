@@ -29,6 +29,7 @@ from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     AttackResult,
     AttributeInference,
+    LabeledRecords,
     LossThreshold,
     PropertyInference,
     Updates,
@@ -133,17 +134,18 @@ def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, At
     start = Updates.weights_of(net)
     seen = train_federation(net, parties)
     views: dict[str, Any] = {}
-    loss = LossThreshold(net).fit(X[known], y[known])
-    views["final model alone, loss"] = loss.evaluate(X[everyone], y[everyone], X[out], y[out])
-    attack = UpdatesMembership(Updates.averaged(seen)).fit(X[known], y[known])
-    views["all parties' mean, passive"] = attack.evaluate(X[everyone], y[everyone], X[out], y[out])
-    attack = UpdatesMembership(seen[0]).fit(X[known], y[known])
-    views["one party, passive"] = attack.evaluate(X[own], y[own], X[out], y[out])
+    records = LabeledRecords(X, y)
+    loss = LossThreshold(net).fit(records[known])
+    views["final model alone, loss"] = loss.evaluate(records[everyone], records[out])
+    attack = UpdatesMembership(Updates.averaged(seen)).fit(records[known])
+    views["all parties' mean, passive"] = attack.evaluate(records[everyone], records[out])
+    attack = UpdatesMembership(seen[0]).fit(records[known])
+    views["one party, passive"] = attack.evaluate(records[own], records[out])
     # a third of the party's records are known to be in it
     third, rest = own[: N // 3], own[N // 3 :]
     rows = np.r_[third, known]
-    attack = UpdatesMembership(seen[0]).fit(X[rows], y[rows], rows < N)
-    views["one party, some members known"] = attack.evaluate(X[rest], y[rest], X[out], y[out])
+    attack = UpdatesMembership(seen[0]).fit(records[rows], rows < N)
+    views["one party, some members known"] = attack.evaluate(records[rest], records[out])
     for ascent in (0.0, 0.001, 0.01):
         halves = []
         for k in range(GROUPS):  # a few targets at a time: many would drown each other
@@ -153,8 +155,8 @@ def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, At
                 net, parties[0].train, X[targets], y[targets],
                 ascent=ascent, n_rounds=ROUNDS, step=parties[0].step, n_records=N,
             )  # fmt: skip
-            attack = UpdatesMembership(active).fit(X[known], y[known])
-            halves.append(attack.score_samples(X[targets], y[targets]).reshape(2, 20))
+            attack = UpdatesMembership(active).fit(records[known])
+            halves.append(attack.decision_function(records[targets]).reshape(2, 20))
         members, others = np.hstack(halves)
         views[f"one party isolated, ascent {ascent:g}"] = AttackResult(members, others)
     return views
@@ -204,8 +206,9 @@ def attack_private_party(X: NDArray, y: NDArray, multiplier: float, seed: int) -
         weights = weights - rate * total / N
         after.append(weights)
     seen = Updates(net, before, after, rate, N, norm, rate * multiplier * norm / N)
-    attack = UpdatesMembership(seen).fit(X[known], y[known])
-    return attack.evaluate(X[own], y[own], X[out], y[out])
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(seen).fit(records[known])
+    return attack.evaluate(records[own], records[out])
 
 
 def is_above_bound(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:

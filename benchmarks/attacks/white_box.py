@@ -17,6 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.attacks.peers import location
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import attacks
+from skprivacy.attacks import LabeledRecords
 from skprivacy.datasets import make_purchase_like
 
 N_KNOWN = choose(1600, 150)
@@ -34,16 +35,19 @@ def evaluate_attacks(X: Any, y: Any, net: Any, seed: int) -> dict[str, float]:
     member = random.permutation(len(y)) < len(y) // 2
     known = random.permutation(len(y)) < N_KNOWN
     target = clone(net).set_params(random_state=seed).fit(X[member], y[member])
-    known_records = X[known], y[known], member[known]
+    records = LabeledRecords(X, y)
+    known_records = records[known], member[known]
     inside, outside = member & ~known, ~member & ~known
     tried = {
         "loss": attacks.LossThreshold(target).fit(*known_records),
         "gradient norms": attacks.GradientNormAttack(target).fit(*known_records),
         "white box": attacks.WhiteBoxAttack(target, random_state=seed).fit(*known_records),
-        "white box, no record known": attacks.WhiteBoxAttack(target, random_state=seed).fit(X, y),
+        "white box, no record known": attacks.WhiteBoxAttack(target, random_state=seed).fit(
+            records
+        ),
     }
     return {
-        name: float(attack.evaluate(X[inside], y[inside], X[outside], y[outside]).auc)
+        name: float(attack.evaluate(records[inside], records[outside]).auc)
         for name, attack in tried.items()
     }
 

@@ -218,7 +218,7 @@ def paper(data: Data, halves: Halves, plain: list[PaperHead]) -> Column:
         shown.estimators_ = noised(pool.estimators_, len(plain))
         network = MLPClassifier((64,) * 5, max_iter=choose(200, 5), random_state=0)
         attack = attacks.ShokriAttack(targets[0], per_class=False, attack_model=network, pool=shown)
-        return targets, attack.fit(data.X[rows], data.y[rows])
+        return targets, attack.fit(attacks.LabeledRecords(data.X[rows], data.y[rows]))
 
     return cell
 
@@ -234,7 +234,7 @@ def ours(data: Data, halves: Halves, n_shadows: int) -> Column:
         targets = [clone(model).fit(data.X[half], data.y[half]) for half in halves]
         pool = attacks.ShadowPool(model, n_shadows=n_shadows, random_state=0).fit(data.X, data.y)
         attack = attacks.StrongestAttack(targets[0], online=True, pool=pool)
-        return targets, attack.fit(data.X, data.y)
+        return targets, attack.fit(attacks.LabeledRecords(data.X, data.y))
 
     return cell
 
@@ -255,10 +255,11 @@ def measure_cell(cell: Cell, data: Data, halves: Halves, plain: list[PaperHead])
 
 def score_target(attack: Any, target: Any, data: Data) -> NDArray:
     """Return the scores of an attack on another target, with the same shadow models."""
+    records = attacks.LabeledRecords(data.X, data.y)
     if hasattr(attack, "attack_"):  # it was chosen on the shadow models, which are not trained anew
         chosen = attack.attack_.set_params(target=target, pool=attack.pool_)
-        return np.asarray(chosen.fit(data.X, data.y).score_samples(data.X, data.y))
-    return np.asarray(attack.set_params(target=target).score_samples(data.X, data.y))
+        return np.asarray(chosen.fit(records).decision_function(records))
+    return np.asarray(attack.set_params(target=target).decision_function(records))
 
 
 def accuracy(scores: NDArray, half: NDArray) -> float:

@@ -36,7 +36,7 @@ from skprivacy.accounting import (
     RepeatedEvent,
     calibrate_noise_multiplier,
 )
-from skprivacy.attacks import LossThreshold, ShokriAttack
+from skprivacy.attacks import LabeledRecords, LossThreshold, ShokriAttack
 from skprivacy.datasets import make_purchase_like
 from skprivacy.neural_network import DPSGDClassifier
 
@@ -84,19 +84,19 @@ def compute_leakage(called_in: np.ndarray, called_out: np.ndarray) -> tuple[floa
 
 def measure_model(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Train on the first half of the records and attack with both."""
-    half = len(y) // 2
-    inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
-    target = clone(model).fit(*inside)
-    row = {"accuracy": target.score(*outside)}
-    trained = log_loss(inside[1], target.predict_proba(inside[0]), labels=target.classes_)
+    half, records = len(y) // 2, LabeledRecords(X, y)
+    inside, outside = records[:half], records[half:]
+    target = clone(model).fit(inside.X, inside.y)
+    row = {"accuracy": target.score(outside.X, outside.y)}
+    trained = log_loss(inside.y, target.predict_proba(inside.X), labels=target.classes_)
     for name, attack in {
-        "yeom": LossThreshold(target, training_loss=trained).fit(X, y),
-        "shokri": ShokriAttack(target, pool=2, random_state=0).fit(X, y),
+        "yeom": LossThreshold(target, training_loss=trained).fit(records),
+        "shokri": ShokriAttack(target, pool=2, random_state=0).fit(records),
     }.items():
         if name == "yeom":
-            called = attack.predict(*inside), attack.predict(*outside)
+            called = [attack.predict(part) for part in (inside, outside)]
         else:
-            called = attack.score_samples(*inside) >= 0.5, attack.score_samples(*outside) >= 0.5
+            called = [attack.decision_function(part) >= 0.5 for part in (inside, outside)]
         row[name], row[f"{name}_half"] = compute_leakage(
             *(np.asarray(c, dtype=float) for c in called)
         )

@@ -34,7 +34,7 @@ from sklearn.neural_network import MLPClassifier
 
 from benchmarks.shared.data import fetch_adult, fetch_location30, fetch_mnist
 from benchmarks.shared.quick import QUICK, ROOT, choose, make_parser, results_folder
-from skprivacy.attacks import ShadowPool, ShokriAttack
+from skprivacy.attacks import LabeledRecords, ShadowPool, ShokriAttack
 from skprivacy.datasets import make_purchase_like, make_texas_like
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -109,8 +109,9 @@ def measure_row(row: Row) -> dict[str, Any]:
         "precision": MLPClassifier((64,), random_state=0),
         "precision by default": None,
     }.items():
-        attack = ShokriAttack(target, pool=pool, attack_model=model).fit(*others)
-        result = attack.evaluate(*inside, *outside)
+        attack = ShokriAttack(target, pool=pool, attack_model=model)
+        attack.fit(LabeledRecords(*others))
+        result = attack.evaluate(LabeledRecords(*inside), LabeledRecords(*outside))
         precision, recall = result.precision_recall(0.5)
         called = n * (np.mean(result.scores_in >= 0.5) + np.mean(result.scores_out >= 0.5))
         half = 1.96 * np.sqrt(precision * (1 - precision) / called)

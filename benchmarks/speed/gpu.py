@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from benchmarks.shared.quick import QUICK, choose, has_peer, make_parser
 from skprivacy._stacked import train_isolated_networks, train_stacked
-from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.perceptron import make_mlp
@@ -291,7 +291,7 @@ def compare_shadows(options: argparse.Namespace) -> None:
 
     def attacked() -> None:
         pool = ShadowPool(target, n_shadows=models, random_state=0, device=there)
-        LiRA(target, pool=pool.fit(X.numpy(), y.numpy())).fit(X.numpy(), y.numpy())
+        LiRA(target, pool=pool.fit(X.numpy(), y.numpy())).fit(LabeledRecords(X.numpy(), y.numpy()))
 
     report(f"LiRA on {n} records, whole", attacked)
 

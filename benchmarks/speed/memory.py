@@ -110,14 +110,15 @@ def _synthesizer(name: str, **params: Any) -> Any:
 
 
 def _lira() -> Any:
-    from skprivacy.attacks import LiRA
+    from skprivacy.attacks import LabeledRecords, LiRA
 
     class Attacked(LiRA):
         """The attack from the training of its shadow models to its result."""
 
         def fit(self, X: Any, y: Any) -> Any:
             self.target, half = GaussianNB().fit(X[:1000], y[:1000]), len(X) // 2
-            super().fit(X, y).evaluate(X[:half], y[:half], X[half:], y[half:])
+            records = LabeledRecords(X, y)
+            super().fit(records).evaluate(records[:half], records[half:])
             return self
 
     return Attacked(pool=4, random_state=0)

@@ -15,7 +15,15 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.attacks import RMIA, LiRA, LossThreshold, ShadowPool, ShokriAttack, SignalThreshold
+from skprivacy.attacks import (
+    RMIA,
+    LabeledRecords,
+    LiRA,
+    LossThreshold,
+    ShadowPool,
+    ShokriAttack,
+    SignalThreshold,
+)
 from skprivacy.display import MembershipRocDisplay
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -25,6 +33,7 @@ rng = np.random.default_rng(0)
 y = np.where(rng.random(len(y)) < 0.2, rng.integers(0, 10, len(y)), y)
 half = len(y) // 2
 inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
+records = LabeledRecords(X, y)  # what attacks classify as members and others
 net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=100, random_state=0)
 target = net.fit(*inside)
 print(f"accuracy {target.score(*inside):.2f} on members, {target.score(*outside):.2f} on others")
@@ -42,7 +51,7 @@ attacks = {
 _, ax = plt.subplots(figsize=(6.5, 6), layout="constrained")
 colours = ("#5f6b76", "#b9770e", "#6c3483", "#1b6ca8", "#c0392b")
 for (name, attack), colour in zip(attacks.items(), colours, strict=True):
-    result = attack.fit(X, y).evaluate(*inside, *outside)
+    result = attack.fit(records).evaluate(records[:half], records[half:])
     MembershipRocDisplay.from_predictions(
         result.scores_in, result.scores_out, ax=ax, color=colour,
         name=f"{name}, AUC {result.auc:.2f}",

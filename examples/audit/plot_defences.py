@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy import DPSGDClassifier
-from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
 from skprivacy.defenses import RoundedClassifier, TemperatureClassifier, TopKClassifier
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -26,6 +26,7 @@ rng = np.random.default_rng(0)
 y = np.where(rng.random(len(y)) < 0.2, rng.integers(0, 10, len(y)), y)
 half = len(y) // 2
 inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
+records = LabeledRecords(X, y)  # what attacks classify as members and others
 net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=100, random_state=0)
 models = {
     "none": net,
@@ -46,8 +47,8 @@ for name, model in models.items():
     alike = ShadowPool(model, n_shadows=8, random_state=0).fit(X, y)
     rows[name] = [target.score(*outside)]
     for pool in (plain, alike):
-        found = LiRA(target, pool=pool, online=True).fit(X, y).evaluate(*inside, *outside)
-        rows[name].append(found.auc)
+        attack = LiRA(target, pool=pool, online=True).fit(records)
+        rows[name].append(attack.evaluate(records[:half], records[half:]).auc)
     print(f"{name:16} accuracy %.2f, AUC %.2f, shadows alike %.2f" % tuple(rows[name]))
 
 # %%

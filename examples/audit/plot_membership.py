@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import DPSGDClassifier
-from skprivacy.attacks import LiRA
+from skprivacy.attacks import LabeledRecords, LiRA
 from skprivacy.display import MembershipRocDisplay
 
 X, y = load_digits(return_X_y=True)
@@ -21,6 +21,7 @@ rng = np.random.default_rng(0)
 y = np.where(rng.random(len(y)) < 0.2, rng.integers(0, 10, len(y)), y)  # some labels are wrong
 half = len(y) // 2
 inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
+records = LabeledRecords(X, y)  # what attacks classify as members and others
 models = {
     "without privacy": RandomForestClassifier(100, random_state=0),
     "with privacy, ε = 1": DPSGDClassifier(epsilon=1, delta=1e-5, classes=range(10)),
@@ -31,8 +32,8 @@ models = {
 _, ax = plt.subplots(figsize=(6.5, 5.5), layout="constrained")
 for (name, model), colour in zip(models.items(), ("#c0392b", "#1b6ca8"), strict=True):
     target = model.fit(*inside)
-    attack = LiRA(target, pool=16, online=True, random_state=0).fit(X, y)
-    result = attack.evaluate(*inside, *outside)
+    attack = LiRA(target, pool=16, online=True, random_state=0).fit(records)
+    result = attack.evaluate(records[:half], records[half:])
     print(f"{name}: {100 * result.tpr_at_fpr(0.01).tpr:.0f}% of members found at 1% false alarms")
     MembershipRocDisplay.from_predictions(
         result.scores_in, result.scores_out, ax=ax, color=colour, name=name,

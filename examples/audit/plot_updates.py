@@ -16,7 +16,13 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
-from skprivacy.attacks import GradientInversion, PropertyInference, Updates, UpdatesMembership
+from skprivacy.attacks import (
+    GradientInversion,
+    LabeledRecords,
+    PropertyInference,
+    Updates,
+    UpdatesMembership,
+)
 
 PARTIES, N, ROUNDS, RATE, NORM, NOISE = 6, 100, 60, 1.0, 1.0, 10.0
 X, y = load_digits(return_X_y=True)
@@ -121,8 +127,9 @@ def membership(send, extra, alone, before, sent, random):
     noise = RATE * (NOISE * NORM / N if send is noisy else extra)
     starts = before[SEEN]
     seen = Updates(net, starts, starts - RATE * views, RATE, n, limit, noise)
-    attack = UpdatesMembership(seen, n_reference=500).fit(X[known], y[known])
-    return attack.evaluate(X[:n], y[:n], X[others], y[others])
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(seen, n_reference=500).fit(records[known])
+    return attack.evaluate(records[:n], records[others])
 
 
 def property_(send, extra, alone, before, random):

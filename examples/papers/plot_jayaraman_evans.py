@@ -22,12 +22,13 @@ from skprivacy.accounting import (
     RepeatedEvent,
     calibrate_noise_multiplier,
 )
-from skprivacy.attacks import LossThreshold
+from skprivacy.attacks import LabeledRecords, LossThreshold
 from skprivacy.datasets import make_location_like
 
 X, y = make_location_like(1600, n_features=150, n_classes=10, random_state=0, return_X_y=True)
 X = np.asarray(X, dtype=np.float32)
-inside, outside = (X[:800], y[:800]), (X[800:], y[800:])
+records = LabeledRecords(X, y)
+inside, outside = records[:800], records[800:]
 accountants = {
     "naive": ("adding up", "#7e5109"), "advanced": ("advanced composition", "#6c3483"),
     "zcdp": ("zCDP", "#117a65"), "rdp": ("Rényi", "#c0392b"),
@@ -40,14 +41,14 @@ def trained(**privacy):
     model = DPSGDClassifier(
         batch_size=200, epochs=30, classes=np.unique(y), random_state=0, **privacy
     )
-    return model.fit(*inside)
+    return model.fit(inside.X, inside.y)
 
 
 def leakage(model):
     """Yeom's attack: a loss below the mean training loss is called a member's. TPR minus FPR."""
-    mean = log_loss(inside[1], model.predict_proba(inside[0]), labels=model.classes_)
-    attack = LossThreshold(model, training_loss=mean).fit(X, y)
-    return np.mean(attack.predict(*inside)) - np.mean(attack.predict(*outside))
+    mean = log_loss(inside.y, model.predict_proba(inside.X), labels=model.classes_)
+    attack = LossThreshold(model, training_loss=mean).fit(records)
+    return np.mean(attack.predict(inside)) - np.mean(attack.predict(outside))
 
 
 # %%
@@ -62,7 +63,8 @@ for name in accountants:
             epsilon, 1e-5, "zero_out", name,
         )  # fmt: skip
         model = trained(epsilon=None, noise_multiplier=noise)
-        found[name, epsilon] = 1 - model.score(*outside) / free.score(*outside), leakage(model)
+        accuracy, best = (m.score(outside.X, outside.y) for m in (model, free))
+        found[name, epsilon] = 1 - accuracy / best, leakage(model)
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")

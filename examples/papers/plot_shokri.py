@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.attacks import ShokriAttack
+from skprivacy.attacks import LabeledRecords, ShokriAttack
 from skprivacy.datasets import make_purchase_like
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -31,8 +31,9 @@ for n_classes in (2, 5, 10, 20, 50):
     X = np.asarray(X, dtype=np.float32)
     inside, outside = (X[:1200], y[:1200]), (X[1200:], y[1200:])
     target = net.fit(*inside)
-    attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
-    precision, _ = attack.evaluate(*inside, *outside).precision_recall(0.5)
+    records = LabeledRecords(X, y)
+    attack = ShokriAttack(target, pool=4, random_state=0).fit(records)
+    precision, _ = attack.evaluate(records[:1200], records[1200:]).precision_recall(0.5)
     rows[n_classes] = target.score(*inside), target.score(*outside), precision
     print(f"{n_classes:3} classes: training %.2f, test %.2f, precision %.2f" % rows[n_classes])
 

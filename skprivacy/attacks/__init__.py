@@ -35,6 +35,7 @@ from .generators.shadow_generators import MarginalAttack, ShadowGenerators
 from .membership.classifiers import MLLeaksAttack, ShokriAttack, SupervisedAttack
 from .membership.few_neighbors import IndirectInference, VulnerableRecordsAttack
 from .membership.label_only import LabelOnlyAttack
+from .membership.labeled_records import LabeledRecords
 from .membership.likelihood_ratio import RMIA, LiRA
 from .membership.membership_attack import LossThreshold, MembershipAttack
 from .membership.quantile import QuantileAttack
@@ -70,6 +71,7 @@ __all__ = [
     "LabelInferenceAttack",
     "LabelInferenceResult",
     "LabelOnlyAttack",
+    "LabeledRecords",
     "LearnedRatio",
     "LiRA",
     "LikelihoodRatio",

@@ -260,7 +260,7 @@ def gradient_ascent(
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.linear_model import SGDClassifier
-    >>> from skprivacy.attacks import UpdatesMembership, gradient_ascent
+    >>> from skprivacy.attacks import LabeledRecords, UpdatesMembership, gradient_ascent
     >>> X, y = make_classification(900, 100, flip_y=0.3, random_state=0)
     >>> party = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-4, alpha=0)
     >>> party = party.partial_fit(X[:100], y[:100], [0, 1])
@@ -270,8 +270,9 @@ def gradient_ascent(
     >>> seen = gradient_ascent(
     ...     party, train, X[:200], y[:200], ascent=1e-3, n_rounds=3, step=1e-2, n_records=100
     ... )
-    >>> attack = UpdatesMembership(seen).fit(X[200:], y[200:])
-    >>> attack.evaluate(X[:100], y[:100], X[100:200], y[100:200]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = UpdatesMembership(seen).fit(records[200:])
+    >>> attack.evaluate(records[:100], records[100:200]).auc > 0.6
     True
     """
     if not callable(train):

@@ -44,8 +44,8 @@ class LabelAuditReport(AuditReport):
     ----------
     model, guarantee, findings, reason, uncovered : as in :class:`AuditReport`
         There is one finding.
-    charged, ledger_caveats : as in :class:`AuditReport`
-        The joint cost of all fits, and the limits of the budget's ledger.
+    charged : as in :class:`AuditReport`
+        The joint cost of all fits.
     n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
         Of the model as it was given, without canaries.
     alpha : float
@@ -65,8 +65,8 @@ class LabelAuditReport(AuditReport):
         Empty.
     copied : str
         Empty: coins flip labels independently, even for records with equal features.
-    ledger_caveats : tuple of str
-        As in :class:`AuditReport`.
+    ledger_caveats, own_claim : as in :class:`AuditReport`
+        The limits of the budget's ledger, and the model's own claim if another was passed.
     """
 
     of_labels: ClassVar[bool] = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import sequence
-from ..accounting import ApproxDPEvent, PrivacyGuarantee
 from ..attacks import (
     LossThreshold,
     MembershipAttack,
@@ -25,7 +24,8 @@ from ..attacks.record_tables import fingerprints
 from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
 from ..metrics.rates import check_alpha
 from .inspection.claims import NO_CLAIM, Claim
-from .inspection.member_groups import MemberGroups
+from .inspection.member_groups import MemberGroups, claim_for_groups
+from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .report.audit_report import AuditReport
 from .report.findings import group_exposures, group_facts, group_partitions, report_facts
 from .runner import check_attacks, check_verbose, run_attacks, wants_pool
@@ -37,10 +37,12 @@ NO_SHADOWS = (
     "that were run need none and are weaker. Pass shadow_probas and shadow_trained, or --shadows "
     "on the command line."
 )
+_UNKNOWN = Claim(None, NO_CLAIM)
 # Standard deviations that a random half does not exceed: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1
 
 
+@fill_docs(CLAIM_DOCS)
 def audit_predictions(
     proba_train: ArrayLike,
     y_train: ArrayLike,
@@ -50,8 +52,7 @@ def audit_predictions(
     shadow_probas: ArrayLike | None = None,
     shadow_trained: ArrayLike | None = None,
     classes: ArrayLike | None = None,
-    epsilon: float | None = None,
-    delta: float = 0.0,
+    claim: Any = None,
     attacks: Iterable[MembershipAttack] | None = None,
     alpha: float = 0.05,
     verbose: int = 0,
@@ -78,8 +79,8 @@ def audit_predictions(
     classes : array-like of shape (n_classes,), default=None
         The class of each column. None takes the column names of a DataFrame, or the sorted labels
         if there are as many, or 0, 1, ...
-    epsilon, delta : float, default=None and 0.0
-        The claim to test. None means no claim.
+    %(claim)s
+        With ``groups``, a number or an event is a claim for groups. None means no claim.
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. None runs the loss threshold and a second attack. With shadow
         models it is :class:`~skprivacy.attacks.StrongestAttack`; without them it is
@@ -92,8 +93,8 @@ def audit_predictions(
     groups : (array-like, array-like), default=None
         Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people,
         have several records. Membership is then decided for whole groups, as in
-        :func:`~skprivacy.audit.audit`; the claim counts as one for groups, and each shadow model
-        was trained on all records of a group or on none.
+        :func:`~skprivacy.audit.audit`, and each shadow model was trained on all records of a group
+        or on none.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def audit_predictions(
     Notes
     -----
     **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which can refute a claim but never confirm one. The claim is taken as given and marked as an
+    which can refute a claim but never confirm one. The claim is taken as passed and reported as an
     estimate. A true one is reported as violated with probability ``alpha`` at most, if records are
     independent given the model, and if the shadow models were trained regardless of membership.
 
@@ -122,7 +123,7 @@ def audit_predictions(
     >>> X, y = make_classification(2000, flip_y=0.2, random_state=0)
     >>> tree = DecisionTreeClassifier(random_state=0).fit(X[:1000], y[:1000])
     >>> proba = tree.predict_proba(X)
-    >>> report = audit_predictions(proba[:1000], y[:1000], proba[1000:], y[1000:], epsilon=0.1)
+    >>> report = audit_predictions(proba[:1000], y[:1000], proba[1000:], y[1000:], claim=0.1)
     >>> report.verdict, report.not_measured
     ('violated', ('StrongestAttack',))
     """
@@ -137,10 +138,11 @@ def audit_predictions(
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
     records = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
+    tested = claim_to_test(_UNKNOWN, claim, "record" if people is None else people.unit)
+    if people is not None:
+        tested = claim_for_groups(people, tested)
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
-    unit = "record" if people is None else people.unit
-    claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [
         clone(attack).set_params(target=model)
         for attack in (_default_attacks(pool) if attacks is None else check_attacks(attacks))
@@ -153,10 +155,10 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = run_attacks(chosen, records, claim, alpha, people=people, verbose=verbose)
+    findings = run_attacks(chosen, records, tested, alpha, people=people, verbose=verbose)
     partitions = group_partitions(None, *records) if people is None else {}
     return AuditReport(
-        **(report_facts(model, claim, *records) | group_facts(people)),
+        **(report_facts(model, tested, *records) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -213,20 +215,6 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
             f"y_{name} holds labels without a column in proba_{name}, in {int(unknown.sum())} "
             "records. Pass classes, in the order of the columns."
         )
-
-
-def _guarantee(epsilon: float, delta: float, unit: str) -> PrivacyGuarantee:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
-        raise ValueError(f"epsilon={epsilon!r} must be a number of at least 0, or None.")
-    if isinstance(delta, bool) or not isinstance(delta, numbers.Real) or not 0 <= delta < 1:
-        raise ValueError(f"delta={delta!r} must be a number of at least 0 and below 1.")
-    return PrivacyGuarantee(
-        ApproxDPEvent(float(epsilon), float(delta)),
-        at_delta=float(delta) or None,
-        unit=unit,
-        kind="estimate",
-        assumptions=("the claim is what was passed as epsilon and delta",),
-    )
 
 
 def _pool(

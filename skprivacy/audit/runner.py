@@ -16,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import call_model
+from .._docs import fill_docs
 from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import safe_indexing
 from .._validation import num_samples, sequence
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks.group_scores import connected_units
+from ..attacks.membership.labeled_records import label_records
 from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_array
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
@@ -29,6 +31,7 @@ from ..metrics.rates import check_alpha
 from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
 from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
+from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
 from .report.findings import (
@@ -58,6 +61,7 @@ NOT_TRAINABLE = (
 )
 
 
+@fill_docs(CLAIM_DOCS)
 def audit(
     model: Any,
     X_train: Any,
@@ -65,6 +69,7 @@ def audit(
     X_test: Any,
     y_test: Any,
     *,
+    claim: Any = None,
     attacks: Iterable[MembershipAttack] | None = None,
     n_shadows: int = 16,
     alpha: float = 0.05,
@@ -86,14 +91,16 @@ def audit(
         The model as it would be released, with all its wrappers: a classifier of one or several
         outputs with ``predict_proba`` or ``decision_function``; a regressor; a density or outlier
         model with ``score_samples``; a clustering with centres; or a torch module that returns
-        logits of the classes 0, 1, ... :func:`~skprivacy.audit.claim_of` determines its claim,
-        over all private steps together.
+        logits of the classes 0, 1, ...
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on, or a random subset of them. ``y`` has one column
         per output if there are several. It is None for unsupervised models.
     X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
         Records of the same population that the model was not trained on. A false positive rate of
         0.1% needs at least 1,000 of them.
+    %(claim)s
+        With ``groups``, a number or an event is a claim for groups. None tests the model's own
+        claim, over all private steps together (:func:`~skprivacy.audit.claim_of`).
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. An attack that learns from known members is trained on a random
         half of all records, with their membership, and evaluated on the other half. ``None`` runs
@@ -139,14 +146,19 @@ def audit(
         If the model does not score single records, or lacks the score that an attack needs, or an
         attack is not a membership attack.
     ValueError
-        If records or parameters are inconsistent, if all non-members are also members, or if
-        membership attacks are given for a guarantee of labels. Raised before any training.
+        If records or parameters are inconsistent, the passed claim is infinite, all non-members
+        are also members, or membership attacks are given for a guarantee of labels. Raised before
+        any training.
 
     Notes
     -----
     **Guarantees.** None: an audit reads private data and is itself not private. A measured epsilon
     is a LOWER bound on the leakage of the model. It can refute a claim, never confirm one: a model
     that withstands all attacks has not been shown to be private.
+
+    **Claims.** A passed claim is about the model as it is given, by whichever library. It takes the
+    place of the model's own claim in every test, also if it is weaker. The report states both. An
+    audit does not see how a passed claim was obtained, so it is reported as an estimate.
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
     gets no verdict. The audit trains the model once more, on labels of which fair coins flipped
@@ -173,6 +185,13 @@ def audit(
     'no claim'
     >>> report.epsilon_lower_bound > 0.1
     True
+
+    The same tree, with the claim that somebody makes for it:
+
+    >>> from skprivacy.attacks import LossThreshold
+    >>> halves = X[:1000], y[:1000], X[1000:], y[1000:]
+    >>> audit(tree, *halves, claim=(0.1, 1e-6), attacks=LossThreshold()).verdict
+    'violated'
     """
     X_train, X_test = as_records(X_train, "X_train"), as_records(X_test, "X_test")
     model = as_classifier(model, X_train)
@@ -194,17 +213,18 @@ def audit(
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
-    claim = stated = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
-    if protects_labels(claim):
+    own = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
+    tested = stated = claim_to_test(own, claim, "record" if people is None else people.unit)
+    if protects_labels(tested):
         if subgroups is not None:
             raise ValueError(
                 "subgroups compare members, but a guarantee of labels hides no members. Leave "
                 "subgroups out."
             )
         attack = label_attack(attacks, random_state)
-        return audit_labels(model, claim, attack, *records, alpha, people)
+        return audit_labels(model, tested, attack, *records, alpha, people)
     if people is not None:
-        claim = claim_for_groups(people, claim)
+        tested = claim_for_groups(people, tested)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = concat_records(records)
     for attack in chosen:
@@ -238,9 +258,9 @@ def audit(
         attack.set_params(pool=pool)
     del X, y  # each attack concatenates the records itself, and they may be large
     run = [attack for attack in chosen if attack not in unmeasured]
-    findings = run_attacks(run, records, claim, alpha, people=people, verbose=verbose)
+    findings = run_attacks(run, records, tested, alpha, people=people, verbose=verbose)
     return AuditReport(
-        **(report_facts(model, claim, *records) | group_facts(people)),
+        **(report_facts(model, tested, *records) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -341,7 +361,11 @@ def wants_pool(attack: Any) -> bool:
 def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
 ) -> list[AttackResult]:
-    result = attack.fit(*concat_records(records)).evaluate(*records)
+    X_train, y_train, X_test, y_test = records
+    X, y = concat_records(records)
+    attack.fit(label_records(X, None if y_train is None else y))
+    del X, y  # evaluate concatenates the records again, and they may be large
+    result = attack.evaluate(label_records(X_train, y_train), label_records(X_test, y_test))
     return [result] if people is None else people.join_results(result)
 
 
@@ -372,12 +396,9 @@ def _of_known_members(
             f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
             "non-members, too few distinct ones; expected dozens. Pass more records."
         )
-    learned = np.flatnonzero(known)
-    attack.fit(safe_indexing(X, learned), y[learned], member[learned])
-    inside, outside = parts[2:]
-    result = attack.evaluate(
-        safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
-    )
+    labeled, (inside, outside) = label_records(X, None if records[1] is None else y), parts[2:]
+    attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
+    result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
     return (
         [result] if people is None else people.select(inside, outside - n_in).join_results(result)
     )

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import warn_of_identifiers
 from .._sklearn import safe_indexing
 from .._validation import check_random_state, num_samples, sequence
-from ..accounting import PrivacyGuarantee
 from ..attacks import (
     DensityRatio,
     GenerativeAttack,
@@ -28,6 +28,7 @@ from ..metrics.rates import check_alpha
 from ..synthesis import MarginalSynthesizer
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
+from .inspection.passed_claim import CLAIM_DOCS, read_claim
 from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, group_facts
 from .runner import shared_rows
@@ -43,6 +44,7 @@ _NO_REFERENCE = (
 )
 
 
+@fill_docs(CLAIM_DOCS)
 def audit_synthetic(
     synthetic: Any,
     X_train: Any,
@@ -50,7 +52,7 @@ def audit_synthetic(
     *,
     reference: Any = None,
     generator: Any = None,
-    guarantee: PrivacyGuarantee | None = None,
+    claim: Any = None,
     attacks: Iterable[Any] | None = None,
     alpha: float = 0.05,
     random_state: int | None = 0,
@@ -73,8 +75,9 @@ def audit_synthetic(
         The generator with its settings; clones are fitted, without a budget. An attacker who knows
         it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
         output, and the best attack gets half of ``alpha``.
-    guarantee : PrivacyGuarantee, default=None
-        The claim to test: ``privacy_`` of the generator. None means no claim.
+    %(claim)s
+        For an estimator, pass its ``privacy_``. With ``groups``, a number or an event is a claim
+        for groups. None means no claim.
     attacks : iterable, default=None
         Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
         :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
@@ -124,11 +127,6 @@ def audit_synthetic(
     True
     """
     check_alpha(alpha)
-    if guarantee is not None and not isinstance(guarantee, PrivacyGuarantee):
-        raise TypeError(
-            f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
-            "synthesizer, or None."
-        )
     tables = []
     for name, given in (("synthetic", synthetic), ("X_train", X_train), ("X_test", X_test)):
         tables.append(as_records(given, name))
@@ -153,8 +151,9 @@ def audit_synthetic(
     if people is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     n_shared = shared_rows(prints, people, ("X_train", "X_test"))
-    claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
-    claim = claim if people is None else claim_for_groups(people, claim)
+    stated = read_claim(claim, "record" if people is None else people.unit)
+    tested = Claim(stated, NO_CLAIM if stated is None else "")
+    tested = tested if people is None else claim_for_groups(people, tested)
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rank_by_rehearsal(
@@ -166,18 +165,18 @@ def audit_synthetic(
         result = attack.fit(synthetic, reference).evaluate(X_train, X_test)
         results = [result] if people is None else people.join_results(result)
         findings += [
-            AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
+            AttackFinding.of(found, tested.guarantee, alpha, share / len(results))
             for found in results
         ]
     left_out = usual and reference is None
     counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
         model=f"a generator, by {num_samples(synthetic)} of its records",
-        guarantee=claim.guarantee,
+        guarantee=tested.guarantee,
         findings=tuple(findings),
-        reason=claim.reason,
+        reason=tested.reason,
         uncovered={},
-        charged=guarantee,
+        charged=stated,
         **(counted | group_facts(people)),
         train_accuracy=float("nan"),
         test_accuracy=float("nan"),

@@ -10,6 +10,7 @@ Files, in reading order:
 - ``data``: DATA and public records, read into features with a schema
 - ``tables``: CSV, Parquet, Arrow and Excel
 - ``private_pipeline``: public preprocessing by the schema, and a private estimator
+- ``membership``: the members of a saved model, written by train and read by audit
 - ``release``: model file, certificate and charge to a budget
 - ``reports``: page, JSON or table, by the suffix of the file
 """

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from .._output import displayable, output_path
+from .._untrusted_files import parse_json, read_file
 
 __all__ = [
     "UserError",
+    "add_claim",
     "check_outputs",
     "check_overwritten",
     "number_list",
@@ -19,8 +22,11 @@ __all__ = [
     "print_warning",
 ]
 
-_READ = ("data", "table", "shadows", "schema", "public", "key", "config")
-_WRITTEN = ("out", "csv", "plot", "exposed", "save", "certificate")
+_READ = (
+    "data", "table", "shadows", "schema", "public", "key", "config", "saved", "known_members",
+    "non_members",
+)  # fmt: skip
+_WRITTEN = ("out", "csv", "plot", "exposed", "save", "certificate", "members")
 
 
 class UserError(Exception):
@@ -90,6 +96,38 @@ def _same(file: str, other: str) -> bool:
         return os.path.samefile(file, other)
     except (OSError, ValueError):  # one of them does not exist
         return os.path.realpath(file) == os.path.realpath(other)
+
+
+def add_claim(group: Any, default: str) -> None:
+    """Add the option for a passed claim."""
+    group.add_argument(
+        "--claim",
+        type=_claim,
+        metavar="EPSILON[,DELTA]",
+        help="the claim to test, such as 1 or 1,1e-6; or a .json file of a guarantee or an event, "
+        f"as their to_dict() returns it (default: {default})",
+    )
+
+
+def _claim(text: str) -> Any:
+    """Parse a claim for the audits."""
+    from ..accounting import Event, PrivacyGuarantee
+    from ..audit.inspection.passed_claim import read_claim
+
+    try:
+        if text.lower().endswith(".json"):
+            stated = parse_json(read_file(Path(text)))
+            is_event = isinstance(stated, dict) and "event" not in stated
+            claim: Any = (Event if is_event else PrivacyGuarantee).from_dict(stated)
+        else:
+            claim = tuple(float(part) for part in text.split(","))
+            claim = claim[0] if len(claim) == 1 else claim
+        read_claim(claim)
+    except (OSError, TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"expected EPSILON, EPSILON,DELTA or a .json file; got {text!r} ({error})"
+        ) from error
+    return claim
 
 
 def number_list(text: str) -> list[float]:

@@ -120,8 +120,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tables.add_arguments(group)
 
 
-def load_records(args: argparse.Namespace) -> Records:
-    """Load DATA; raise UserError if it cannot be read, or has fewer than two classes."""
+def load_records(args: argparse.Namespace, schema: Schema | None = None) -> Records:
+    """Load DATA; raise UserError if it cannot be read, or has fewer than two classes.
+
+    ``schema`` is that of a trained model, and takes the place of ``--schema``.
+    """
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
     if args.data in {"demo", *CATALOGUE}:
@@ -132,7 +135,7 @@ def load_records(args: argparse.Namespace) -> Records:
             )
         records = _load_builtin(args.data)
     else:
-        records = _load_file(Path(args.data), args)
+        records = _load_file(Path(args.data), args, schema)
     first = records.select(slice(args.rows))
     records = replace(records, X=first.X, y=first.y, groups=first.groups)
     if records.classifies and len(np.unique(records.y)) < 2:
@@ -246,13 +249,14 @@ def _load_builtin(name: str) -> Records:
     return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
 
-def _load_file(path: Path, args: argparse.Namespace) -> Records:
+def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> Records:
     if not path.exists():
         raise UserError(
             f"{path} is neither a file nor the name of a data set. The names are "
             f"{', '.join(['demo', *CATALOGUE])}."
         )
-    schema = None if args.schema is None else load_schema(args.schema)
+    if schema is None and args.schema is not None:
+        schema = load_schema(args.schema)
     target = args.target
     if schema and target:
         _check_target(target, schema)

@@ -22,7 +22,7 @@ __all__ = ["main"]
 COMMANDS = {
     "train": "train a private model and save it",
     "predict": "apply a saved model to a table",
-    "audit": "train one private model and attack it to test its claim",
+    "audit": "attack a saved or a newly trained model to test its claim",
     "audit-predictions": "test a claim by the predictions of a model in any language",
     "sweep": "train at several privacy levels and compare utility with leakage",
     "schema": "draft, check and confirm the schema of a table",

@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 
 from .._clones import group_names
 from ..base import PrivateEstimatorMixin
-from ..preprocessing import BoundedColumn, SchemaTransformer, make_private_pipeline
+from ..preprocessing import BoundedColumn, Schema, SchemaTransformer, make_private_pipeline
 from .console import UserError
 from .data import Records
 from .registry import MODELS, model_class
 
-__all__ = ["add_arguments", "add_run", "check", "group_arguments", "make_model"]
+__all__ = ["add_arguments", "add_run", "check", "group_arguments", "make_model", "schema_in"]
 
 DELTA = 1e-6
 
@@ -126,6 +126,13 @@ def make_model(
     if isinstance(model, PrivateEstimatorMixin):
         return make_private_pipeline(records.schema, model)
     return make_pipeline(SchemaTransformer(records.schema), model)
+
+
+def schema_in(model: Any) -> Schema | None:
+    """Return the schema inside a trained model, if it has one."""
+    first = model[0] if hasattr(model, "steps") else model
+    found: Schema | None = getattr(first, "schema_", getattr(first, "schema", None))
+    return found
 
 
 def _set_voting_facts(model: Any, records: Records) -> Any:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._output import without_formulas, write_file
-from .console import UserError, check_outputs
+from .console import UserError, check_outputs, print_result
 
 if TYPE_CHECKING:
     from ..audit import About
@@ -21,6 +21,7 @@ __all__ = [
     "add_arguments",
     "check",
     "make_about",
+    "print_digest",
     "write_audit",
     "write_exposed",
     "write_json",
@@ -62,8 +63,9 @@ def check(args: argparse.Namespace, *others: str | None) -> None:
 
 
 def make_about(
-    args: argparse.Namespace, data: str, schema: Any = None, budget: Any = None, **seeds: int
-) -> About:
+    args: argparse.Namespace, data: str, schema: Any = None, budget: Any = None,
+    model_digest: str = "", **seeds: int,
+) -> About:  # fmt: skip
     """Return the facts about a run."""
     from ..audit import About
     from .release import ledger_digest
@@ -80,8 +82,20 @@ def make_about(
         record=args.record,
         schema_digest=stated,
         ledger_digest=ledger_digest(budget),
+        model_digest=model_digest,
         seeds=seeds,
     )
+
+
+def print_digest(path: str | None) -> str:
+    """Print and return the SHA-256 of a model's file; empty without a file."""
+    if path is None:
+        return ""
+    from ..certificates.issuing import digest_of_file
+
+    digest = digest_of_file(Path(path))
+    print_result(f"model file: {Path(path).name}, SHA-256 {digest}")
+    return digest
 
 
 def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str]:

@@ -42,6 +42,7 @@ from ..attacks import (
     MembershipAttack,
     ShadowPool,
 )
+from ..attacks.membership.labeled_records import label_records
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
@@ -189,14 +190,15 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
         model, X = fitting.model_and_features(known)
         # no threshold is needed, which would cost another prediction
         attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
-        attack.fit(X, known.y)
-        scores = attack.score_samples(X, known.y)
+        records = label_records(X, known.y)
+        scores = attack.fit(records).decision_function(records)
         n = num_samples(own.X)  # the training records come first in known
         return AttackResult(scores[:n], scores[n:], type(attack).__name__)
     attack = clone(attack).set_params(target=fitting.model)
     if pool is not None:
         attack.set_params(pool=pool)
-    return attack.fit(known.X, known.y).evaluate(own.X, own.y, new.X, new.y)
+    attack.fit(label_records(known.X, known.y))
+    return attack.evaluate(label_records(own.X, own.y), label_records(new.X, new.y))
 
 
 def measure_leakage(

@@ -11,7 +11,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import ShadowPool
+from skprivacy.attacks import LabeledRecords, ShadowPool
 
 mpl.use("agg")
 
@@ -36,9 +36,11 @@ def leaky():
     model = RandomForestClassifier(20, min_samples_leaf=2)
     target = RandomForestClassifier(20, min_samples_leaf=2, random_state=0).fit(X[:300], y[:300])
     pool = ShadowPool(model, n_shadows=8, random_state=0).fit(X, y)
+    records, split = LabeledRecords(X, y), (X[:300], y[:300], X[300:], y[300:])
     return SimpleNamespace(
-        X=X, y=y, target=target, pool=pool, split=(X[:300], y[:300], X[300:], y[300:])
-    )
+        X=X, y=y, records=records, member=np.arange(600) < 300, target=target, pool=pool,
+        split=split, sides=(records[:300], records[300:]),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -76,8 +78,9 @@ def assert_null(assert_chance):
             target = clone(model).fit(X[:100], y[:100])  # neither "members" nor the others
             X, y, half = X[100:], y[100:], n // 2
             pool = ShadowPool(model, n_shadows=4, random_state=seed)
-            attack = make_attack(pool).set_params(target=target).fit(X, y)
-            results.append(attack.evaluate(X[:half], y[:half], X[half:], y[half:]))
+            records = LabeledRecords(X, y)
+            attack = make_attack(pool).set_params(target=target).fit(records)
+            results.append(attack.evaluate(records[:half], records[half:]))
         assert_chance(results, limit=limit)
 
     return check

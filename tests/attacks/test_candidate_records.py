@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from skprivacy.attacks import ShadowPool, ShokriAttack
+from skprivacy.attacks import LabeledRecords, ShadowPool, ShokriAttack
 from skprivacy.attacks import candidate_records as synthesis
 
 
@@ -127,5 +127,6 @@ def test_synthetic_records_carry_an_attack(kind, shopping):
     else:
         own, label = synthesis.from_model(target, [[0, 1]] * 20, 150, random_state=0)
     pool = ShadowPool(target, n_shadows=4, random_state=0)
-    attack = ShokriAttack(target, pool=pool).fit(own, label)
-    assert attack.evaluate(X[:300], y[:300], X[300:500], y[300:500]).auc_interval[0] > 0.6
+    attack = ShokriAttack(target, pool=pool).fit(LabeledRecords(own, label))
+    records = LabeledRecords(X, y)
+    assert attack.evaluate(records[:300], records[300:500]).auc_interval[0] > 0.6

@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy.attacks import AttackResult, LiRA, ShadowPool
+from skprivacy.attacks import AttackResult, LabeledRecords, LiRA, ShadowPool
 from skprivacy.attacks.record_tables import fingerprints
 
 
@@ -96,8 +96,9 @@ def test_all_records_together_tell_more_than_the_best_one_or_any():
     inside = patient < 300
     model = Overfitted(0).fit(X[inside], y[inside])
     pool = ShadowPool(Overfitted(), n_shadows=8, random_state=1).fit(X, y, groups=patient)
-    attack = LiRA(model, online=True, pool=pool).fit(X, y)
-    single = attack.evaluate(X[inside], y[inside], X[~inside], y[~inside])
+    records = LabeledRecords(X, y)
+    attack = LiRA(model, online=True, pool=pool).fit(records)
+    single = attack.evaluate(records[inside], records[~inside])
     people = single.join_groups(patient[inside], patient[~inside])
     best = single.join_groups(patient[inside], patient[~inside], how="max")
     assert (len(people.scores_in), len(people.scores_out)) == (200, 200)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import audit
 
 pytestmark = pytest.mark.heavy
@@ -63,8 +63,9 @@ def test_logits_probabilities_and_one_output_say_the_same(module):
             logits = self.inner(inputs)
             return logits[:, 1] - logits[:, 0]
 
+    records = LabeledRecords(X, y)
     own = [
-        LossThreshold(target).fit(X, y).score_samples(X, y)
+        LossThreshold(target).fit(records).decision_function(records)
         for target in (module, softmaxed, OneOutput())
     ]
     assert own[1] == pytest.approx(own[0], abs=1e-4)
@@ -83,8 +84,8 @@ def test_a_module_is_compared_with_modules_trained_elsewhere(module):
 def test_words_stay_numbers():
     net = torch.nn.Sequential(torch.nn.EmbeddingBag(10, 3), torch.nn.Linear(3, 4)).half()
     words = np.random.default_rng(0).integers(0, 10, (40, 5))
-    attack = LossThreshold(net.to(torch.bfloat16)).fit(words, np.arange(40) % 4)
-    assert np.isfinite(attack.score_samples(words, np.arange(40) % 4)).all()
+    attack = LossThreshold(net.to(torch.bfloat16)).fit(LabeledRecords(words, np.arange(40) % 4))
+    assert np.isfinite(attack.decision_function(LabeledRecords(words, np.arange(40) % 4))).all()
 
 
 def test_outputs_that_are_no_logits_are_refused():

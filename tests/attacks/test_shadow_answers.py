@@ -33,6 +33,7 @@ from skprivacy._environment import default_n_jobs
 from skprivacy.attacks import (
     RMIA,
     IndirectInference,
+    LabeledRecords,
     LearnedRatio,
     LiRA,
     ShadowPool,
@@ -98,8 +99,9 @@ def test_answers_stand_in_for_models_of_every_kind(name):
 )  # fmt: skip
 def test_attacks_on_the_records_of_the_pool_find_the_same(attack):
     target = FOREST.fit(X[:80], Y[:80])
+    records = LabeledRecords(X, Y)
     whole, answers = (
-        attack.set_params(target=target, pool=pool).fit(X, Y).score_samples(X, Y)
+        attack.set_params(target=target, pool=pool).fit(records).decision_function(records)
         for pool in pools(FOREST, X, Y)
     )
     assert np.array_equal(whole, answers)
@@ -108,12 +110,13 @@ def test_attacks_on_the_records_of_the_pool_find_the_same(attack):
 def test_it_says_so_when_others_are_asked_about():
     _, answers = pools(FOREST, X, Y)
     augmented = LiRA(FOREST.fit(X, Y), pool=answers)
-    augmented.fit(X, Y).set_params(augment=lambda X: [X + 1])
+    records = LabeledRecords(X, Y)
+    augmented.fit(records).set_params(augment=lambda X: [X + 1])
     for ask in (
         lambda: answers.logits(X + 1, Y),
         lambda: next(answers.iter_proba(X + 1)),
         lambda: answers.estimators_[0].predict_proba(X + 1),
-        lambda: augmented.predict(X, Y),
+        lambda: augmented.predict(records),
     ):
         with pytest.raises(ValueError, match=r"X holds 160 records .* keep_models=True"):
             ask()

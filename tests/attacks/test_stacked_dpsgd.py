@@ -20,7 +20,7 @@ from torch import nn
 from skprivacy._clones import shadow_clone
 from skprivacy._stacked import StackedMember, is_stackable, stacked_dpsgd, train_stacked
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomShift
@@ -344,9 +344,10 @@ def test_attack_on_a_network_without_noise():
     with pytest.warns(PrivacyWarning, match="noise_seed"):
         target = clone(model).fit(X[:200], y[:200])
     found = {}
+    records = LabeledRecords(X, y)
     for stacked in (False, True):
         pool = ShadowPool(model, n_shadows=8, random_state=0, stacked=stacked)
-        attack = LiRA(target, pool=pool).fit(X, y)
-        found[stacked] = attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc
+        attack = LiRA(target, pool=pool).fit(records)
+        found[stacked] = attack.evaluate(records[:200], records[200:]).auc
     assert found[False] > 0.65
     assert found[True] == pytest.approx(found[False], abs=0.05)

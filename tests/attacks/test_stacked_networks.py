@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import train_stacked
 from skprivacy._stacked.stacked_mlp import batches_of_epoch
-from skprivacy.attacks import LiRA, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
 
 
 def problem(n_classes, n=400):
@@ -153,10 +153,11 @@ def test_attacks_on_stacked_pools():
         warnings.simplefilter("ignore", ConvergenceWarning)
         target.fit(X[:300], labels[:300])
     found = {}
+    records = LabeledRecords(X, labels)
     for stacked in (False, True):
         pool = ShadowPool(target, n_shadows=8, random_state=0, stacked=stacked)
-        attack = LiRA(target, pool=pool).fit(X, labels)
-        found[stacked] = attack.evaluate(X[:300], labels[:300], X[300:], labels[300:]).auc
+        attack = LiRA(target, pool=pool).fit(records)
+        found[stacked] = attack.evaluate(records[:300], records[300:]).auc
     assert found[False] > 0.65
     assert found[True] == pytest.approx(found[False], abs=0.05)
 

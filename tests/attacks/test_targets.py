@@ -33,6 +33,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import (
     RMIA,
+    LabeledRecords,
     LiRA,
     LossThreshold,
     ReferenceThreshold,
@@ -41,6 +42,7 @@ from skprivacy.attacks import (
     StrongestAttack,
     VulnerableRecordsAttack,
 )
+from skprivacy.attacks.membership.labeled_records import label_records
 from skprivacy.audit import audit
 from skprivacy.linear_model import FunctionalMechanismRegressor
 from skprivacy.metrics import auc_interval
@@ -125,11 +127,12 @@ def target(request):
 @pytest.mark.parametrize("attack", [LiRA(), RMIA(online=True), ReferenceThreshold()])
 def test_each_attack_works_by_itself(target, attack):
     model, pool, records, truth = target
-    attack = clone(attack).set_params(target=model, pool=pool).fit(records, truth)
-    result = attack.evaluate(*parts(records, truth))
+    attack = clone(attack).set_params(target=model, pool=pool)
+    labeled = label_records(records, truth)
+    result = attack.fit(labeled).evaluate(labeled[:N], labeled[N:])
     assert result.auc > 0.7
     if not isinstance(attack, LiRA):  # whose variance is that of the records asked about
-        one = attack.score_samples(records[:1], None if truth is None else truth[:1])
+        one = attack.decision_function(labeled[:1])
         assert one == pytest.approx(result.scores_in[:1])
 
 
@@ -145,8 +148,8 @@ def test_models_of_other_records_tell_nothing(name):
         target = clone(estimator).fit(records[others], None if truth is None else truth[others])
         pool = ShadowPool(estimator, n_shadows=4, random_state=seed).fit(records[rows], label)
         for attack in (LossThreshold(target), StrongestAttack(target, pool=pool, online=True)):
-            attack.fit(records[rows], label)
-            scores = attack.score_samples(records[rows], label)
+            attacked = label_records(records[rows], label)
+            scores = attack.fit(attacked).decision_function(attacked)
             low, high = auc_interval(scores[:120], scores[120:])
             misses += not low <= 0.5 <= high
     assert misses <= 2  # of 8: the interval covers one half in 98%
@@ -155,9 +158,8 @@ def test_models_of_other_records_tell_nothing(name):
 def test_the_loss_of_a_regressor_is_its_residual():
     model = LinearRegression().fit(FRIEDMAN, WORTH)
     residual = -np.abs(WORTH - model.predict(FRIEDMAN))
-    assert LossThreshold(model).fit(FRIEDMAN, WORTH).score_samples(FRIEDMAN, WORTH) == (
-        pytest.approx(residual)
-    )
+    records = LabeledRecords(FRIEDMAN, WORTH)
+    assert LossThreshold(model).fit(records).decision_function(records) == (pytest.approx(residual))
 
 
 @pytest.mark.slow
@@ -177,7 +179,8 @@ def test_the_mean_of_labels_is_that_of_their_probabilities():
     by_label = forest.predict_proba(X)
     own = np.column_stack([by_label[k][np.arange(2 * N), LABELS[:, k]] for k in range(3)])
     mean = np.log(np.maximum(own, 1e-12)).mean(axis=1)
-    assert LossThreshold(forest).fit(X, LABELS).score_samples(X, LABELS) == pytest.approx(mean)
+    records = LabeledRecords(X, LABELS)
+    assert LossThreshold(forest).fit(records).decision_function(records) == pytest.approx(mean)
 
 
 def test_a_density_of_zero_is_a_low_score():
@@ -189,8 +192,9 @@ def test_a_density_of_zero_is_a_low_score():
 def test_rules_of_the_loss_without_known_members():
     forest = RandomForestRegressor(20, random_state=0).fit(FRIEDMAN[:N], WORTH[:N])
     error = float(np.abs(WORTH[:N] - forest.predict(FRIEDMAN[:N])).mean())
+    records = LabeledRecords(FRIEDMAN, WORTH)
     for attack in (LossThreshold(forest), LossThreshold(forest, training_loss=error)):
-        called = attack.fit(FRIEDMAN, WORTH).predict(FRIEDMAN, WORTH)
+        called = attack.fit(records).predict(records)
         assert called[:N].mean() > called[N:].mean() + 0.2
 
 
@@ -199,8 +203,8 @@ def test_rules_of_the_loss_without_known_members():
     [
         (LossThreshold(DBSCAN().fit(X)), None, TypeError, "DBSCAN must score single records"),
         (LossThreshold(LinearRegression()), y, NotFittedError, "not fitted"),
-        (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "y=None must be what Lin"),
-        (LossThreshold(TREE.fit(X, y)), None, ValueError, "y=None must be what DecisionTree"),
+        (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "compare the residuals"),
+        (LossThreshold(TREE.fit(X, y)), None, ValueError, "to compare the class probab"),
         (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "returns residuals, or y"),
         (SignalThreshold(PCA().fit(X)), None, TypeError, "returns log-densities"),
         (VulnerableRecordsAttack(KMeans().fit(X)), None, TypeError, "returns distances"),
@@ -227,7 +231,7 @@ def test_what_no_attack_can_use_is_named(model, truth, error, words):
     if isinstance(model.target, MLPClassifier):
         model.target.fit(X, LABELS)
     with pytest.raises(error, match=words):
-        model.fit(X, truth)
+        model.fit(label_records(X, truth))
 
 
 def test_labels_may_be_objects_and_frames():

@@ -13,6 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, RepeatedEvent
 from skprivacy.attacks import (
     AttributeInference,
+    LabeledRecords,
     PropertyInference,
     Updates,
     UpdatesMembership,
@@ -51,8 +52,9 @@ def trained(X, y, n_rounds=3, rate=0.5, model=None):
 
 
 def attacked(seen, X, y, n=N, **params):
-    attack = UpdatesMembership(seen, **params).fit(X[200:], y[200:])
-    return attack.evaluate(X[:n], y[:n], X[n:200], y[n:200])
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(seen, **params).fit(records[200:])
+    return attack.evaluate(records[:n], records[n:200])
 
 
 def log_loss(model, weights, X, y):
@@ -143,7 +145,7 @@ def test_the_ratio_by_hand():
     random = np.random.default_rng(0)
     after = descended(model, start, X[:n], y[:n], rate) + noise * random.normal(size=len(start))
     seen = Updates(model, [start], [after], rate, n, noise_std=noise)
-    attack = UpdatesMembership(seen).fit(X[n:], y[n:])
+    attack = UpdatesMembership(seen).fit(LabeledRecords(X, y)[n:])
     fold = np.flatnonzero(attack._fold != 0)
     m = len(fold)
     rows = np.eye(len(start))
@@ -201,9 +203,10 @@ def test_nothing_is_found_where_nothing_is(supervised):
         X_other, y_other = people(seed + 100, n=N)
         seen = trained(X_other, y_other, n_rounds=2)
         member = np.arange(300) < 100
-        known = (X, y, member) if supervised else (X[100:], y[100:])
+        records = LabeledRecords(X, y)
+        known = (records, member) if supervised else (records[100:],)
         attack = UpdatesMembership(seen).fit(*known)
-        aucs.append(attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc)
+        aucs.append(attack.evaluate(records[:100], records[100:]).auc)
     assert np.mean(aucs) == pytest.approx(0.5, abs=0.06)  # 5 standard errors
 
 
@@ -212,28 +215,30 @@ def test_known_members_teach_the_attack():
     X, y = people()
     seen = trained(X[:N], y[:N])
     rows = np.r_[: N // 2, 200:600]
-    attack = UpdatesMembership(seen).fit(X[rows], y[rows], rows < N)
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(seen).fit(records[rows], rows < N)
     rest = slice(N // 2, N)
-    assert attack.evaluate(X[rest], y[rest], X[N:200], y[N:200]).auc > 0.8
+    assert attack.evaluate(records[rest], records[N:200]).auc > 0.8
     with pytest.raises(ValueError, match="too few to hold out"):
-        UpdatesMembership(seen).fit(X[[0, *range(200, 230)]], y[[0, *range(200, 230)]],
-                                np.arange(31) == 0)  # fmt: skip
+        UpdatesMembership(seen).fit(records[[0, *range(200, 230)]], np.arange(31) == 0)
 
 
 @pytest.mark.heavy
 def test_false_positives_are_as_many_as_asked():
     X, y = people(n=1200)
-    attack = UpdatesMembership(trained(X[:N], y[:N]), fpr=0.1).fit(X[700:], y[700:])
-    assert attack.predict(X[N:700], y[N:700]).mean() == pytest.approx(0.1, abs=0.06)
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(trained(X[:N], y[:N]), fpr=0.1).fit(records[700:])
+    assert attack.predict(records[N:700]).mean() == pytest.approx(0.1, abs=0.06)
 
 
 def test_a_score_does_not_depend_on_the_others_in_the_call():
     X, y = people(n=300)
-    attack = UpdatesMembership(trained(X[:N], y[:N], n_rounds=1)).fit(X[N:], y[N:])
-    scores = attack.score_samples(X, y)
-    assert attack.score_samples(X[50:20:-1], y[50:20:-1]) == pytest.approx(scores[50:20:-1])
+    records = LabeledRecords(X, y)
+    attack = UpdatesMembership(trained(X[:N], y[:N], n_rounds=1)).fit(records[N:])
+    scores = attack.decision_function(records)
+    assert attack.decision_function(records[50:20:-1]) == pytest.approx(scores[50:20:-1])
     again = pickle.loads(pickle.dumps(attack))
-    assert again.score_samples(X, y) == pytest.approx(scores)
+    assert again.decision_function(records) == pytest.approx(scores)
     assert clone(attack).target is attack.target
 
 
@@ -325,6 +330,7 @@ def test_ascent_on_few_records_tells_more_of_them():
     X, y = people()
     model = network(units=8)
     gaps = []
+    records = LabeledRecords(X, y)
     for ascent in (0.0, 3.0):
         margins = []
         for k in range(0, 12, 3):
@@ -336,8 +342,8 @@ def test_ascent_on_few_records_tells_more_of_them():
             seen = gradient_ascent(
                 model, train, X[rows], y[rows], ascent=ascent, n_rounds=2, step=0.5, n_records=N
             )
-            attack = UpdatesMembership(seen).fit(X[200:], y[200:])
-            scores = attack.score_samples(X[rows], y[rows])
+            attack = UpdatesMembership(seen).fit(records[200:])
+            scores = attack.decision_function(records[rows])
             margins.append(scores[:3].mean() - scores[3:].mean())
         gaps.append(np.mean(margins))
     assert gaps[1] > gaps[0] > 0
@@ -451,14 +457,15 @@ def test_bad_updates_are_named(changes, error, message):
 def test_bad_attacks_are_named():
     X, y = people()
     seen = trained(X[:N], y[:N], 1)
+    records = LabeledRecords(X, y)
     with pytest.raises(ValueError, match="target=None"):
-        UpdatesMembership().fit(X, y)
+        UpdatesMembership().fit(records)
     with pytest.raises(TypeError, match="must be Updates"):
-        UpdatesMembership(network()).fit(X, y)
+        UpdatesMembership(network()).fit(records)
     with pytest.raises(ValueError, match="expected 10 or more"):
-        UpdatesMembership(seen).fit(X[:2], y[:2])
+        UpdatesMembership(seen).fit(records[:2])
     with pytest.raises(TypeError, match="class of each record"):
-        UpdatesMembership(seen).fit(X, X[:, :2])
+        UpdatesMembership(seen).fit(LabeledRecords(X, X[:, :2]))
     with pytest.raises(TypeError, match="or Updates"):
         PropertyInference(object()).fit(X, y, y == 1)
     with pytest.raises(TypeError, match="train="):

@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from skprivacy.attacks import (
     RMIA,
     AttackResult,
+    LabeledRecords,
     LiRA,
     LossThreshold,
     ShadowPool,
@@ -94,10 +95,10 @@ def test_shadow_models_of_other_records_serve_offline():
 
 @pytest.mark.parametrize(("epsilon", "verdict"), [(0.1, "violated"), (50.0, "consistent")])
 def test_the_claim_is_what_was_passed(epsilon, verdict):
-    report = audit_predictions(*TABLES, **SHADOWS, epsilon=epsilon, delta=1e-5)
+    report = audit_predictions(*TABLES, **SHADOWS, claim=(epsilon, 1e-5))
     assert report.verdict == verdict
     assert (report.claimed_epsilon, report.claimed_delta) == pytest.approx((epsilon, 1e-5))
-    assert "passed as epsilon and delta" in repr(report)
+    assert "the passed claim was obtained correctly" in repr(report)
 
 
 def of_noise(rng, n, n_shadows=6):
@@ -118,7 +119,7 @@ def test_a_model_that_never_saw_the_records_is_not_refuted():
     for _ in range(15):
         tables, shadows = of_noise(rng, 80)
         for given in ({}, shadows):
-            wrong += audit_predictions(*tables, epsilon=0.0, **given).verdict == "violated"
+            wrong += audit_predictions(*tables, claim=0.0, **given).verdict == "violated"
     assert wrong <= binom.ppf(1 - 1e-6, 30, 0.05)
 
 
@@ -126,12 +127,13 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
     def cheat(attack, records, people):
         X, y = concat_records(records)
         member = np.arange(len(y)) < len(y) // 2
-        scores = attack.fit(X, y, member).score_samples(X, y)
+        labeled = LabeledRecords(X, y)
+        scores = attack.fit(labeled, member).decision_function(labeled)
         return [AttackResult(scores[member], scores[~member])]
 
     tables, _ = of_noise(np.random.default_rng(0), 80)
     with mock.patch.object(_attacking, "_of_known_members", cheat):
-        assert audit_predictions(*tables, epsilon=0.0).verdict == "violated"
+        assert audit_predictions(*tables, claim=0.0).verdict == "violated"
 
 
 def test_shadow_models_that_tell_members_would_be_noticed():
@@ -142,9 +144,9 @@ def test_shadow_models_that_tell_members_would_be_noticed():
     shadows["shadow_trained"] = told
     attack = LiRA(floor=0.01, variance="global")
     with pytest.raises(ValueError, match="depends on membership"):
-        audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
+        audit_predictions(*tables, claim=0.0, attacks=attack, **shadows)
     with mock.patch.object(predictions, "_check_drawn_blindly"):
-        report = audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
+        report = audit_predictions(*tables, claim=0.0, attacks=attack, **shadows)
     assert report.verdict == "violated"
 
 
@@ -203,8 +205,8 @@ MEMBERS[0] = False
         (SHADOWS | {"shadow_trained": TRAINED | True}, "marks 600 records as training records"),
         (SHADOWS | {"shadow_trained": MEMBERS}, "depends on membership: shadow model 1"),
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS[[0] * 8]}, "cannot measure anything"),
-        ({"epsilon": -1}, "epsilon=-1 must be"),
-        ({"epsilon": 1.0, "delta": 2}, "delta=2 must be"),
+        ({"claim": -1}, "claim=-1 must have a finite epsilon"),
+        ({"claim": (1.0, 2)}, r"claim=\(1.0, 2\) must have"),
         ({"alpha": 0}, "alpha=0 must be"),
         ({"alpha": 1e-99}, "at least 1e-80"),
     ],
@@ -217,7 +219,7 @@ def test_wrong_tables_are_named(changes, words):
 
 def test_the_least_alpha_is_enough_for_all_who_share_it():
     """Attacks, thresholds and groups: no interval is computed at so little that it underflows."""
-    report = audit_predictions(*TABLES, **SHADOWS, epsilon=1.0, alpha=1e-80)
+    report = audit_predictions(*TABLES, **SHADOWS, claim=1.0, alpha=1e-80)
     assert report.verdict == "consistent"
     assert len(report.exposures) == 6
     assert "alpha" in report.to_json()
@@ -233,5 +235,6 @@ def test_an_online_attack_needs_models_trained_on_each_record():
     trained = TRAINED.copy()
     trained[:, 5] = False
     pool = ShadowPool.from_predictions(X, SHADOW_PROBAS, trained, [0, 1, 2])
+    records = LabeledRecords(X, y)
     with pytest.raises(ValueError, match="no model was trained on 1 of them"):
-        LiRA(TARGET, pool=pool, online=True).fit(X, y).score_samples(X, y)
+        LiRA(TARGET, pool=pool, online=True).fit(records).decision_function(records)

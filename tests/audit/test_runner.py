@@ -40,7 +40,7 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
 )
 from skprivacy.accounting.guarantee import auc_ceiling
-from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
+from skprivacy.attacks import AttackResult, LabeledRecords, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import AttackFinding, audit
 from skprivacy.audit.report import html_report as _html
 from skprivacy.audit.report.findings import GroupExposure
@@ -160,8 +160,8 @@ def test_the_target_is_never_trained_and_shadows_once():
 
 
 def test_figures_are_those_of_the_attack(liar):
-    target = Claiming().fit(*PARTS[:2])
-    result = LossThreshold(target).fit(X, y).evaluate(*PARTS)
+    target, records = Claiming().fit(*PARTS[:2]), LabeledRecords(X, y)
+    result = LossThreshold(target).fit(records).evaluate(records[:1000], records[1000:])
     row = liar.to_frame().iloc[0]
     assert row["attack"] == "LossThreshold"
     assert row["auc"] == pytest.approx(result.auc)

@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import LabelOnlyAttack, LiRA, ShadowPool
+from skprivacy.attacks import LabeledRecords, LabelOnlyAttack, LiRA, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.datasets import make_location_like
 from skprivacy.defenses import (
@@ -165,8 +165,9 @@ def attacked():
 def found(attack, target, attacked):
     """Return the area under the curve of an attack on a model of the first half."""
     rows, labels = attacked
-    attack.set_params(target=target).fit(rows, labels)
-    return attack.evaluate(rows[:300], labels[:300], rows[300:], labels[300:]).auc
+    records = LabeledRecords(rows, labels)
+    attack.set_params(target=target).fit(records)
+    return attack.evaluate(records[:300], records[300:]).auc
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skprivacy._input_data import make_row_major
 from skprivacy._sklearn import safe_indexing
-from skprivacy.attacks import LiRA, LossThreshold
+from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold
 from skprivacy.attacks.record_tables import as_records, concat
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -56,11 +56,14 @@ def test_private_models_answer_equal_records_alike(model):
 @pytest.mark.parametrize("attack", [LossThreshold(), LiRA(pool=4, random_state=0)])
 def test_attacks_score_equal_records_alike(attack):
     attack.set_params(target=LogisticRegression().fit(X[:350], Y[:350]))
-    expected = attack.fit(X, Y).score_samples(X, Y)
+    records = LabeledRecords(X, Y)
+    expected = attack.fit(records).decision_function(records)
     for form in FORMS.values():
         with warnings.catch_warnings():  # the target has not seen names of columns
             warnings.filterwarnings("ignore", "X has feature names")
-            found = attack.fit(form(X), Y).score_samples(form(X), Y)
+            found = attack.fit(LabeledRecords(form(X), Y)).decision_function(
+                LabeledRecords(form(X), Y)
+            )
         np.testing.assert_array_equal(found, expected)
 
 

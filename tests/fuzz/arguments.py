@@ -61,7 +61,7 @@ NEEDED: dict[str, Any] = {
     "X": X, "y": y, "X_in": X, "y_in": y, "X_out": OTHERS, "y_out": y, "X_train": X, "y_train": y,
     "X_test": OTHERS, "y_test": y, "X_public": OTHERS, "x": X[:, 0],
     "generated": X, "reference": OTHERS, "synthetic": X[::2], "table": TABLE, "real": TABLE,
-    "member": MEMBER, "group": X[:, 0] > 0.5, "groups": np.arange(N) // 2,
+    "group": X[:, 0] > 0.5, "groups": np.arange(N) // 2,
     "scores_in": SCORES[0], "scores_out": SCORES[1], "groups_in": np.arange(20) % 5,
     "groups_out": 5 + np.arange(20) % 5, "proba_train": PROBA, "proba_test": PROBA[::-1],
     "y_true": y, "unprotected": y, "protected": np.zeros(N), "released": X.mean(0),
@@ -100,7 +100,7 @@ NEEDED: dict[str, Any] = {
 }  # fmt: skip
 # What a parameter gets even if it has a default: it makes a call cheap, or the same again.
 CHEAP: dict[str, Any] = {
-    "target": TARGET, "member": MEMBER, "random_state": 0, "n_shadows": 2, "pool": 2, "n_runs": 20,
+    "target": TARGET, "random_state": 0, "n_shadows": 2, "pool": 2, "n_runs": 20,
     "seconds": 0.01, "n_draws": 20, "n_splits": 3,
     "n_samples": 10, "max_iter": 2, "n_init": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
     "n_components": 2, "hidden_layer_sizes": (4,), "epochs": 1, "batch_size": 8, "n_selection": 5,
@@ -112,7 +112,7 @@ OPTIONAL: dict[str, Any] = {
     "groups": np.arange(N) // 2, "parties": np.arange(N) % 3, "sample_weight": np.ones(N),
     "subgroups": y, "X_public": OTHERS, "reference": OTHERS, "canaries": None,
     "shadow_probas": np.stack([PROBA, PROBA[::-1]]), "shadow_trained": np.stack([y, 1 - y]),
-    "y": y, "member": MEMBER, "labels": y[:2], "test": TABLE,
+    "y": y, "labels": y[:2], "test": TABLE,
 }  # fmt: skip
 
 SMALL_ATTACK = {"n_queries": 5, "n_jobs": None}
@@ -137,8 +137,8 @@ OWN: dict[str, dict[str, Any]] = {
     "LabelOnlyAttack": {"n_queries": 9}, "LearnedRatio": {"pool": 4},
     "StolenMemoriesAttack": {"target": NETWORK}, "WhiteBoxAttack": {"target": NETWORK},
     "StolenMemoriesAttack.fit": {
-        "X": np.random.RandomState(1).uniform(size=(6 * N, 4)), "y": np.tile(y, 6),
-        "member": np.arange(6 * N) % 4 < 2,
+        "X": np.random.RandomState(1).uniform(size=(6 * N, 4)), "labels": np.tile(y, 6),
+        "y": np.arange(6 * N) % 4 < 2,
     },
     "UpdatesMembership": {"target": UPDATES},
     "GradientInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},

@@ -15,6 +15,7 @@ from typing import Any
 
 import skprivacy
 from skprivacy.accounting import Event, PrivacyBudget
+from skprivacy.attacks import LabeledRecords, MembershipAttack
 from skprivacy.ensemble import Aggregator
 from skprivacy.fine_tuning import Head, SampledSensitivity, Sensitivity
 from skprivacy.linear_model import PolynomialObjective
@@ -22,7 +23,7 @@ from skprivacy.preprocessing.columns import Column
 
 from ..contracts.cases import CASES, LABELS
 from ..contracts.refusals import _state as state_of
-from .arguments import CHEAP, MADE, NEEDED, OPTIONAL, OWN, UPDATES, N
+from .arguments import CHEAP, MADE, MEMBER, NEEDED, OPTIONAL, OWN, UPDATES, N, y
 from .values import types_of
 
 __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entry", "public"]
@@ -85,7 +86,7 @@ EXEMPT: dict[str, set[str]] = {
 DATA = {
     "X", "X_in", "X_out", "X_public", "X_test", "X_train", "batches", "canaries",
     "generated", "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label",
-    "labels", "member", "neighbours", "other", "parties", "proba_train", "proba_test", "probas",
+    "labels", "neighbours", "other", "parties", "proba_train", "proba_test", "probas",
     "protected", "real", "reference", "released", "sample_weight", "scores_in", "scores_out",
     "sent", "shadow_probas", "shadow_trained", "subgroups", "synthetic", "table", "test",
     "trained", "unprotected", "value", "votes", "x", "y", "y_in", "y_out", "y_test",
@@ -125,6 +126,8 @@ class Entry:
         return self.begin({**self.valid, name: form(value)}).call
 
 
+# The labels of each argument with records, which a membership attack takes together with them.
+LABELS_OF = {"X": "labels", "X_in": "y_in", "X_out": "y_out"}
 ON_UPDATES = {"AttributeInference", "PropertyInference"}  # which attack updates, too
 MISSING: list[str] = []  # required parameters of which no value is known
 
@@ -148,6 +151,26 @@ def arguments_of(name: str, function: Any, known: dict[str, Any] | None = None) 
         usual = CHEAP.get(key, default) if default is not parameter.empty else NEEDED.get(key)
         found[key] = own.get(key, usual)
     return found
+
+
+def with_labels(kind: Any, valid: dict[str, Any]) -> dict[str, Any]:
+    """Add the labels of records, and known members, to the arguments of a membership attack."""
+    if not issubclass(kind, MembershipAttack):
+        return valid
+    labels = {LABELS_OF[name]: y for name in valid if name in LABELS_OF}
+    return {**valid, **labels, "y": MEMBER, **OWN.get(f"{kind.__name__}.fit", {})}
+
+
+def join_labels(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Join the records and labels that a membership attack gets."""
+    if not issubclass(kind, MembershipAttack):
+        return given
+    records = {
+        name: LabeledRecords(given[name], given[labels])
+        for name, labels in LABELS_OF.items()
+        if name in given
+    }
+    return {k: v for k, v in {**given, **records}.items() if k not in LABELS_OF.values()}
 
 
 def member(kind: Any, name: str) -> Any:
@@ -191,12 +214,14 @@ def _fit(kind: Any, target: Any = None) -> Iterator[Entry]:
     name = kind.__name__
     params = arguments_of(name, kind)
     params = params if target is None else {**params, "target": target}
-    data = arguments_of(f"{name}.fit", kind.fit)
+    data = with_labels(kind, arguments_of(f"{name}.fit", kind.fit))
 
     def begin(given: dict[str, Any]) -> Begun:
         model = kind(**{k: given[k] for k in params})
-        call = partial(model.fit, **{k: given[k] for k in data})
-        return Begun(call, lambda: sorted(vars(model)), model)
+        records = {k: given[k] for k in data}
+        return Begun(
+            lambda: model.fit(**join_labels(kind, records)), lambda: sorted(vars(model)), model
+        )
 
     @cache
     def fitted() -> Any:
@@ -269,12 +294,16 @@ def _methods(
             known["X"] = data["X_public"]
         signed = member(kind, method)
         valid = arguments_of(name, signed, known)
+        if issubclass(kind, MembershipAttack):
+            valid |= {
+                LABELS_OF[k]: data["labels"] if k == "X" else y for k in valid if k in LABELS_OF
+            }
 
         def begin(given: dict[str, Any], method: str = method) -> Begun:
             fits = fresh is not None and method.startswith(("fit", "partial_fit"))
             asked = fresh() if fits else made()
             left = asked._ledger.records if isinstance(asked, PrivacyBudget) else lambda: None
-            return Begun(lambda: whole(getattr(asked, method)(**given)), left)
+            return Begun(lambda: whole(getattr(asked, method)(**join_labels(kind, given))), left)
 
         yield Entry(name, valid, begin, names, types_of(signed))
 

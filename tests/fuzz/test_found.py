@@ -42,6 +42,7 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.attacks import LabeledRecords
 from skprivacy.base import reserve_release
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import (
@@ -58,6 +59,7 @@ pytestmark = pytest.mark.heavy
 X = np.random.RandomState(0).uniform(size=(24, 3))
 y = np.arange(24) % 2
 TARGET = LogisticRegression().fit(X, y)
+RECORDS = attacks.LabeledRecords(X, y)
 ONE = GaussianEvent(2.0)
 GUARANTEE = PrivacyGuarantee(ONE, 1e-6)
 SCORES = (X[:, 0], X[:, 1])
@@ -75,13 +77,15 @@ HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
-NORM = attacks.GradientNormAttack(TARGET).fit(X, y, np.arange(24) < 12)
+NORM = attacks.GradientNormAttack(TARGET).fit(RECORDS, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
     X, y, X[:, 0] > 0.5
 )
 MANY = np.random.RandomState(1).uniform(size=(144, 3))
-STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(MANY, np.tile(y, 6))
-LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
+STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
+    LabeledRecords(MANY, np.tile(y, 6))
+)
+LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(RECORDS)
 
 
 TEMPERED = defenses.TemperatureClassifier(LogisticRegression()).fit(X, y)
@@ -223,10 +227,10 @@ FOUND = [
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
-    ("X", lambda: attacks.WhiteBoxAttack(NETWORK, epochs=1).fit(HUGE, y)),
-    ("y", lambda: LABEL_ONLY.score_samples(X, np.column_stack([y, y]))),
-    ("X", lambda: LABEL_ONLY.score_samples(X.astype(object), y)),
-    ("X", lambda: LABEL_ONLY.score_samples(sparse.csr_matrix(X), y)),
+    ("X", lambda: attacks.WhiteBoxAttack(NETWORK, epochs=1).fit(LabeledRecords(HUGE, y))),
+    ("y", lambda: LABEL_ONLY.decision_function(LabeledRecords(X, np.column_stack([y, y])))),
+    ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(X.astype(object), y))),
+    ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(sparse.csr_matrix(X), y))),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
     ("inconsistent", lambda: ATTRIBUTE.impute(MARKED, [0, 1])),
     ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
@@ -270,15 +274,15 @@ FOUND = [
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(
         X[:1], y[:1])),
-    ("X:", lambda: attacks.QuantileAttack(TARGET).fit(X[:, :, None], y)),
+    ("X:", lambda: attacks.QuantileAttack(TARGET).fit(LabeledRecords(X[:, :, None], y))),
     ("verbose", lambda: audit.audit(
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
     ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
     ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
     ("kind", lambda: reserve_release(
         PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
-    ("X", lambda: attacks.UpdatesMembership(raised(X, y)).fit(X, y).score_samples(
-        np.where(np.arange(3) == 0, np.nan, X), y)),
+    ("X", lambda: attacks.UpdatesMembership(raised(X, y)).fit(RECORDS).decision_function(
+        LabeledRecords(np.where(np.arange(3) == 0, np.nan, X), y))),
     ("labels_known", lambda: INVERSION.evaluate(
         [attacks.party_gradient(NETWORK, X[:2], y[:2])], [(X[:2], y[:2])], labels_known="no")),
     ("return_X_y", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(
@@ -288,7 +292,7 @@ FOUND = [
     ("independent_canaries", lambda: audit.audit_one_run(
         TARGET, X, y, n_canaries=20, independent_canaries="no")),
     ("lift", lambda: accounting.SmoothGaussianEvent(1.5, 0.05, lift=np.zeros((2, 2)))),
-    ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(X[:, 0], y)),
+    ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(LabeledRecords(X[:, 0], y))),
     ("batches[0]", lambda: INVERSION.evaluate(
         [attacks.party_gradient(NETWORK, X[:2], y[:2])], [1])),
     ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group([[1], [2, 3]], y)),
@@ -332,8 +336,8 @@ FOUND = [
     ("y_test", lambda: audit.check_disclosure(TARGET, X, y, X, np.column_stack([y, y]))),
     ("models_with[0]:", lambda: PROPERTY.evaluate(["a"], [TARGET])),
     ("y", lambda: attacks.PropertyInference(TARGET, n_shadows=2).fit(X, UNORDERED, X[:, 0] > 0.5)),
-    ("y", lambda: NORM.score_samples(X, UNORDERED)),
-    ("y", lambda: NORM.score_samples(X, y.astype(str))),
+    ("y", lambda: NORM.decision_function(LabeledRecords(X, UNORDERED))),
+    ("y", lambda: NORM.decision_function(LabeledRecords(X, y.astype(str)))),
     ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y).logits(X, X)),
     ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y.astype("S1"))),
     ("y", lambda: swept().fit(X, y.astype("S1"))),
@@ -360,14 +364,15 @@ FOUND = [
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
         containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
     ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
-    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(X, y).score_samples(
-        X, y)),
-    ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(X, y)),
+    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(RECORDS).decision_function(
+        RECORDS)),
+    ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(RECORDS)),
     ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
     ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
-    ("X:", lambda: attacks.LossThreshold(TARGET).fit(X, y).score_samples(SPANS, y)),
+    ("X:", lambda: attacks.LossThreshold(TARGET).fit(RECORDS).decision_function(
+        LabeledRecords(SPANS, y))),
     ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
     ("columns_with_missing", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA,
     columns_with_missing=[[1]]).fit(TABLE)),
@@ -420,12 +425,12 @@ FOUND = [
     ("y", lambda: TEMPERED.score(X, MISSING)),
     ("X", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target_column="y", target_bounds=(0, 10**400))),
-    ("y", lambda: attacks.LossThreshold(TARGET).fit(X, DECIMALS)),
+    ("y", lambda: attacks.LossThreshold(TARGET).fit(LabeledRecords(X, DECIMALS))),
     ("fpr", lambda: attacks.ExpectedPower(1.0).tpr(1j)),
     ("alpha", lambda: attacks.LabelInferenceResult(*SCORES, "a").epsilon_lower_bound(alpha="a")),
     ("classes", lambda: attacks.ShadowPool.from_predictions(
         X, np.full((2, 24, 2), 0.5), np.stack([y, 1 - y]), np.array(1.0))),
-    ("y", lambda: STOLEN.score_samples(X, np.column_stack([y, y]))),
+    ("y", lambda: STOLEN.decision_function(LabeledRecords(X, np.column_stack([y, y])))),
     ("y", lambda: TEMPERED.score(X, pd.date_range("2020", periods=24))),
 ]  # fmt: skip
 
@@ -472,7 +477,7 @@ def test_records_that_are_far_from_all_have_scores(attack):
 
 
 @pytest.mark.parametrize(("call", "words"), [
-    (lambda: attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(X[:12], y[:12]),
+    (lambda: attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(RECORDS[:12]),
      "expected dozens"),
     (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
      "share=1 of n_train=6"),
@@ -570,8 +575,9 @@ def test_sparse_columns_that_leave_out_nan_are_dense_columns(hidden):
         public = {} if isinstance(model, OutputPerturbationClassifier) else {"X_public": X}
         with pytest.warns(exceptions.PrivacyWarning) if not public else nullcontext():
             model.fit(left_out, y, **public)
-    attack = attacks.LossThreshold(LogisticRegression().fit(rows.fillna(0), y)).fit(X, y)
+    attack = attacks.LossThreshold(LogisticRegression().fit(rows.fillna(0), y)).fit(RECORDS)
     if not hidden:
         np.testing.assert_array_equal(
-            attack.score_samples(left_out, y), attack.score_samples(rows, y)
+            attack.decision_function(LabeledRecords(left_out, y)),
+            attack.decision_function(LabeledRecords(rows, y)),
         )

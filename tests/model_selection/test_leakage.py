@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import check_disclosure, make_leakage_scorer
-from skprivacy.attacks import LossThreshold
+from skprivacy.attacks import LabeledRecords, LossThreshold
 from skprivacy.model_selection import leakage, loss_auc
 
 X, y = make_classification(300, n_features=6, flip_y=0.4, random_state=0)
@@ -96,9 +96,10 @@ def test_its_value_is_that_of_the_attack():
     folds = list(StratifiedKFold(3).split(X, y))
     scorer = make_leakage_scorer(X, y, cv=3)
     found = cross_val_score(TREE, X, y, cv=3, scoring=scorer)
+    records = LabeledRecords(X, y)
     for (own, new), score in zip(folds, found, strict=True):
         model = DecisionTreeClassifier(random_state=0).fit(X[own], y[own])
-        result = LossThreshold(model).fit(X, y).evaluate(X[own], y[own], X[new], y[new])
+        result = LossThreshold(model).fit(records).evaluate(records[own], records[new])
         assert score == -result.auc
 
 

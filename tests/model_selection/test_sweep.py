@@ -32,7 +32,7 @@ from skprivacy.accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
 )
-from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
+from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import About, claim_of
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
@@ -128,9 +128,10 @@ def test_scores_are_those_of_grid_search():
 def test_attack_is_what_one_would_do_by_hand():
     cv = KFold(3, shuffle=True, random_state=0)
     sweep = sweep_of(Noisy(), epsilons=[5], cv=cv).fit(X, y)
+    records = LabeledRecords(X, y)
     for i, (train, test) in enumerate(cv.split(X)):
-        attack = LossThreshold(Noisy(epsilon=5).fit(X[train], y[train])).fit(X, y)
-        result = attack.evaluate(X[train], y[train], X[test], y[test])
+        attack = LossThreshold(Noisy(epsilon=5).fit(X[train], y[train])).fit(records)
+        result = attack.evaluate(records[train], records[test])
         assert sweep.cv_results_[f"split{i}_attack_auc"][0] == pytest.approx(result.auc)
         tpr = result.tpr_at_fpr(0.01).tpr
         assert sweep.cv_results_[f"split{i}_attack_tpr_at_0.01"][0] == pytest.approx(tpr)
@@ -460,13 +461,14 @@ def test_the_default_baselines_are_what_one_would_do_by_hand():
     boosting, sibling = HistGradientBoostingClassifier(random_state=0), Noisy(epsilon=np.inf)
     names = ["histogram gradient boosting", "same model without privacy"]
     assert list(results["param_baseline"]) == names
+    records = LabeledRecords(X, y)
     for row, model in enumerate((boosting, sibling)):
         by_hand = cross_validate(model, X, y, cv=cv, return_train_score=True)
         for i, (train, test) in enumerate(cv.split(X)):
             assert results[f"split{i}_test_score"][row] == by_hand["test_score"][i]
             assert results[f"split{i}_train_score"][row] == by_hand["train_score"][i]
-            attack = LossThreshold(clone(model).fit(X[train], y[train])).fit(X, y)
-            auc = attack.evaluate(X[train], y[train], X[test], y[test]).auc
+            attack = LossThreshold(clone(model).fit(X[train], y[train])).fit(records)
+            auc = attack.evaluate(records[train], records[test]).auc
             assert results[f"split{i}_attack_auc"][row] == pytest.approx(auc)
     # the level without privacy is above what the shallow tree reaches, and it leaks
     assert results["mean_test_score"][0] > sweep.cv_results_["mean_test_score"][0]

@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
-from skprivacy.attacks import AttackResult, LossThreshold
+from skprivacy.attacks import AttackResult, LabeledRecords, LossThreshold
 from skprivacy.audit import About
 from skprivacy.metrics.roc_area import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
@@ -77,14 +77,15 @@ def test_the_group_that_pays_is_named_and_no_other(sweep):
 def test_its_figures_are_what_one_would_compute_by_hand(sweep):
     row = sweep.by_group().set_index(["epsilon", "group"]).loc[1.0, "west"]
     scores, free, areas, p_values, sizes = [], [], [], [], []
+    records = LabeledRecords(X, y)
     for train, test in CV.split(X):
         inside = WARD[test] == "west"
         model = Blind(1.0).fit(X[train], y[train])
         scores.append(model.score(X[test][inside], y[test][inside]))
         other = Blind(9.0).fit(X[train], y[train])
         free.append(other.score(X[test][inside], y[test][inside]))
-        attack = LossThreshold(model).fit(X, y)
-        result = attack.evaluate(X[train], y[train], X[test], y[test])
+        attack = LossThreshold(model).fit(records)
+        result = attack.evaluate(records[train], records[test])
         pair = result.scores_in[WARD[train] == "west"], result.scores_out[inside]
         areas.append(AttackResult(*pair).auc)
         p_values.append(auc_p_value(*pair))

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skprivacy.accounting import GaussianEvent, NonPrivateEvent, PrivacyGuarantee
 from skprivacy.attacks import (
+    LabeledRecords,
     LiRA,
     LossThreshold,
     ShadowPool,
@@ -51,8 +52,9 @@ def test_scores_are_those_of_grid_search_and_residuals_are_attacked():
     expected, results = search.cv_results_["mean_test_score"], sweep.cv_results_
     np.testing.assert_allclose(results["mean_test_score"], expected)
     train, test = next(iter(CV.split(X)))
-    attack = LossThreshold(NoisyNumbers(5).fit(X[train], y[train])).fit(X, y)
-    by_hand = attack.evaluate(X[train], y[train], X[test], y[test]).auc
+    records = LabeledRecords(X, y)
+    attack = LossThreshold(NoisyNumbers(5).fit(X[train], y[train])).fit(records)
+    by_hand = attack.evaluate(records[train], records[test]).auc
     assert results["split0_attack_auc"][1] == pytest.approx(by_hand)
     assert results["mean_attack_auc"][0] < 0.6  # a stump
     assert results["mean_attack_auc"][2] > 0.9  # a tree that has learned its records by heart
@@ -67,7 +69,8 @@ def test_shadow_models_of_regressors_find_more():
     pool = ShadowPool(NoisyNumbers(6.0), n_shadows=8, random_state=0).fit(X, y)
     fitted = LiRA(NoisyNumbers(6.0).fit(X[train], y[train]), pool=pool, random_state=0)
     order = np.r_[train, test]
-    result = fitted.fit(X[order], y[order]).evaluate(X[train], y[train], X[test], y[test])
+    records = LabeledRecords(X, y)
+    result = fitted.fit(records[order]).evaluate(records[train], records[test])
     assert sweep.cv_results_["split0_attack_auc"][0] == pytest.approx(result.auc)
     assert sweep.cv_results_["mean_attack_auc"][0] > 0.6
 

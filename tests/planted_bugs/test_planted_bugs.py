@@ -6,14 +6,23 @@ import pytest
 
 from ..contracts.cases import CASES, LABELS
 from ..mechanisms.noise_cases import CASES as NOISE_CASES
-from . import account_bugs, mechanism_bugs, single_release_bugs, training_bugs, unit_bugs
+from . import (
+    account_bugs,
+    mechanism_bugs,
+    single_release_bugs,
+    stranger_bugs,
+    training_bugs,
+    unit_bugs,
+)
 
 BUGS = [
     bug
-    for table in (mechanism_bugs, training_bugs, single_release_bugs, unit_bugs, account_bugs)
+    for table in (
+        mechanism_bugs, training_bugs, single_release_bugs, unit_bugs, account_bugs, stranger_bugs,
+    )
     for bug in table.BUGS
     if bug.caught_by
-]
+]  # fmt: skip
 ALL_CASES = {**NOISE_CASES, **CASES, **LABELS, **training_bugs.OWN_CASES}
 CAUGHT = [
     pytest.param(

@@ -26,6 +26,7 @@ from ..._validation import is_number, open_unit
 from ...base import roll_back_on_error
 from ...metrics.rates import as_numbers
 from .. import scores
+from ..membership.labeled_records import LabeledRecords
 from ..membership.update_membership import UpdatesMembership
 from ..model_answers import (
     RESIDUALS,
@@ -202,7 +203,7 @@ class AttributeInference(TargetAttack):
                 check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
                 self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
-                    X, y
+                    LabeledRecords(X, y)
                 )
             self.marginal_ = np.bincount(codes, minlength=len(tried)) / len(codes)
             self.imputer_ = self._make_imputer().fit(self._with_target(frame, y), codes)
@@ -344,7 +345,8 @@ class AttributeInference(TargetAttack):
         """Return the log-likelihood of each value of the attribute, one column per value."""
         if isinstance(self.target, Updates):
             # one call scores every record with every value, and factorises each round once
-            found = self.attack_.score_samples(reduce(concat, filled), np.tile(y, len(filled)))
+            records = LabeledRecords(reduce(concat, filled), np.tile(y, len(filled)))
+            found = self.attack_.decision_function(records)
             return found.reshape(len(filled), -1).T
         if predicts_numbers(self.target):
             y = self._encode_target(y)

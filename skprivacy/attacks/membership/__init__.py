@@ -2,6 +2,7 @@
 
 Files, in reading order:
 
+- ``labeled_records``: LabeledRecords: records with their labels, the X of every attack
 - ``membership_attack``: MembershipAttack, the base: fit, score, threshold; LossThreshold
 - ``thresholds``: SignalThreshold, ReferenceThreshold, ShadowThreshold
 - ``shadow_attack``: ShadowAttack, the base of attacks with shadow models; self-attack

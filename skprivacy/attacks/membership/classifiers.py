@@ -63,11 +63,7 @@ class KnownMembersAttack(MembershipAttack):
         self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record, because this attack learns from "
-                "records of known membership. Call fit(X, y, member)."
-            )
+        assert member is not None  # fit refuses y=None, because of _needs_members
         self._learn_members(X, y, member)
 
     @abstractmethod
@@ -94,8 +90,8 @@ class SupervisedAttack(KnownMembersAttack):
 
     Notes
     -----
-    ``fit`` needs ``member``. ``evaluate`` refuses the records given to ``fit``, since the attack
-    has learned their membership. :func:`~skprivacy.audit.audit` fits the attack on one half of the
+    ``fit`` needs ``y``. ``evaluate`` refuses the records given to ``fit``, since the attack has
+    learned their membership. :func:`~skprivacy.audit.audit` fits the attack on one half of the
     records, drawn by fingerprint, and evaluates it on the other. It does not exchange the halves to
     use both: the two evaluations would depend on each other, and the intervals would be too narrow.
 
@@ -109,18 +105,17 @@ class SupervisedAttack(KnownMembersAttack):
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skprivacy.attacks import SupervisedAttack
+    >>> from skprivacy.attacks import LabeledRecords, SupervisedAttack
     >>> X, y = make_classification(800, flip_y=0.3, random_state=0)
-    >>> member = np.arange(800) < 400
+    >>> records, member = LabeledRecords(X, y), np.arange(800) < 400
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[member], y[member])
     >>> known = np.arange(800) % 2 == 0
-    >>> attack = SupervisedAttack(target).fit(X[known], y[known], member[known])
-    >>> inside, outside = ~known & member, ~known & ~member
-    >>> attack.evaluate(X[inside], y[inside], X[outside], y[outside]).auc > 0.7
+    >>> attack = SupervisedAttack(target).fit(records[known], member[known])
+    >>> attack.evaluate(records[~known & member], records[~known & ~member]).auc > 0.7
     True
     """
 
-    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
+    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
         Parameters
@@ -132,8 +127,9 @@ class SupervisedAttack(KnownMembersAttack):
         ValueError
             If a record was given to ``fit``.
         """
-        result = super().evaluate(X_in, y_in, X_out, y_out)
-        seen = sum(int(np.isin(fingerprints(X), self._prints).sum()) for X in (X_in, X_out))
+        result = super().evaluate(X_in, X_out)
+        given = [fingerprints(self._split_labels(X)[0]) for X in (X_in, X_out)]
+        seen = sum(int(np.isin(prints, self._prints).sum()) for prints in given)
         if seen:
             raise ValueError(
                 f"X_in and X_out hold {seen} records that were given to fit with their membership. "
@@ -197,9 +193,10 @@ class ShokriAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import ShokriAttack
-    >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, ShokriAttack
+    >>> records = LabeledRecords(X, y)
+    >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
@@ -232,7 +229,7 @@ class ShokriAttack(ShadowAttack):
         super()._learn(X, y, member)
         # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
         # and "out"
-        features, trained, label = self._view_shadows(X, y, self.classes_, self._view)
+        features, trained, label = self._view_shadows(X, y, self._label_classes, self._view)
         # The model for all classes serves the classes without a model.
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._append_class(features, label), trained)
@@ -261,7 +258,7 @@ class ShokriAttack(ShadowAttack):
 
     def _append_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Append the true class and its feature, which a linear model cannot select by itself."""
-        indicator = np.eye(len(self.classes_))[label]
+        indicator = np.eye(len(self._label_classes))[label]
         own = np.take_along_axis(features, label[:, None], axis=1)
         return np.column_stack([features, indicator, own])
 
@@ -306,7 +303,7 @@ class MLLeaksAttack(ShokriAttack):
 
     Notes
     -----
-    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without known
+    The labels of scored records are ignored. Without known
     members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
     in other attacks. If these have other features or classes than the target's, it is set on the
     shadow models' predictions for records that they were not trained on. The ranking of the scores
@@ -321,9 +318,10 @@ class MLLeaksAttack(ShokriAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import MLLeaksAttack
-    >>> attack = MLLeaksAttack(target, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> from skprivacy.attacks import LabeledRecords, MLLeaksAttack
+    >>> records = LabeledRecords(X, y)
+    >>> attack = MLLeaksAttack(target, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
@@ -352,10 +350,14 @@ class MLLeaksAttack(ShokriAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
-        self._n_seen = min(self.n_highest, len(self.classes_), len(self.pool_.classes_))
+        self._n_seen = min(self.n_highest, len(self._label_classes), len(self.pool_.classes_))
         features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
+
+    def _check_features(self, X: Any, reset: bool) -> None:
+        if not isinstance(self.pool, ShadowPool):  # whose records may have other features
+            super()._check_features(X, reset)
 
     def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None or self._target_takes(X, y):
@@ -369,7 +371,9 @@ class MLLeaksAttack(ShokriAttack):
         names = getattr(self.target, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
         renamed = names is not None and columns is not None and list(names) != list(columns)
-        known = bool(np.isin(np.unique(y).astype(str), np.asarray(self.classes_).astype(str)).all())
+        known = bool(
+            np.isin(np.unique(y).astype(str), np.asarray(self._label_classes).astype(str)).all()
+        )
         return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
@@ -378,7 +382,7 @@ class MLLeaksAttack(ShokriAttack):
         return np.log(np.maximum(highest, scores.FLOOR))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        proba = predict_aligned(self.target, X, self.classes_)
+        proba = predict_aligned(self.target, X, self._label_classes)
         features = self._view(proba, np.zeros(len(proba), dtype=np.intp))
         return self._model.predict_proba(features)[:, -1]
 

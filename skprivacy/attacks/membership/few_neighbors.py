@@ -62,9 +62,10 @@ class VulnerableRecordsAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import VulnerableRecordsAttack
-    >>> attack = VulnerableRecordsAttack(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> from skprivacy.attacks import LabeledRecords, VulnerableRecordsAttack
+    >>> records = LabeledRecords(X, y)
+    >>> attack = VulnerableRecordsAttack(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
@@ -151,11 +152,11 @@ class IndirectInference(ShadowAttack):
     --------
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import IndirectInference
+    >>> from skprivacy.attacks import IndirectInference, LabeledRecords
     >>> X, y = make_classification(200, n_informative=5, n_classes=3, random_state=0)
     >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> attack = IndirectInference(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.score_samples(X[:5], y[:5]).shape
+    >>> attack = IndirectInference(target, pool=4, random_state=0).fit(LabeledRecords(X, y))
+    >>> attack.decision_function(LabeledRecords(X[:5], y[:5])).shape
     (5,)
     """
 
@@ -184,8 +185,8 @@ class IndirectInference(ShadowAttack):
         chosen = np.argsort(prints)[: self.n_queries]  # pseudo-random: the order of a hash
         queries = safe_indexing(X, chosen)
         self._query_prints, self._query_labels = prints[chosen], y[chosen]
-        self._answers = _log_odds(predict_aligned(self.target, queries, self.classes_))
-        shadow = self.pool_.iter_proba(queries, self.classes_)
+        self._answers = _log_odds(predict_aligned(self.target, queries, self._label_classes))
+        shadow = self.pool_.iter_proba(queries, self._label_classes)
         self._shadow_answers = np.stack([_log_odds(proba) for proba in shadow])
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -195,10 +196,14 @@ class IndirectInference(ShadowAttack):
                 f"X holds {int((~known).sum())} records that the pool was not trained on; expected "
                 "none. Train the pool on all records to be scored."
             )
-        column, prints, values = label_columns(y, self.classes_), fingerprints(X), np.zeros(len(y))
+        column, prints, values = (
+            label_columns(y, self._label_classes),
+            fingerprints(X),
+            np.zeros(len(y)),
+        )
         for c in np.unique(column):
             here = column == c
-            asked = self._query_labels != self.classes_[c]
+            asked = self._query_labels != self._label_classes[c]
             if not asked.any():
                 continue
             # Long et al. 2018: the record itself is never among its queries

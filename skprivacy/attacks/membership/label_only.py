@@ -83,11 +83,12 @@ class LabelOnlyAttack(MembershipAttack):
     --------
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.attacks import LabelOnlyAttack
+    >>> from skprivacy.attacks import LabelOnlyAttack, LabeledRecords
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
-    >>> attack = LabelOnlyAttack(target).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = LabelOnlyAttack(target).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
@@ -131,8 +132,8 @@ class LabelOnlyAttack(MembershipAttack):
             return self._decision_distance(X, y)
         return self._boundary_distance(X, y)
 
-    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
-        result = super().evaluate(X_in, y_in, X_out, y_out)
+    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
+        result = super().evaluate(X_in, X_out)
         result.details["queries"] = int(self.queries_.max())
         return result
 

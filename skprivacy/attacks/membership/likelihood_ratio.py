@@ -92,9 +92,10 @@ class LiRA(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LiRA
-    >>> attack = LiRA(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, LiRA
+    >>> records = LabeledRecords(X, y)
+    >>> attack = LiRA(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
@@ -252,9 +253,10 @@ class RMIA(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import RMIA
-    >>> attack = RMIA(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import RMIA, LabeledRecords
+    >>> records = LabeledRecords(X, y)
+    >>> attack = RMIA(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 

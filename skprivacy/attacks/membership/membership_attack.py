@@ -8,12 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
 from ..._docs import fill_docs
-from ..._input_data import check_consistent_length, label_columns
-from ..._validation import Interval, as_array, num_samples
+from ..._input_data import (
+    check_classification_targets,
+    column_or_1d,
+    label_columns,
+    validate_data,
+)
+from ..._validation import Interval, num_samples
 from ...base import roll_back_on_error
 from .. import scores
 from ..attack_result import AttackResult
@@ -28,7 +35,8 @@ from ..model_answers import (
     predict_aligned,
     targets_as_array,
 )
-from ..record_tables import as_records, concat, fingerprints
+from ..record_tables import fingerprints
+from .labeled_records import concat_labeled, split_labels
 
 MEMBERSHIP_DOCS = {
     "target_classifier": """\
@@ -40,15 +48,13 @@ pool : int or ShadowPool, default=16
     as it is. An unfitted one is cloned and trained on the records given to ``fit``.
 random_state : int, RandomState instance or None, default=None
     Seed of the shadow models, if ``pool`` is a number.""",
-    "scored_records": """\
-X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-    Records to score.
-y : array-like of shape (n_records,) or (n_records, n_outputs)
-    True classes or target values, as in ``fit``.""",
+    "labeled_records": """\
+X : LabeledRecords, or {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+    Records with their labels; a plain table if the target is fitted without ``y``.""",
     "evaluate_sections": """\
-X_in, y_in : array-like
-    Members: records of the target's training set, as in ``fit``.
-X_out, y_out : array-like
+X_in : LabeledRecords, or table
+    Members: records of the target's training set, in the form that ``fit`` took.
+X_out : LabeledRecords, or table
     Non-members from the same population.
 
 Returns
@@ -66,7 +72,7 @@ target : fitted network, default=None
 >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])""",
     "attack_fpr": """\
 fpr : float, default=0.05
-    False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
+    False positive rate that ``predict`` aims at if ``fit`` is given no ``y``.""",
     "pool_": """\
 pool_ : ShadowPool
     The fitted pool.""",
@@ -75,14 +81,28 @@ pool_ : ShadowPool
 __all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
 Float64Array = NDArray[np.float64]
+_NOT_KNOWN = np.array([False, True])  # classes_ of an attacker who knows no member
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class MembershipAttack(ABC, TargetAttack):
+class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
     """Base of attacks that infer whether a record was in a fitted model's training set.
 
-    A subclass implements ``_score(X, y)`` and, if it learns anything in ``fit``, ``_learn``.
-    A clone attacks the same fitted target with the same pool of shadow models.
+    An attack is a binary classifier of scikit-learn: the label that it learns and predicts is
+    membership. The label that the target predicts is part of a record, in ``X``. A subclass
+    implements ``_score(X, y)`` and, if it learns anything in ``fit``, ``_learn``. A clone attacks
+    the same fitted target with the same pool of shadow models.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The label of non-members and the label of members; False and True if ``fit`` got no ``y``.
+    threshold_ : float
+        The lowest score that ``predict`` calls a member; infinity if it calls no record a member.
+    n_features_in_ : int
+        Number of columns of ``X``, if it is a table.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if all are text.
     """
 
     fpr: float | None
@@ -90,7 +110,7 @@ class MembershipAttack(ABC, TargetAttack):
     # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
     # one number per record also accept margins, densities, residuals and distances.
     _needs_classes: ClassVar[bool] = True
-    # Whether ``fit`` requires ``member``.
+    # Whether ``fit`` requires known members.
     _needs_members: ClassVar[bool] = False
 
     _parameter_constraints: dict[str, Any] = {
@@ -98,18 +118,15 @@ class MembershipAttack(ABC, TargetAttack):
         "fpr": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    def fit(self, X: Any, y: Any, member: ArrayLike | None = None) -> MembershipAttack:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> MembershipAttack:
         """Fit the attack to the attacker's records and set ``threshold_``.
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records like the target's training records.
-        y : array-like of shape (n_records,) or (n_records, n_outputs)
-            Their true classes, of the type the target was fitted with, or target values. None for
-            models that are fitted without ``y``.
-        member : array-like of bool of shape (n_records,), default=None
-            Whether each record was in the target's training set. None: the attacker does not know.
+        %(labeled_records)s
+        y : array-like of shape (n_records,), default=None
+            Whether each record was in the target's training set, as bool or as two numbers, of
+            which the higher one marks members. None: the attacker does not know.
 
         Returns
         -------
@@ -126,57 +143,83 @@ class MembershipAttack(ABC, TargetAttack):
         A label that the target does not know has probability 0, so its records score like
         non-members; a warning gives their number.
 
-        ``threshold_`` is the lowest score that ``predict`` calls a member. With ``member``, it
-        maximises TPR minus FPR on these records. Otherwise at most a share ``fpr`` of these records
-        is called members, so the false positive rate is even lower if some of them are members.
-        Attacks with another rule describe it.
+        With known members, ``threshold_`` maximises TPR minus FPR on these records. Otherwise at
+        most a share ``fpr`` of these records is called members, so the false positive rate is even
+        lower if some of them are members. Attacks with another rule describe it.
         """
         self._validate_params()
         self._require_target()
-        X = as_records(X)
-        self._check_target(X, y)
-        y = targets_as_array(y, num_samples(X))
-        check_consistent_length(X, y)
-        known = None if member is None else _check_member(member, num_samples(X))
+        X, labels = self._split_labels(X)
+        if not num_samples(X):
+            raise ValueError("X holds no records. Pass at least one.")
+        self._check_target(X, labels)
+        classes, member = _NOT_KNOWN, None
+        if y is not None:
+            classes, member = _read_membership(y, num_samples(X))
+        elif self._needs_members:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it "
+                "learns from records of known membership. Call fit(X, y)."
+            )
         with roll_back_on_error(self):
-            self.classes_ = self._all_classes(self._target_classes(X), y)
-            self._learn(X, y, known)
-            self.threshold_ = self._calibrate(X, y, known)
+            self._check_features(X, reset=True)
+            self.classes_, self._is_labeled = classes, labels is not None
+            labels = targets_as_array(labels, num_samples(X))
+            self._label_classes = self._all_classes(self._target_classes(X), labels)
+            self._learn(X, labels, member)
+            self.threshold_ = self._calibrate(X, labels, member)
         return self
 
-    def score_samples(self, X: Any, y: Any) -> Float64Array:
+    def decision_function(self, X: Any) -> Float64Array:
         """Return a membership score for each record, higher for members.
 
         Parameters
         ----------
-        %(scored_records)s
+        %(labeled_records)s
 
         Returns
         -------
         ndarray of shape (n_records,)
-            The scores.
+            The scores, of which ``predict`` calls those from ``threshold_`` on members.
         """
-        check_is_fitted(self, "threshold_")
-        X = as_records(X)
-        y = targets_as_array(y, num_samples(X))
-        check_consistent_length(X, y)
-        return self._score(X, y)
+        return self._score(*self._read_scored(X))
 
-    def predict(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return True for each record that the attack calls a member.
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return for each record whether the attack calls it a member.
 
         Parameters
         ----------
-        %(scored_records)s
+        %(labeled_records)s
 
         Returns
         -------
-        ndarray of bool of shape (n_records,)
-            Whether the score is at least ``threshold_``.
+        ndarray of shape (n_records,)
+            Values of ``classes_``: True for members if ``fit`` got bools or no ``y``.
         """
-        return self.score_samples(X, y) >= self.threshold_
+        found = self.decision_function(X) >= self.threshold_
+        return np.asarray(self.classes_[found.astype(int)])
 
-    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """Return the area under the ROC curve of the attack; 0.5 is chance.
+
+        Unlike the accuracy, it depends neither on the share of members nor on ``threshold_``.
+
+        Parameters
+        ----------
+        %(labeled_records)s
+        y : array-like of shape (n_records,)
+            Whether each record was in the target's training set, as in ``fit``.
+
+        Returns
+        -------
+        float
+            The area, in [0, 1].
+        """
+        found = self.decision_function(X)
+        _, member = _read_membership(y, len(found))
+        return metrics.auc(found[member], found[~member])
+
+    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records of known membership and return the result.
 
         Parameters
@@ -189,25 +232,40 @@ class MembershipAttack(ABC, TargetAttack):
         equal a member. They stay in the sample, since dropping them from one sample only would make
         the samples distinguishable without any leakage.
         """
-        check_is_fitted(self, "threshold_")
-        X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
-        n_in = num_samples(X_in)
-        parts = targets_as_array(y_in, n_in), targets_as_array(y_out, num_samples(X_out))
-        if parts[0].shape[1:] != parts[1].shape[1:] or not (parts[0].ndim and parts[1].ndim):
-            raise ValueError(
-                f"y_in and y_out have shapes {parts[0].shape} and {parts[1].shape}; expected the "
-                "same shape except for the number of records."
-            )
-        try:
-            y = np.concatenate(parts)
-        except TypeError:
-            raise TypeError("y_in and y_out must have labels of the same type.") from None
-        values = self._score(concat(X_in, X_out), y)
+        members, others = self._read_scored(X_in, "X_in"), self._read_scored(X_out, "X_out")
+        n_in = num_samples(members[0])
+        values = self._score(*concat_labeled(members, others))
         details = {
-            "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
+            "in_both": int(np.isin(fingerprints(others[0]), fingerprints(members[0])).sum()),
             "threshold": float(self.threshold_),
         }
         return AttackResult(values[:n_in], values[n_in:], self._name, details=details)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.target_tags.required = self._needs_members
+        # X is given to the target, which may accept both
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
+    def _split_labels(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any] | None]:
+        return split_labels(X, name)
+
+    def _read_scored(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any]]:
+        """Return records to score and their labels, checked against the records of ``fit``."""
+        check_is_fitted(self, "threshold_")
+        X, labels = self._split_labels(X, name)
+        if (labels is not None) != self._is_labeled:
+            expected = "LabeledRecords(X, y)" if self._is_labeled else "a table without labels"
+            raise ValueError(f"{name} must be {expected}, as in fit.")
+        self._check_features(X, reset=False)
+        return X, targets_as_array(labels, num_samples(X))
+
+    def _check_features(self, X: Any, reset: bool) -> None:
+        """Note the columns of a table, or compare them with the columns of ``fit``."""
+        if np.ndim(X) == 2:
+            validate_data(self, X, reset=reset, skip_check_array=True)
 
     @property
     def _name(self) -> str:
@@ -226,8 +284,8 @@ class MembershipAttack(ABC, TargetAttack):
         kind = type(self.target).__name__
         if y is None and asked.needs_y:
             raise ValueError(
-                f"y=None must be what {kind} predicts, to compare its {asked.name} with it. Pass "
-                "y in the form the target was fitted with."
+                f"X must have labels, to compare the {asked.name} of {kind} with them. Pass y to "
+                "an audit, and LabeledRecords(X, y) to an attack."
             )
         if self._needs_classes:
             raise TypeError(
@@ -261,14 +319,14 @@ class MembershipAttack(ABC, TargetAttack):
         """Return the scores of checked records."""
 
     def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, NDArray[np.intp]]:
-        """Return the target's probabilities over ``classes_`` and the column of each label."""
-        proba = predict_aligned(as_classifier(self.target, X), X, self.classes_)
-        return proba, label_columns(y, self.classes_)
+        """Return the target's probabilities over all labels and the column of each label."""
+        proba = predict_aligned(as_classifier(self.target, X), X, self._label_classes)
+        return proba, label_columns(y, self._label_classes)
 
     def _target_minus_loss(self, X: Any, y: NDArray[Any]) -> Float64Array:
         """Return minus the target's loss on each record, for any kind of answer."""
         model = as_classifier(self.target, X)
-        return choose_answers(model, y).minus_losses(model, X, y, self.classes_)
+        return choose_answers(model, y).minus_losses(model, X, y, self._label_classes)
 
 
 class LossThreshold(MembershipAttack):
@@ -295,8 +353,8 @@ class LossThreshold(MembershipAttack):
 
     Notes
     -----
-    Both rules are for attackers who know no member. If ``fit`` is given ``member``, the threshold
-    is the best one for these records.
+    Both rules are for attackers who know no member. If ``fit`` is given ``y``, the threshold is the
+    best one for these records.
 
     References
     ----------
@@ -307,11 +365,12 @@ class LossThreshold(MembershipAttack):
     --------
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.attacks import LossThreshold
+    >>> from skprivacy.attacks import LabeledRecords, LossThreshold
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
-    >>> attack = LossThreshold(target).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = LossThreshold(target).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
@@ -345,19 +404,34 @@ class LossThreshold(MembershipAttack):
         return self._target_minus_loss(X, y)
 
 
-def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
-    known = as_array("member", member)
-    if known.shape != (n_records,) or known.dtype != bool:
+def _read_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the labels of non-members and members, and which records are members."""
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind not in "biuf":
         raise ValueError(
-            f"member has shape {known.shape} and type {known.dtype}; expected one bool for each "
-            f"of the {n_records} records. Leave it None if membership is not known."
+            f"Unknown label type: y has type {y.dtype}; expected the membership of each "
+            "record, as bool or as two numbers, the higher one for members. Classes belong into "
+            "LabeledRecords(X, y)."
         )
-    if known.all() or not known.any():
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    if len(y) != n_records:
         raise ValueError(
-            f"member must hold both True and False; got only {bool(known.all())}. Leave it None if "
-            "membership is not known."
+            f"X and y hold inconsistent numbers of samples: {n_records} and {len(y)}. Pass the "
+            "membership of each record, or None if it is not known."
         )
-    return known
+    classes = np.unique(y)
+    if len(classes) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. y holds {len(classes)} values; expected "
+            "the membership of each record. Classes of records belong into LabeledRecords(X, y)."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"y must hold members and non-members; got one class, {classes[0]!r}. Leave it None "
+            "if membership is not known."
+        )
+    return classes, y == classes[1]
 
 
 def choose_threshold(

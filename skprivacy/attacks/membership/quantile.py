@@ -58,11 +58,12 @@ class QuantileAttack(MembershipAttack):
     --------
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skprivacy.attacks import QuantileAttack
+    >>> from skprivacy.attacks import LabeledRecords, QuantileAttack
     >>> X, y = make_classification(600, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = QuantileAttack(target).fit(X[400:], y[400:])
-    >>> attack.evaluate(X[:200], y[:200], X[200:400], y[200:400]).auc > 0.7
+    >>> records = LabeledRecords(X, y)
+    >>> attack = QuantileAttack(target).fit(records[400:])
+    >>> attack.evaluate(records[:200], records[200:400]).auc > 0.7
     True
     """
 
@@ -116,5 +117,5 @@ class QuantileAttack(MembershipAttack):
     def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
         numbers, texts = split_columns(X)
         codes = [np.searchsorted(v, text) for v, text in zip(self._values, texts.T, strict=True)]
-        indicators = np.eye(len(self.classes_))[label_columns(y, self.classes_)]
+        indicators = np.eye(len(self._label_classes))[label_columns(y, self._label_classes)]
         return np.column_stack([numbers, *codes, indicators]).astype(float)

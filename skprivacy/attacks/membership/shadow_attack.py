@@ -70,8 +70,8 @@ class ShadowAttack(MembershipAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
-        if self.classes_ is not None and self.pool_.classes_ is not None:
-            self.classes_ = class_list(self.classes_, self.pool_.classes_)
+        if self._label_classes is not None and self.pool_.classes_ is not None:
+            self._label_classes = class_list(self._label_classes, self.pool_.classes_)
 
     @property
     def _needs_models(self) -> bool:
@@ -120,7 +120,7 @@ class ShadowAttack(MembershipAttack):
         """Return the target's signal on the scale of the pool's log-odds."""
         # Carlini et al. 2022, Algorithm 1, line 14: query the target model
         model = as_classifier(self.target, X)
-        signal = choose_answers(model, y).signal(model, X, y, self.classes_)
+        signal = choose_answers(model, y).signal(model, X, y, self._label_classes)
         return self.pool_.as_log_odds(signal)
 
     def _check_in_models(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:

@@ -91,11 +91,12 @@ class StrongestAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import StrongestAttack
-    >>> attack = StrongestAttack(target, pool=4, online=True, random_state=0).fit(X, y)
+    >>> from skprivacy.attacks import LabeledRecords, StrongestAttack
+    >>> records = LabeledRecords(X, y)
+    >>> attack = StrongestAttack(target, pool=4, online=True, random_state=0).fit(records)
     >>> sorted(attack.powers_)
     ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
@@ -126,7 +127,7 @@ class StrongestAttack(ShadowAttack):
             self._check_in_models(shadows.trained, shadows.known)
         tried, known = self._candidates(), self._select_pool_records(shadows, X, y)
         for attack in tried:
-            attack.pool_, attack.classes_ = self.pool_, self.classes_
+            attack.pool_, attack._label_classes = self.pool_, self._label_classes
             attack._tune(known)
         self.powers_ = {_name(attack): attack.power_ for attack in tried}
         self.attack_ = max(tried, key=lambda attack: attack.power_)
@@ -198,9 +199,10 @@ class LearnedRatio(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LearnedRatio
-    >>> attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, LearnedRatio
+    >>> records = LabeledRecords(X, y)
+    >>> attack = LearnedRatio(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 

@@ -49,9 +49,10 @@ class ShadowThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import ShadowThreshold
-    >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, ShadowThreshold
+    >>> records = LabeledRecords(X, y)
+    >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
@@ -79,7 +80,7 @@ class ShadowThreshold(ShadowAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         view = scores.SIGNALS[self.signal]
-        signal, trained, label = self._view_shadows(X, y, self.classes_, view)
+        signal, trained, label = self._view_shadows(X, y, self._label_classes, view)
         self._threshold = _Threshold(signal, trained)
         self._class_thresholds = {}
         if not self.per_class:
@@ -132,9 +133,10 @@ class SignalThreshold(MembershipAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import SignalThreshold
-    >>> attack = SignalThreshold(target, per_class=True).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, SignalThreshold
+    >>> records = LabeledRecords(X, y)
+    >>> attack = SignalThreshold(target, per_class=True).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
@@ -199,9 +201,10 @@ class ReferenceThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import ReferenceThreshold
-    >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(X, y)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    >>> from skprivacy.attacks import LabeledRecords, ReferenceThreshold
+    >>> records = LabeledRecords(X, y)
+    >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(records)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 

@@ -45,7 +45,7 @@ class UpdatesMembership(MembershipAttack):
         ``set_params``.
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership from the ratio and the loss of each round (Nasr et al.), if ``fit`` is
-        given ``member``. None: logistic regression with balanced classes on scaled features.
+        given ``y``. None: logistic regression with balanced classes on scaled features.
     n_reference : int, default=1000
         Maximum number of non-members that estimate the distribution of gradients, chosen by
         fingerprint.
@@ -53,7 +53,7 @@ class UpdatesMembership(MembershipAttack):
 
     Notes
     -----
-    Without ``member``, all records given to ``fit`` are treated as non-members, so pass it if some
+    Without ``y``, all records given to ``fit`` are treated as non-members, so pass it if some
     are members. Records are split into 5 folds by fingerprint, and a record is scored with the
     reference records and attack model of the other four.
 
@@ -76,15 +76,16 @@ class UpdatesMembership(MembershipAttack):
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import Updates, UpdatesMembership
+    >>> from skprivacy.attacks import LabeledRecords, Updates, UpdatesMembership
     >>> X, y = make_classification(1200, flip_y=0.3, random_state=0)
     >>> party = MLPClassifier((20,), solver="sgd", momentum=0, batch_size=50, random_state=0)
     >>> def after_a_pass():
     ...     return Updates.weights_of(party.partial_fit(X[:50], y[:50], classes=[0, 1]))
     >>> weights = [after_a_pass() for _ in range(6)]
     >>> seen = Updates(party, weights[:-1], weights[1:], step=0.001, n_records=50)
-    >>> attack = UpdatesMembership(seen).fit(X[300:], y[300:])
-    >>> attack.evaluate(X[:50], y[:50], X[50:300], y[50:300]).auc > 0.8
+    >>> records = LabeledRecords(X, y)
+    >>> attack = UpdatesMembership(seen).fit(records[300:])
+    >>> attack.evaluate(records[:50], records[50:300]).auc > 0.8
     True
     """
 

@@ -47,7 +47,7 @@ class WhiteBoxAttack(MembershipAttack):
 
     The attacker has the network itself. For each record, the inputs of the attack network are every
     layer's loss gradients and activations, the loss and the true class. If ``fit`` is given
-    ``member``, it learns to distinguish members from non-members. Otherwise an autoencoder
+    ``y``, it learns to distinguish members from non-members. Otherwise an autoencoder
     compresses its inputs into one number, from which it restores the loss, the entropy of the
     prediction, the norms of the gradients and other figures. Records are ranked by this number.
 
@@ -55,7 +55,7 @@ class WhiteBoxAttack(MembershipAttack):
     ----------
     %(network_target)s
     epochs : int, default=15
-        Number of epochs in which the attack network is trained. With ``member``, five networks are
+        Number of epochs in which the attack network is trained. With ``y``, five networks are
         trained and averaged, each from the epoch that is best on another fifth of the records.
     random_state : int, RandomState instance or None, default=None
         Seed of the attack network.
@@ -63,7 +63,7 @@ class WhiteBoxAttack(MembershipAttack):
 
     Notes
     -----
-    Requires torch. With ``member``, every record is scored by an attack network that was not
+    Requires torch. With ``y``, every record is scored by an attack network that was not
     trained on it (5 folds, assigned by fingerprint). Otherwise the attack network's overfitting
     would look like the target's.
 
@@ -88,11 +88,12 @@ class WhiteBoxAttack(MembershipAttack):
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import WhiteBoxAttack
+    >>> from skprivacy.attacks import LabeledRecords, WhiteBoxAttack
     >>> X, y = make_classification(200, flip_y=0.5, random_state=0)
     >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> attack = WhiteBoxAttack(target, random_state=0).fit(X, y, np.arange(200) < 100)
-    >>> attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(records, np.arange(200) < 100)
+    >>> attack.evaluate(records[:100], records[100:]).auc > 0.6
     True
     """
 
@@ -143,7 +144,7 @@ class WhiteBoxAttack(MembershipAttack):
             inputs=[layer.inputs for layer in layers],
             gradients=[layer.at_output for layer in layers],
             loss=loss,
-            label=np.eye(len(self.classes_))[label],
+            label=np.eye(len(self._label_classes))[label],
             signals=np.column_stack(
                 [layer_figures(proba, label, layers), gradient_alignments(layers)]
             ),
@@ -182,7 +183,7 @@ class GradientNormAttack(KnownMembersAttack):
 
     Notes
     -----
-    ``fit`` needs ``member``. Every record is scored by an attack model that was not fitted on it
+    ``fit`` needs ``y``. Every record is scored by an attack model that was not fitted on it
     (5 folds, assigned by fingerprint). Otherwise the attack model's overfitting would look like the
     target's.
 
@@ -196,11 +197,12 @@ class GradientNormAttack(KnownMembersAttack):
     >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import GradientNormAttack
+    >>> from skprivacy.attacks import GradientNormAttack, LabeledRecords
     >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
     >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
-    >>> attack = GradientNormAttack(target).fit(X, y, np.arange(400) < 200)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = GradientNormAttack(target).fit(records, np.arange(400) < 200)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
@@ -282,7 +284,7 @@ class StolenMemoriesAttack(MembershipAttack):
     The approximated function is the log-odds of the record's class, since a logit is defined only
     up to a constant. Its weights and its bias are weighted separately. Every record is
     scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and no proxy
-    is trained on records that ``member`` marks as members. With L layers, ``6 L + 1`` networks or
+    is trained on records that ``y`` marks as members. With L layers, ``6 L + 1`` networks or
     upper parts of networks are trained. A record of a class unknown to the target scores lowest.
 
     References
@@ -294,11 +296,12 @@ class StolenMemoriesAttack(MembershipAttack):
     --------
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import StolenMemoriesAttack
+    >>> from skprivacy.attacks import LabeledRecords, StolenMemoriesAttack
     >>> X, y = make_classification(1200, 60, flip_y=0.3, random_state=0)
     >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:300], y[:300])
-    >>> attack = StolenMemoriesAttack(target).fit(X[600:], y[600:])
-    >>> attack.evaluate(X[:300], y[:300], X[300:600], y[300:600]).auc > 0.6
+    >>> records = LabeledRecords(X, y)
+    >>> attack = StolenMemoriesAttack(target).fit(records[600:])
+    >>> attack.evaluate(records[:300], records[300:600]).auc > 0.6
     True
     """
 

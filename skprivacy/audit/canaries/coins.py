@@ -31,6 +31,7 @@ __all__ = [
     "MixtureEvent",
     "coin_entropy",
     "coin_for",
+    "coin_for_relation",
     "draw_canaries",
     "insert_canaries",
     "inverse_curve",
@@ -81,6 +82,11 @@ def coin_for(estimator: Any) -> str:
     announced = {value for name, value in params.items() if name.split("__")[-1] == "relation"}
     known = announced == {"add_remove"} or (not announced and not holds_private(estimator))
     return "add_remove" if known else "replace_one"
+
+
+def coin_for_relation(relation: str) -> str:
+    """Return the coin that suits the relation of a passed claim."""
+    return "add_remove" if relation == "add_remove" else "replace_one"
 
 
 def coin_entropy(random_state: int | None, of: str = "audit_one_run") -> int | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from ..._clones import call_model
+from ..._docs import fill_docs
 from ..._input_data import check_consistent_length
 from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
@@ -37,10 +38,13 @@ from ...metrics.coin_guesses import (
 from ...metrics.rates import check_alpha
 from ..inspection.claims import NO_CLAIM, Claim, claim_of
 from ..inspection.guarantees import holds_private_labels
+from ..inspection.passed_claim import CLAIM_DOCS, claim_to_test, read_claim
+from ..report.facts import own_claim_fact
 from .coins import (
     CanaryRun,
     coin_entropy,
     coin_for,
+    coin_for_relation,
     draw_canaries,
     insert_canaries,
     inverse_curve,
@@ -76,11 +80,13 @@ CANARIES = {
 }
 
 
+@fill_docs(CLAIM_DOCS)
 def audit_one_run(
     estimator: Any,
     X: Any,
     y: Any,
     *,
+    claim: Any = None,
     n_canaries: int = 1000,
     canaries: tuple[Any, Any] | str | None = None,
     n_guesses: int | None = None,
@@ -105,6 +111,9 @@ def audit_one_run(
         Estimator whose clone is fitted ONCE, with its own seeds. The fit charges its budget.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Training records.
+    %(claim)s
+        Its relation decides whether canaries are left out or replaced. None tests the claim of the
+        trained model.
     n_canaries : int, default=1000
         From 20 to half the number of records; for gradients, to the number of weights. More
         canaries show more leakage, but make the model worse. At a true epsilon below 2, it takes
@@ -187,6 +196,7 @@ def audit_one_run(
     ('no claim', True)
     """
     X, y = as_records(X), np.asarray(y)
+    stated = read_claim(claim)
     flag("independent_canaries", independent_canaries)
     check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
     # A separate stream: if the model had the same seed, its sampling could follow the coins.
@@ -194,10 +204,16 @@ def audit_one_run(
     if isinstance(canaries, str):
         run = run_with_gradients(estimator, X, y, n_canaries, random)
     else:
-        run = _run_with_records(estimator, X, y, n_canaries, canaries, score or _log_odds, random)
+        coin = coin_for(estimator) if stated is None else coin_for_relation(stated.relation)
+        run = _run_with_records(
+            estimator, X, y, n_canaries, canaries, score or _log_odds, coin, random
+        )
 
+    if stated is not None:
+        run = replace(run, event_at=None)  # its noise says nothing about a claim of others
+    tested = claim_to_test(claim_of(run.fitted, X), stated)
     return guess_and_test(
-        " ".join(repr(estimator).split()), run, claim_of(run.fitted, X), alpha, random,
+        " ".join(repr(estimator).split()), run, tested, alpha, random,
         n_guesses=n_guesses, independent=independent_canaries,
     )  # fmt: skip
 
@@ -216,7 +232,7 @@ class OneRunAuditReport(FactReport):
     fitted : estimator
         The trained model, WITH canaries.
     claim : Claim
-        Its claim.
+        The tested claim: the model's own, or the one that was passed, with the model's beside it.
     canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
         Kind of canary, and where the attack searched for it.
     coin : {"add_remove", "replace_one", "zero_out"}
@@ -302,6 +318,7 @@ class OneRunAuditReport(FactReport):
         too_few = not (self.within_reach or self.untested)
         facts = (
             Fact("claim", claimed, claimed, label="claim"),
+            own_claim_fact(self.claim.own),
             Fact("canaries", self.canaries, CANARIES[self.canaries], label="canaries"),
             Fact("coin", self.coin, COINS[self.coin], label="coin"),
             Fact("right", self.right, right),
@@ -436,9 +453,8 @@ def _check_records(
 
 def _run_with_records(
     estimator: Any, X: Any, y: NDArray[Any], n_canaries: int, given: tuple[Any, Any] | None,
-    score: Score, random: np.random.Generator,
+    score: Score, coin: str, random: np.random.Generator,
 ) -> CanaryRun:  # fmt: skip
-    coin = coin_for(estimator)
     rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
     # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5

@@ -132,12 +132,15 @@ class Claim:
     charged : PrivacyGuarantee or None
         Joint cost of all fits. For a search: every candidate on every fold; otherwise equal to
         ``guarantee``. None if it is not known.
+    own : Claim or None
+        The model's own claim, if ``guarantee`` was passed to an audit instead; otherwise None.
     """
 
     guarantee: PrivacyGuarantee | None
     reason: str = ""
     uncovered: dict[str, str] = field(default_factory=dict)
     charged: PrivacyGuarantee | None = None
+    own: Claim | None = None
 
     @property
     def proved(self) -> bool:

@@ -17,7 +17,7 @@ from ..._report_facts import FactReport, ReportFacts
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence
-from ..inspection.claims import CHOSEN, NO_CLAIM
+from ..inspection.claims import CHOSEN, NO_CLAIM, Claim
 from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
 from .document import About, about_or_empty
@@ -83,6 +83,8 @@ class AuditReport(FactReport):
         Why the records are not independent of each other; empty if nothing suggests it.
     ledger_caveats : tuple of str
         Limits of the ledger of the model's budget: whether a restored older copy is noticed.
+    own_claim : Claim or None
+        The model's own claim, if another was passed to the audit and tested; otherwise None.
     """
 
     model: str
@@ -106,6 +108,7 @@ class AuditReport(FactReport):
     attacked: str = "record"
     copied: str = ""
     ledger_caveats: tuple[str, ...] = ()
+    own_claim: Claim | None = None
 
     of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
 

@@ -33,8 +33,8 @@ class About:
         None means today.
     record : str, default="record"
         Meaning of one row: "person" if each row is a different person.
-    schema_digest, ledger_digest : str, default=""
-        SHA-256 of the data's schema, and of the last line of the ledger.
+    schema_digest, ledger_digest, model_digest : str, default=""
+        SHA-256 of the data's schema, of the last line of the ledger, and of the model's file.
     seeds : mapping of str to int, default=None
         Seeds of public randomness, such as splits; never the seed of private noise.
 
@@ -53,10 +53,12 @@ class About:
     record: str = "record"
     schema_digest: str = ""
     ledger_digest: str = ""
+    model_digest: str = ""
     seeds: Mapping[str, int] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        for name in ("data", "author", "command", "record", "schema_digest", "ledger_digest"):
+        digests = ("schema_digest", "ledger_digest", "model_digest")
+        for name in ("data", "author", "command", "record", *digests):
             if not isinstance(value := getattr(self, name), str):
                 raise TypeError(f"{name}={value!r} must be a string.")
         if not self.record:
@@ -81,6 +83,7 @@ class About:
             "Versions": ", ".join(f"{name} {found}" for name, found in versions().items()),
             "Schema, SHA-256": self.schema_digest,
             "Ledger, SHA-256": self.ledger_digest,
+            "Model file, SHA-256": self.model_digest,
             "Public seeds": seeds,
         }
         return {name: value for name, value in known.items() if value}
@@ -101,6 +104,7 @@ class About:
             "record": self.record,
             "schema_digest": self.schema_digest,
             "ledger_digest": self.ledger_digest,
+            "model_digest": self.model_digest,
             "seeds": dict(self.seeds or {}),
             "versions": versions(),
         }

@@ -36,7 +36,13 @@ from .document import About
 from .findings import AttackFinding, GroupExposure
 from .plain_words import kind_in_words, relation_in_words, unit_in_words
 
-__all__ = ["SHOWN_GROUPS", "audit_facts", "explain_exchange", "list_caveats"]
+__all__ = [
+    "SHOWN_GROUPS",
+    "audit_facts",
+    "explain_exchange",
+    "list_caveats",
+    "own_claim_fact",
+]
 
 SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _SHOWN_RECORDS = 100
@@ -163,6 +169,16 @@ def explain_exchange(
     )
 
 
+def own_claim_fact(own: Any) -> Fact:
+    """Return the model's own claim, where another one was passed and tested."""
+    if own is None or own.reason == NO_CLAIM:
+        return Fact("own_claim")
+    claim = None if own.guarantee is None else own.guarantee.to_dict()
+    stated = own.reason if own.guarantee is None else format_guarantee(own.guarantee)
+    sentence = f"{stated}; not tested, because another claim was passed"
+    return Fact("own_claim", claim, sentence, label="claimed by the model itself")
+
+
 def _assess(report: Any) -> tuple[Any, str]:
     """Return the level of the verdict, and what qualifies it."""
     if report.verdict == "violated":
@@ -214,7 +230,7 @@ def _claimed(report: Any, about: About) -> list[Fact]:
     claim = None if guarantee is None else guarantee.to_dict()
     facts = [Fact("claim", claim, sentence, label="claimed")]
     if not report.claims:
-        return facts
+        return [*facts, own_claim_fact(report.own_claim)]
     unit = unit_in_words(report.unit, about, of_labels=report.of_labels)
     return [
         *facts,
@@ -222,6 +238,7 @@ def _claimed(report: Any, about: About) -> list[Fact]:
         *details([relation_in_words(report, about), kind_in_words(report)], "detail"),
         *details(f"if {text}" for text in guarantee.assumptions),
         Fact(sentence=unit, level="detail", label="unit"),
+        own_claim_fact(report.own_claim),
     ]
 
 

@@ -366,6 +366,7 @@ def report_facts(
         "reason": claim.reason,
         "uncovered": claim.uncovered,
         "charged": claim.charged,
+        "own_claim": claim.own,
         "n_train": num_samples(X_train),
         "n_test": num_samples(X_test),
         "train_accuracy": _accuracy(model, X_train, y_train),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..inspection.passed_claim import PASSED
 from .document import About
 
 __all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
@@ -58,11 +59,21 @@ def relation_in_words(report: Any, about: About) -> str:
 def kind_in_words(report: Any) -> str:
     """Return how reliable the claim is."""
     if report.verdict == "violated":
-        return (
-            "This is the model's own claim. An attack refuted it: the model was not trained as it "
-            "claims, an assumption is false, or the software has an error."
+        whose = (
+            "This claim was passed to the audit" if _is_passed(report) else "The model claims it"
         )
+        return (
+            f"{whose}. An attack refuted it: the model was not trained as claimed, an assumption "
+            "is false, or the software has an error."
+        )
+    if _is_passed(report):
+        return "Passed to the audit: the audit has not seen how anybody obtained the limit."
     return _KINDS[report.guarantee.kind]
+
+
+def _is_passed(report: Any) -> bool:
+    """Return whether the claim was passed to the audit, and is not the model's own."""
+    return report.guarantee is not None and PASSED in report.guarantee.assumptions
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
@@ -79,7 +90,7 @@ def _protected(report: Any, about: About) -> str:
     if not report.claims:
         return "Nothing. The model makes no valid claim of privacy."
     if report.verdict == "violated":
-        return f"Nothing. The model claims to protect {_unit(report, about)}, but this was refuted."
+        return f"Nothing. The claim is to protect {_unit(report, about)}, but this was refuted."
     if report.uncovered:
         return (
             "Nothing for sure. These parts of the model read the records outside of any guarantee: "

@@ -97,6 +97,11 @@ class PublicRanges:
         """The middle of the ranges."""
         return (self.low + self.high) / 2
 
+    @property
+    def blank(self) -> NDArray[np.float64]:
+        """The features nearest to zero within the ranges."""
+        return np.clip(0.0 * self.middle, self.low, self.high)
+
     def holds(self, x: NDArray[np.float64], target: Any) -> bool:
         """Return whether a record is within the ranges."""
         inside = bool(((self.low <= x) & (x <= self.high)).all())
@@ -201,17 +206,35 @@ def neighbours(
             if relation == "add_remove" or (relation == "zero_out" and erased):
                 yield NeighbourPair(name, here, (others, labels))
                 continue
-            there, label = x, target
-            if relation == "zero_out":
-                there, label = np.full_like(x, np.nan), _null(y, public)
-            elif relation == "label":
-                label = public.other_target(target)
-                if np.array_equal(label, target):
-                    continue
-            else:
-                there = 2 * public.middle - x
-                label = None if target is None else public.other_target(target)
-            yield NeighbourPair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+            for as_what, there, label in _replacements(relation, x, target, y, public):
+                beside = (np.vstack([others, there]), _behind(labels, label))
+                yield NeighbourPair(f"{name}{as_what}", here, beside)
+
+
+def _replacements(
+    relation: str, x: NDArray[np.float64], target: Any, y: NDArray[Any] | None, public: PublicRanges
+) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
+    """Yield records that replace a record: what they are, the features and a target."""
+    if relation == "zero_out":
+        yield "", np.full_like(x, np.nan), _null(y, public)
+        return
+    other, mirror = public.other_target(target), 2 * public.middle - x
+    has_other = y is not None and not np.array_equal(other, target)
+    has_mirror = not np.array_equal(mirror, x)
+    if relation == "label":
+        if has_other:
+            yield "", x, other
+        return
+    # The gradient of a model without intercept is odd: in x and the target together it is even. Its
+    # mirror image with another target changes nothing there, and each of them alone does.
+    if has_other:
+        yield " or with another target", x, other
+    if has_mirror:
+        yield " or its mirror image", mirror, target
+    if has_other and has_mirror:
+        yield " or its mirror image with another target", mirror, other
+    if not np.array_equal(public.blank, x):
+        yield " or a blank record", public.blank, _null(y, public)
 
 
 def _each_label(
@@ -272,7 +295,7 @@ def _other_records(
     X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
     public: PublicRanges, relation: str,
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
-    """Yield the other records: the data, copies with another target, or blank records."""
+    """Yield the other records: the data, copies with another target, middle or blank records."""
     n = len(X) - (relation != "add_remove")
     yield "the data", X[:n], None if y is None else y[:n]
     if target is not None:
@@ -287,8 +310,10 @@ def _other_records(
     null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
     if relation == "zero_out":
         yield "blank records", np.full_like(same, np.nan), null
-    else:
-        yield "records in the middle", same, null
+        return
+    yield "records in the middle", same, null
+    if not np.array_equal(public.blank, public.middle):
+        yield "blank records", np.tile(public.blank, (n, 1)), null
 
 
 @dataclass
@@ -367,7 +392,7 @@ class Effort:
     def trial(self, a_run: float, n_pairs: int) -> int:
         """Return the number of first runs per side for each pair."""
         if self.n_runs is not None:
-            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
+            return int(np.clip(0.4 * self.n_runs / n_pairs, _TRIAL, 4 * _TRIAL))
         return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
 
     def _runs(self, a_run: float) -> float:

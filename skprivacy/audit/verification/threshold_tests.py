@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -36,6 +37,7 @@ __all__ = [
 # because the best of some thousand tests looks better than it is.
 _PLAIN = 1e-8
 _MARGIN = 4
+_THIRD = 3  # factor by which neighbours become fewer, and runs on each of them more
 _CERTAIN = 40.0  # a separation in standard deviations that no noise leaves
 Matrix = NDArray[np.float64]
 Score = Callable[[Matrix], NDArray[np.float64]]
@@ -48,6 +50,7 @@ _CUTS = 400
 # False positive rates at which a claimed curve is evaluated.
 _FALSE_POSITIVE_RATES = np.r_[np.geomspace(1e-6, 0.5, 120), 1 - np.geomspace(0.49, 1e-6, 120)]
 _TOP = 20  # numbers that trees use
+_NEAREST = 4
 _ALIKE = 0.7  # rank correlation from which two numbers carry the same noise
 
 # Candidate probabilities of taking part, and shifts of a step in deviations of its noise.
@@ -165,7 +168,7 @@ def choose_thresholds(
     sums = _linear(*learn)
     scores = [
         *sums, *_midpoint_scores(*learn, steps), *_participation_scores(*learn, steps),
-        *_tree_score(*learn, sums),
+        *_tree_score(*learn, sums), *_spread_scores(*learn),
     ]  # fmt: skip
     found = [_best_tests(score, check, curve, delta, alpha) for score in scores]
     beyond = max(found, key=lambda f: f.beyond[0])
@@ -194,15 +197,15 @@ def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -
 
 
 def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
-    """Return the neighbours that runs separate best, by successive halving."""
+    """Return the neighbours that runs separate best: the best third of each round goes on."""
     while len(works) > 1:
         found = []
         for runs in works:
             found.append(_separation(runs.pilot_runs(n)))
             if found[-1] > _CERTAIN:
                 return runs
-        works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
-        n *= 2
+        works = [works[i] for i in np.argsort(found)[::-1][: -(-len(works) // _THIRD)]]
+        n *= _THIRD
     return works[0]
 
 
@@ -382,6 +385,31 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
     with one_thread(features.size):
         trees.fit(features, labels)
     yield lambda values: np.asarray(trees.predict_proba(select_features(values))[:, 1])
+
+
+def _spread_scores(runs: Matrix, others: Matrix) -> list[Score]:
+    """Return scores that see spreads: likelihood ratios of normal noise and of nearest runs."""
+    standard = _standard(runs, others)
+    a, b = standard(runs), standard(others)
+    difference = np.abs(a.mean(0) - b.mean(0)) + np.abs(a.std(0) - b.std(0))
+    best = np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
+    near, far = (cKDTree(side[:_ENOUGH, best]) for side in (a, b))
+
+    def normal(values: Matrix) -> NDArray[np.float64]:
+        z = standard(values)
+        return np.asarray(_depth(z, b).sum(1) - _depth(z, a).sum(1))
+
+    def nearest(values: Matrix) -> NDArray[np.float64]:
+        z = standard(values)[:, best]
+        ratio = [np.log(tree.query(z, [_NEAREST])[0][:, 0] + 1e-9) for tree in (far, near)]
+        return np.asarray(ratio[0] - ratio[1])
+
+    return [normal, nearest]
+
+
+def _depth(values: Matrix, side: Matrix) -> Matrix:
+    """Return squared distances from the mean of a side, in deviations."""
+    return (values - side.mean(0)) ** 2 / (side.var(0) + 1e-9)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Jagielski, Ullman and Oprea 2020; Nasr et al. 2021.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from ..._docs import fill_docs
 from ..._environment import check_n_jobs
 from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
@@ -23,6 +25,7 @@ from ...metrics import GuessBound
 from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
+from ..inspection.passed_claim import CLAIM_DOCS, read_claim
 from ..report.findings import curve_of_chords
 from .neighbors import (
     Effort,
@@ -72,6 +75,9 @@ class PrivacyVerificationReport(FactReport):
         Parameters of the estimator that were changed for the runs, in words.
     left_out : tuple of str
         Neighbours on which the estimator failed.
+    rarest_fault : float
+        Smallest share of fits without noise that ``n_runs`` can show: the best attack recognises
+        each of them, and is never wrong. 1 if not even that would refute the claim.
     """
 
     model: str
@@ -86,6 +92,7 @@ class PrivacyVerificationReport(FactReport):
     seconds: float
     changes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    rarest_fault: float = 1.0
 
     @property
     def claimed_epsilon(self) -> float:
@@ -104,7 +111,7 @@ class PrivacyVerificationReport(FactReport):
         if not self.broken:
             return (
                 f"held: epsilon is at least {self.epsilon_lower_bound:.3g} of the claimed "
-                f"{self.claimed_epsilon:.3g}, {sure}"
+                f"{self.claimed_epsilon:.3g}, {sure}; {self._limit}"
             )
         if self.epsilon_lower_bound > self.claimed_epsilon:
             claimed = f"where {self.claimed_epsilon:.3g} is claimed"
@@ -113,6 +120,16 @@ class PrivacyVerificationReport(FactReport):
             f"broken: the claimed trade-off curve is exceeded, {sure}; epsilon is at least "
             f"{self.epsilon_lower_bound:.3g} for any curve, where {self.claimed_epsilon:.3g} is "
             "claimed"
+        )
+
+    @property
+    def _limit(self) -> str:
+        """The share of fits without noise that this number of runs shows at best, in words."""
+        if not self.rarest_fault < 1:
+            return f"{self.n_runs:,} runs are too few to show anything"
+        return (
+            f"{self.n_runs:,} runs a side show noise that is missing in {self.rarest_fault:.2%} of "
+            "the fits or more, at best"
         )
 
     def facts(self) -> ReportFacts:
@@ -131,8 +148,9 @@ class PrivacyVerificationReport(FactReport):
             *(Fact(sentence=text, label="changed") for text in self.changes),
             *(Fact(sentence=name, label="not tried") for name in self.left_out),
             Fact("n_runs", self.n_runs, runs),
-            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out"),
-        )
+            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out",
+                    "rarest_fault"),
+        )  # fmt: skip
         title = f"Verification of {shorten_text(self.model)}"
         return ReportFacts(
             Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
@@ -148,13 +166,14 @@ def _count_text(counts: Counts, guarantee: PrivacyGuarantee) -> str:
     )
 
 
+@fill_docs(CLAIM_DOCS)
 def verify_privacy(
     estimator: Any,
     X: Any = None,
     y: Any = None,
     *,
     epsilon: float | None = None,
-    claim: PrivacyGuarantee | None = None,
+    claim: Any = None,
     fit_params: Mapping[str, Any] | None = None,
     n_runs: int | None = None,
     seconds: float = 60.0,
@@ -182,9 +201,9 @@ def verify_privacy(
     epsilon : float, default=None
         Epsilon of the runs. ``None`` chooses the one at which mistakes are easiest to see: the best
         attack that the claim allows errs in about 10% of cases. The report states it.
-    claim : PrivacyGuarantee, default=None
-        The claim to test; the estimator then runs unchanged. ``None`` tests its own claim, or its
-        parameters (epsilon, delta) taken as a guarantee for replaced records.
+    %(claim)s
+        The estimator then runs unchanged. None tests its own claim, or its parameters (epsilon,
+        delta) taken as a guarantee for replaced records.
     fit_params : mapping, default=None
         Further arguments of ``fit``, such as ``X_public``. They are the same on both neighbours, so
         they must be public.
@@ -253,8 +272,7 @@ def verify_privacy(
             f"estimator={estimator!r} must have fit and get_params. For a mechanism or a function, "
             "use verify_release."
         )
-    if not (claim is None or isinstance(claim, PrivacyGuarantee) or callable(claim)):
-        raise TypeError(f"claim={claim!r} must be a PrivacyGuarantee, or None.")
+    stated = read_claim(claim)
     if not (fit_params is None or isinstance(fit_params, Mapping)):
         raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
     if "groups" in (fit_params or {}):
@@ -265,7 +283,7 @@ def verify_privacy(
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
-    fits = IndependentFits(estimator, dict(fit_params or {}), claim, _probes(X, public))
+    fits = IndependentFits(estimator, dict(fit_params or {}), stated, _probes(X, public))
     fits, guarantee = choose_epsilon(fits, (X, y), epsilon)
     fits, steps = fits.with_answers(guarantee, (X, y))
     pairs = list(neighbours(
@@ -279,10 +297,11 @@ def verify_privacy(
     )  # fmt: skip
 
 
+@fill_docs(CLAIM_DOCS)
 def verify_release(
     release: Callable[[Any], Any],
     neighbours: Sequence[tuple[Any, Any]],
-    claim: PrivacyGuarantee,
+    claim: Any,
     *,
     n_runs: int | None = None,
     seconds: float = 60.0,
@@ -298,8 +317,7 @@ def verify_release(
     neighbours : sequence of pairs
         Pairs of data sets that are neighbours under the claim, in the form that ``release`` takes.
         For a mechanism: two values as far apart as its sensitivity.
-    claim : PrivacyGuarantee
-        The claim to test.
+    %(required_claim)s
     n_runs : int, default=None
         As in :func:`verify_privacy`.
     seconds : float, default=60.0
@@ -332,22 +350,22 @@ def verify_release(
 
     Examples
     --------
-    >>> from skprivacy.accounting import PrivacyGuarantee
     >>> from skprivacy.audit import verify_release
     >>> from skprivacy.mechanisms import Laplace, SecureRandom
     >>> noise, random = Laplace(0.5, sensitivity=1.0), SecureRandom()
-    >>> claim = PrivacyGuarantee(noise.event)
     >>> release = lambda v: noise.release(v, random)
-    >>> verify_release(release, [(1.0, 0.0)], claim, n_runs=500, alpha=1e-8).broken
+    >>> verify_release(release, [(1.0, 0.0)], noise.event, n_runs=500, alpha=1e-8).broken
     False
     >>> half = Laplace(0.1, sensitivity=1.0)
-    >>> verify_release(lambda v: half.release(v, random), [(1.0, 0.0)], claim, n_runs=500).broken
+    >>> release = lambda v: half.release(v, random)
+    >>> verify_release(release, [(1.0, 0.0)], claim=2.0, n_runs=500).broken
     True
     """
-    if not callable(release) or not isinstance(claim, PrivacyGuarantee):
+    stated = read_claim(claim)
+    if not callable(release) or stated is None:
         raise TypeError(
-            f"release={release!r} must be callable, and claim={claim!r} a PrivacyGuarantee. Pass, "
-            "for example, PrivacyGuarantee(mechanism.event)."
+            f"release={release!r} must be callable, and claim={claim!r} a claim. Pass, for "
+            "example, mechanism.event."
         )
     given = [sequence("neighbours", pair) for pair in sequence("neighbours", neighbours)]
     if not all(len(pair) == 2 for pair in given):
@@ -361,7 +379,7 @@ def verify_release(
         effort, changes = replace(effort, n_jobs=1), (_ONE_PROCESS,)
     name = getattr(release, "__name__", type(release).__name__)
     return _test_claim(
-        release, pairs, claim, effort, alpha, time.perf_counter(), model=name, changes=changes
+        release, pairs, stated, effort, alpha, time.perf_counter(), model=name, changes=changes
     )
 
 
@@ -388,7 +406,17 @@ def _test_claim(
         seconds=time.perf_counter() - started,
         changes=changes,
         left_out=attack.left_out,
+        rarest_fault=_find_rarest_fault(attack.counts[0].n_in, guarantee, share),
     )
+
+
+def _find_rarest_fault(n: int, guarantee: PrivacyGuarantee, share: float) -> float:
+    """Return the smallest share of n runs that refutes a claim if no run of the other side errs."""
+    hits = bisect_left(
+        range(n), -share,
+        key=lambda hits: -Counts(hits, n, 0, n).surprise(guarantee.tpr_bound),
+    )  # fmt: skip
+    return hits / n
 
 
 def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[GuessBound, ...]:

@@ -4,7 +4,7 @@ Files, in reading order:
 
 - ``train``: ``skprivacy train``: train a private model, state its guarantee and save it
 - ``predict``: ``skprivacy predict``: apply a saved model to a table
-- ``audit``: ``skprivacy audit``: train a private model and test its claim by attacks
+- ``audit``: ``skprivacy audit``: test the claim of a saved or a new model by attacks
 - ``audit_predictions``: ``skprivacy audit-predictions``: test a claim by tables of predictions
 - ``sweep``: ``skprivacy sweep``: utility and leakage at several privacy levels
 - ``budget``: ``skprivacy budget``: create, charge, plan and inspect a privacy budget

@@ -1,4 +1,4 @@
-"""``skprivacy audit``: train one private model and test its claim by attacks."""
+"""``skprivacy audit``: test the claim of a saved or a newly trained model by attacks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from ...accounting.budget.signals import signals_held_after_commit
 from .. import (
     config_file,
     data,
+    membership,
     private_pipeline,
     registry,
     release,
     reports,
+    tables,
 )
-from ..console import UserError, print_message, print_result
+from ..console import UserError, add_claim, print_message, print_result
 
 __all__ = ["add_parser", "exit_code", "run"]
 
 EXAMPLES = """\
 examples:
+  skprivacy audit model.safetensors patients.csv --members members.csv --out audit.html
+  skprivacy audit model.safetensors patients.csv --non-members others.csv --claim 1,1e-6
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
   skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
@@ -29,8 +33,8 @@ examples:
 exit codes: 0 no claim was refuted, 1 a claim was refuted (violated), 2 an error in the arguments or
 the data, 3 the audit says nothing, because members look like non-members or records are copies
 (doubtful, or no claim).
-A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
-model, call skprivacy.audit.audit from Python.
+A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit a model of
+another library, call skprivacy.audit.audit from Python, or use `skprivacy audit-predictions`.
 """
 
 DEFAULT_ATTACK = "both"
@@ -41,17 +45,24 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "audit",
         help=text,
-        description="Train a private network on a random half of the data and attack it with the "
-        "other half as non-members.",
+        description="Attack a saved MODEL with records that it was trained on and others. Without "
+        "MODEL, train a private network on a random half of the data and attack it with the other "
+        "half.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     config_file.add_argument(parser)
-    data.add_arguments(parser)
-    claim = parser.add_argument_group("claim")
-    claim.add_argument(
-        "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
+    parser.add_argument(
+        "saved",
+        metavar="MODEL",
+        nargs="?",
+        help="the file of `skprivacy train --save` or save_model; nothing in it is executed",
     )
+    data.add_arguments(parser)
+    membership.add_arguments(parser)
+    claim = parser.add_argument_group("claim")
+    claim.add_argument("--epsilon", type=float, help="epsilon to train with (default: 1)")
+    add_claim(claim, "the model's own claim")
     claim.add_argument(
         "--alpha",
         type=float,
@@ -83,35 +94,44 @@ def run(args: argparse.Namespace) -> int:
     from ...exceptions import BudgetExceededError
 
     reports.check(args, args.exposed)
+    _check_options(args)
+    epsilon = 1.0 if args.epsilon is None else args.epsilon
     release.check(args)
-    private_pipeline.check(args, args.epsilon)
+    private_pipeline.check(args, epsilon)
     attacks = registry.make_attacks(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
     budget = release.open_budget(args)
-    records = data.load_records(args)
+    trained, schema = _load_trained(args)
+    records = data.load_records(args, schema)
     release.check_schema(args, records.schema)
-    model = private_pipeline.make_model(records, args, args.epsilon, budget)
-    own, new = records.split_random(0.5, args.seed)
+    if trained is None:
+        model = private_pipeline.make_model(records, args, epsilon, budget)
+        own, new = records.split_random(0.5, args.seed)
+    else:
+        model = trained
+        own, new = membership.split_by_members(args, records)
     X_train, y_train, whose, rows = own
     X_test, y_test, whose_not, _ = new
     given = private_pipeline.group_arguments(model, whose)
     tried = registry.check_attacks(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
     _check_records(args, tried, own, new)
-    print_message(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
-    try:
-        with release.shows_digest(budget), signals_held_after_commit():
-            model.fit(X_train, y_train, **given)
-            release.save(args, model)  # before the audit, which takes longer
-    except BudgetExceededError as error:
-        print_result(error)
-        return 1
+    if trained is None:
+        print_message(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
+        try:
+            with release.shows_digest(budget), signals_held_after_commit():
+                model.fit(X_train, y_train, **given)
+                release.save(args, model)  # before the audit, which takes longer
+        except BudgetExceededError as error:
+            print_result(error)
+            return 1
     report = audit(
         model,
         X_train,
         y_train,
         X_test,
         y_test,
+        claim=args.claim,
         attacks=tried,
         n_shadows=args.n_shadows,
         alpha=args.alpha,
@@ -122,8 +142,9 @@ def run(args: argparse.Namespace) -> int:
         verbose=not args.quiet,
     )
     print_result(report)
+    digest = reports.print_digest(args.saved or args.save)
     known = reports.make_about(
-        args, records.name, records.schema, budget,
+        args, records.name, records.schema, budget, digest,
         **{"splits, shadow models, first weights": args.seed},
     )  # fmt: skip
     for name in reports.write_audit(args, report, known):
@@ -142,6 +163,38 @@ def exit_code(report: Any) -> int:
     if report.verdict == "violated":
         return 1
     return 3 if report.doubt else 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise UserError for options of training beside MODEL, or of MODEL without it."""
+    of_training = ("epsilon", "delta", "model", "set", "budget", "save", "certificate")
+    useless = ("known_members", "non_members") if args.saved is None else of_training
+    given = [name for name in useless if getattr(args, name) not in (None, [])]
+    if not given:
+        return
+    options = " and ".join(f"--{name.removeprefix('known_').replace('_', '-')}" for name in given)
+    if args.saved is None:
+        raise UserError(
+            f"{options} is for a saved model. Pass MODEL before DATA: skprivacy audit MODEL DATA."
+        )
+    raise UserError(
+        f"{options} is for training, but {args.saved} is trained. Leave it out; --claim is the "
+        "claim to test."
+    )
+
+
+def _load_trained(args: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the saved model and the schema in it; None and None if a model is to be trained."""
+    if args.saved is None:
+        return None, None
+    from ...persistence import load_model
+
+    tables.check_file(args.saved)
+    trained = load_model(args.saved)
+    schema = private_pipeline.schema_in(trained)
+    if schema is not None and args.schema is not None:
+        raise UserError(f"--schema: {args.saved} holds its own schema. Leave --schema out.")
+    return trained, schema
 
 
 def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:

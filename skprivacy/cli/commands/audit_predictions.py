@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from ...attacks.shadow_answers import check_table
 from ...preprocessing.cell_values import category_key, column_numbers
 from .. import reports, tables
-from ..console import UserError, print_message, print_result
+from ..console import UserError, add_claim, print_message, print_result
+from ..membership import MEMBER, member_column
 from .audit import exit_code
 
 __all__ = ["add_parser", "run"]
 
-MEMBER, LABEL = "member", "label"
+LABEL = "label"
 EXAMPLES = f"""\
 examples:
   skprivacy audit-predictions target.csv
-  skprivacy audit-predictions target.csv --shadows shadow1.csv shadow2.csv --epsilon 1 --delta 1e-5
+  skprivacy audit-predictions target.csv --shadows shadow1.csv shadow2.csv --claim 1,1e-5
 
 Each table has a header line, one row per record and the columns
   {MEMBER}   1 if the model was trained on the record, 0 if not
@@ -35,7 +36,6 @@ members, and one on the other half.
 
 exit codes: see `skprivacy audit --help`.
 """
-_TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}
 
 
 class _Table(NamedTuple):
@@ -67,10 +67,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "attacks are weaker without them",
     )
     claim = parser.add_argument_group("claim")
-    claim.add_argument("--epsilon", type=float, help="epsilon of the claim (default: no claim)")
-    claim.add_argument(
-        "--delta", type=float, default=0.0, help="delta of the claim (default: %(default)s)"
-    )
+    add_claim(claim, "no claim")
     claim.add_argument(
         "--alpha",
         type=float,
@@ -88,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
     from ...audit import audit_predictions
 
     reports.check(args)
-    if args.delta and args.epsilon is None:
-        raise UserError("--delta needs --epsilon. Pass both, or neither.")
     target = _read_table(args.table, args)
     shadows = [_read_shadow_table(target, name, args) for name in args.shadows]
     inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
@@ -109,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         target.proba[outside],
         target.label[outside],
         classes=target.classes,
-        epsilon=args.epsilon,
-        delta=args.delta,
+        claim=args.claim,
         alpha=args.alpha,
         **given,
     )
@@ -139,16 +133,12 @@ def _read_table(name: str, args: argparse.Namespace) -> _Table:
             f"{name} has no column for the label in row {labels.index(None) + 1}; there are "
             f"columns for {', '.join(classes)}. Name each column like its class."
         )
-    member = frame[MEMBER].astype(str).str.strip().str.lower()
-    if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
-        raise UserError(
-            f"row {wrong.index[0] + 1} of column {MEMBER!r} in {name} is neither 1 nor 0."
-        )
+    member = member_column(frame, name)
     try:
         proba = check_table(name, np.column_stack([_numbers(frame[c], name) for c in classes]))
     except ValueError as error:
         raise UserError(str(error)) from None
-    return _Table(member.isin(_TRUE).to_numpy(), np.array(labels), proba, classes)
+    return _Table(member, np.array(labels), proba, classes)
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:

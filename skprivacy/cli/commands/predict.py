@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ...persistence import load_model
-from ...preprocessing import Schema
-from .. import data, reports, tables
+from .. import data, private_pipeline, reports, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
 __all__ = ["add_parser", "run"]
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     for name in (args.model, args.data):
         tables.check_file(name)
     model = load_model(args.model)
-    schema = _schema_of(model)
+    schema = private_pipeline.schema_in(model)
     frame = data.read_described_table(Path(args.data), args, schema, None)
     names = list(getattr(model, "feature_names_in_", frame) if schema is None else schema)
     if absent := [name for name in names if name not in frame]:
@@ -71,9 +70,3 @@ def run(args: argparse.Namespace) -> int:
         reports.write_table(args.out, found)
         print_message(f"wrote {args.out}")
     return 0
-
-
-def _schema_of(model: Any) -> Schema | None:
-    """Return the schema inside a model, if it has one."""
-    first = model[0] if hasattr(model, "steps") else model
-    return getattr(first, "schema_", getattr(first, "schema", None))

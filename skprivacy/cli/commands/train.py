@@ -9,10 +9,11 @@ from ...accounting.budget.signals import signals_held_after_commit
 from .. import (
     config_file,
     data,
+    membership,
     private_pipeline,
     release,
 )
-from ..console import UserError, print_message, print_result
+from ..console import UserError, check_outputs, print_message, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -20,6 +21,7 @@ EXAMPLES = """\
 examples:
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
+  skprivacy train patients.csv --schema patients.json --hold-out 0.5 --members members.csv
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
   skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
@@ -54,6 +56,12 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="share of the records to keep out of training; prints the score on them, which is not "
         "private (default: 0)",
     )
+    run_group.add_argument(
+        "--members",
+        metavar="FILE.csv",
+        help="write which rows of DATA were trained on and which were kept out, for `skprivacy "
+        "audit`; the file is as private as the records",
+    )
     release.add_arguments(parser)
     parser.set_defaults(run=run)
     return parser
@@ -67,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     release.check(args)
     if not 0 <= args.hold_out < 1:
         raise UserError(f"--hold-out must be at least 0 and below 1; got {args.hold_out:g}.")
+    check_outputs(args.members)
+    if args.members and not args.hold_out:
+        raise UserError("--members states which records --hold-out kept out. Pass both.")
     budget = release.open_budget(args)
     records = data.load_records(args)
     release.check_schema(args, records.schema)
@@ -81,6 +92,9 @@ def run(args: argparse.Namespace) -> int:
             try:
                 # Before anything is printed: the output may have no reader.
                 release.save(args, model)
+                if args.members:
+                    membership.write_members(args.members, own.rows, len(records.y))
+                    print_message(f"wrote {args.members}: keep it as private as {args.data}")
             finally:
                 release.print_claim(model)
     except BudgetExceededError as error:

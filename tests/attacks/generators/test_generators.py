@@ -153,8 +153,8 @@ def test_what_is_too_little_is_named():
         audit_synthetic(generated, people[:1], people)
     with pytest.raises(ValueError, match="attacks is empty"):
         audit_synthetic(generated, people, people, attacks=[])
-    with pytest.raises(TypeError, match="must be a PrivacyGuarantee"):
-        audit_synthetic(generated, people, people, guarantee=1.0)
+    with pytest.raises(TypeError, match=r"claim='1' must be a number \(epsilon\)"):
+        audit_synthetic(generated, people, people, claim="1")
 
 
 @pytest.mark.heavy
@@ -162,7 +162,7 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     people, generated = copies(0, 0.05)
     claim = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
     report = audit_synthetic(
-        generated, people[:100], people[100:300], reference=people[300:], guarantee=claim
+        generated, people[:100], people[100:300], reference=people[300:], claim=claim
     )
     assert report.verdict == "violated"
     assert report.epsilon_lower_bound > 0.5
@@ -185,7 +185,7 @@ def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     synthetic = synthesizer.sample(3000, random_state=0).to_numpy()
     report = audit_synthetic(
         synthetic, people[:300], people[300:600], reference=people[600:],
-        guarantee=synthesizer.privacy_,
+        claim=synthesizer.privacy_,
         alpha=1e-8,  # how often it is accused, or doubted: the noise is fresh
     )  # fmt: skip
     assert report.verdict == "consistent"
@@ -330,13 +330,13 @@ def test_people_are_members_in_an_audit():
         pd.Series(np.repeat(who, 10), name="person") for who in (range(n), range(n, 2 * n))
     )
     claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
-    alone = audit_synthetic(generated, *parts, guarantee=claim)
+    alone = audit_synthetic(generated, *parts, claim=claim)
     assert alone.verdict == "violated"
-    named = audit_synthetic(generated, *parts, guarantee=claim, groups=groups)
+    named = audit_synthetic(generated, *parts, claim=claim, groups=groups)
     assert named.reason.startswith("no claim for person")
     assert (named.n_train, named.n_test, named.attacked) == (n, n, "person")
     whole = replace(claim, unit="person")
-    report = audit_synthetic(generated, *parts, guarantee=whole, groups=groups)
+    report = audit_synthetic(generated, *parts, claim=whole, groups=groups)
     assert report.verdict == "consistent"
     assert report.epsilon_lower_bound < alone.epsilon_lower_bound
     assert len(report.findings) == 2

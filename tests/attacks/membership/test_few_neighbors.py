@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.attacks import IndirectInference, ShadowPool
+from skprivacy.attacks import IndirectInference, LabeledRecords, ShadowPool
 from skprivacy.attacks.membership import few_neighbors as indirect
 from skprivacy.datasets import make_location_like
 
@@ -25,28 +25,28 @@ def model():
         warnings.simplefilter("ignore", ConvergenceWarning)
         target = network.fit(X[:400], y[:400])
     pool = ShadowPool(network, n_shadows=16, random_state=0).fit(X, y)
-    return target, pool, X, y, (X[:400], y[:400], X[400:], y[400:])
+    return target, pool, LabeledRecords(X, y)
 
 
 @pytest.mark.slow
 def test_other_records_tell_of_a_record(model):
-    target, pool, X, y, parts = model
-    attack = IndirectInference(target, pool=pool).fit(X, y)
-    result = attack.evaluate(*parts)
+    target, pool, records = model
+    attack = IndirectInference(target, pool=pool).fit(records)
+    result = attack.evaluate(records[:400], records[400:])
     assert result.auc_interval[0] > 0.53
 
 
 def test_the_record_itself_is_never_queried(model):
     """Poisoned answers at the record itself change nothing."""
-    target, pool, X, y, _ = model
-    attack = IndirectInference(target, pool=pool).fit(X, y)
-    honest = attack.score_samples(X[:1], y[:1])
-    itself = attack._query_prints == indirect.fingerprints(X[:1])
+    target, pool, records = model
+    attack = IndirectInference(target, pool=pool).fit(records)
+    honest = attack.decision_function(records[:1])
+    itself = attack._query_prints == indirect.fingerprints(records.X[:1])
     assert itself.sum() == 1
     attack._answers[itself] = 1e9
     attack._query_labels = np.where(itself, -1, attack._query_labels)  # not even as another class
     # its variance still counts in the mean of all
-    assert attack.score_samples(X[:1], y[:1]) == pytest.approx(honest, rel=0.02)
+    assert attack.decision_function(records[:1]) == pytest.approx(honest, rel=0.02)
 
 
 @pytest.mark.slow
@@ -59,8 +59,9 @@ def test_null(assert_chance):
         target = linear.fit(X[:100], y[:100])
         X, y = X[100:], y[100:]
         pool = ShadowPool(linear, n_shadows=4, random_state=seed)
-        attack = IndirectInference(target, pool=pool).fit(X, y)
-        results.append(attack.evaluate(X[:100], y[:100], X[100:], y[100:]))
+        records = LabeledRecords(X, y)
+        attack = IndirectInference(target, pool=pool).fit(records)
+        results.append(attack.evaluate(records[:100], records[100:]))
     assert_chance(results, epsilon=False)
 
 
@@ -83,7 +84,7 @@ def test_influence_against_its_definition():
 
 
 def test_unknown_records_are_named(model):
-    target, pool, X, y, _ = model
-    attack = IndirectInference(target, pool=pool, n_queries=10).fit(X, y)
+    target, pool, records = model
+    attack = IndirectInference(target, pool=pool, n_queries=10).fit(records)
     with pytest.raises(ValueError, match="1 records that the pool was not trained on"):
-        attack.score_samples(X[:1] + 1, y[:1])
+        attack.decision_function(LabeledRecords(records.X[:1] + 1, records.y[:1]))

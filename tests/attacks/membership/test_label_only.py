@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import LabelOnlyAttack
+from skprivacy.attacks import LabeledRecords, LabelOnlyAttack
 
 METHODS = ["noise", "boundary", "hopskipjump"]
 
@@ -20,13 +20,14 @@ def test_distance_to_a_known_boundary():
     X = rng.normal(size=(400, 1))
     y = (X[:, 0] > 0).astype(int)
     model = RidgeClassifier(alpha=1e-9).fit(X, y)  # no probabilities; boundary close to 0
-    attack = LabelOnlyAttack(model, method="boundary", n_queries=64).fit(X, y)
+    records = LabeledRecords(X, y)
+    attack = LabelOnlyAttack(model, method="boundary", n_queries=64).fit(records)
     boundary = -np.ravel(model.intercept_)[0] / model.coef_.ravel()[0]
     true = np.abs(X[:, 0] - boundary) / X.std()
     right = model.predict(X) == y
     # halving a path of length L eight times leaves L / 256
-    assert attack.score_samples(X, y)[right] == pytest.approx(true[right], abs=0.02)
-    assert (attack.score_samples(X, y)[~right] == 0).all()
+    assert attack.decision_function(records)[right] == pytest.approx(true[right], abs=0.02)
+    assert (attack.decision_function(records)[~right] == 0).all()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -38,8 +39,9 @@ def test_binary_features_stay_binary(method):
     model = DecisionTreeClassifier(random_state=0).fit(X[:150], y[:150])
     plain = model.predict
     model.predict = lambda X: asked.append(np.unique(X)) or plain(X)
-    attack = LabelOnlyAttack(model, method=method, n_queries=40).fit(X, y)
-    result = attack.evaluate(X[:150], y[:150], X[150:], y[150:])
+    records = LabeledRecords(X, y)
+    attack = LabelOnlyAttack(model, method=method, n_queries=40).fit(records)
+    result = attack.evaluate(records[:150], records[150:])
     assert set(np.concatenate(asked)) == {0.0, 1.0}
     assert result.auc_interval[0] > 0.6
 
@@ -60,8 +62,9 @@ def test_mixed_frames_keep_their_types(method):
     y = rng.choice(["good", "poor"], 400)
     encode = make_column_transformer((OneHotEncoder(), ["city", "ill"]), remainder="passthrough")
     model = make_pipeline(encode, DecisionTreeClassifier(random_state=0)).fit(frame[:200], y[:200])
-    attack = LabelOnlyAttack(model, method=method, n_queries=16).fit(frame, y)
-    result = attack.evaluate(frame[:200], y[:200], frame[200:], y[200:])
+    records = LabeledRecords(frame, y)
+    attack = LabelOnlyAttack(model, method=method, n_queries=16).fit(records)
+    result = attack.evaluate(records[:200], records[200:])
     assert result.auc_interval[0] > 0.55
 
 
@@ -71,7 +74,10 @@ def test_sparse_records(method):
     X = sparse.csr_matrix(rng.integers(0, 2, (60, 5)).astype(float))
     y = rng.integers(0, 2, 60)
     model = LogisticRegression().fit(X, y)
-    scores = LabelOnlyAttack(model, method=method, n_queries=9).fit(X, y).score_samples(X, y)
+    records = LabeledRecords(X, y)
+    scores = (
+        LabelOnlyAttack(model, method=method, n_queries=9).fit(records).decision_function(records)
+    )
     assert np.isfinite(scores).all()
 
 
@@ -80,7 +86,10 @@ def test_a_model_with_one_label_has_no_boundary(method):
     X = np.random.default_rng(0).normal(size=(50, 2))
     y = np.r_[np.zeros(49), 1]
     model = DecisionTreeClassifier(min_samples_leaf=25).fit(X, y)
-    scores = LabelOnlyAttack(model, method=method, n_queries=9).fit(X, y).score_samples(X, y)
+    records = LabeledRecords(X, y)
+    scores = (
+        LabelOnlyAttack(model, method=method, n_queries=9).fit(records).decision_function(records)
+    )
     assert np.isfinite(scores).all()
     assert scores[-1] == 0
 
@@ -92,7 +101,10 @@ def test_missing_values_stay_missing(method):
     X[rng.random(X.shape) < 0.2] = np.nan
     y = rng.integers(0, 2, 80)
     model = DecisionTreeClassifier(random_state=0).fit(X[:40], y[:40])
-    scores = LabelOnlyAttack(model, method=method, n_queries=16).fit(X, y).score_samples(X, y)
+    records = LabeledRecords(X, y)
+    scores = (
+        LabelOnlyAttack(model, method=method, n_queries=16).fit(records).decision_function(records)
+    )
     assert np.isfinite(scores).all()
 
 
@@ -120,15 +132,16 @@ def test_never_asks_more_than_its_budget(kind, method, n_queries):
     X[:, :n_binary] = rng.integers(0, 2, (40, n_binary))
     y = rng.integers(0, 2, 40)
     model = Counting(DecisionTreeClassifier(random_state=0).fit(X, y))
-    attack = LabelOnlyAttack(model, method=method, n_queries=n_queries).fit(X, y)
+    records = LabeledRecords(X, y)
+    attack = LabelOnlyAttack(model, method=method, n_queries=n_queries).fit(records)
     model.asked = 0
-    attack.score_samples(X, y)
+    attack.decision_function(records)
     assert model.asked == attack.queries_.sum()
     assert attack.queries_.max() <= n_queries
     model.asked = 0
-    attack.score_samples(X[:1], y[:1])  # one record alone: its own budget holds
+    attack.decision_function(records[:1])  # one record alone: its own budget holds
     assert model.asked <= n_queries
-    assert attack.evaluate(X[:20], y[:20], X[20:], y[20:]).details["queries"] <= n_queries
+    assert attack.evaluate(records[:20], records[20:]).details["queries"] <= n_queries
 
 
 @pytest.mark.slow
@@ -137,17 +150,18 @@ def test_hopskipjump_approaches_the_distance_of_a_linear_model():
     X = rng.normal(size=(300, 8)) * np.arange(1, 9)
     y = (X @ rng.normal(size=8) > 0).astype(int)
     model = RidgeClassifier(alpha=1e-9).fit(X, y)
-    attack = LabelOnlyAttack(model, method="hopskipjump", n_queries=1000).fit(X, y)
-    rough = LabelOnlyAttack(model, method="boundary", n_queries=1000).fit(X, y)
+    records = LabeledRecords(X, y)
+    attack = LabelOnlyAttack(model, method="hopskipjump", n_queries=1000).fit(records)
+    rough = LabelOnlyAttack(model, method="boundary", n_queries=1000).fit(records)
     scaled = model.coef_.ravel() * X.std(axis=0)
     true = np.abs(model.decision_function(X)) / np.linalg.norm(scaled)
     right = model.predict(X) == y
-    ratio = attack.score_samples(X, y)[right] / true[right]
+    ratio = attack.decision_function(records)[right] / true[right]
     assert (ratio > 0.999).all()  # the point found has the other label
     assert np.median(ratio) < 1.02
     assert np.quantile(ratio, 0.95) < 1.05
-    assert np.median(rough.score_samples(X, y)[right] / true[right]) > 1.1
-    assert (attack.score_samples(X, y)[~right] == 0).all()
+    assert np.median(rough.decision_function(records)[right] / true[right]) > 1.1
+    assert (attack.decision_function(records)[~right] == 0).all()
 
 
 def test_hopskipjump_counts_the_flips_of_binary_features():
@@ -162,10 +176,11 @@ def test_hopskipjump_counts_the_flips_of_binary_features():
             return (X.sum(axis=1) > 4).astype(int)
 
     y = Majority().predict(X)
-    attack = LabelOnlyAttack(Majority(), method="hopskipjump", n_queries=40).fit(X, y)
+    records = LabeledRecords(X, y)
+    attack = LabelOnlyAttack(Majority(), method="hopskipjump", n_queries=40).fit(records)
     ones = X.sum(axis=1)
     flips = np.where(y == 1, ones - 4, 5 - ones)
-    assert attack.score_samples(X, y) ** 2 == pytest.approx(flips)
+    assert attack.decision_function(records) ** 2 == pytest.approx(flips)
 
 
 @pytest.mark.heavy

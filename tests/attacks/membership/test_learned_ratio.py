@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import RMIA, LearnedRatio, LiRA, ShadowPool
+from skprivacy.attacks import RMIA, LabeledRecords, LearnedRatio, LiRA, ShadowPool
 from skprivacy.attacks.coordinates import NearestRecords
 from skprivacy.attacks.membership import strongest as learned
 
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.heavy
 
 def measured(attack, case):
     half = len(case.y) // 2
-    attack.set_params(target=case.target, pool=case.pool).fit(case.X, case.y)
-    return attack.evaluate(case.X[:half], case.y[:half], case.X[half:], case.y[half:])
+    records = LabeledRecords(case.X, case.y)
+    attack.set_params(target=case.target, pool=case.pool).fit(records)
+    return attack.evaluate(records[:half], records[half:])
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +55,14 @@ def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeyp
 
 @pytest.mark.slow
 def test_the_order_of_the_records_tells_nothing(neighbours):
-    one = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(neighbours.X, neighbours.y)
+    records = LabeledRecords(neighbours.X, neighbours.y)
+    one = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(records)
     order = np.random.default_rng(0).permutation(1600)
     X, y = neighbours.X[order], neighbours.y[order]
-    other = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(X, y)
+    other = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(LabeledRecords(X, y))
     assert other.power_ == one.power_
-    assert other.score_samples(X, y) == pytest.approx(
-        one.score_samples(neighbours.X, neighbours.y)[order]
+    assert other.decision_function(LabeledRecords(X, y)) == pytest.approx(
+        one.decision_function(records)[order]
     )
 
 
@@ -68,7 +70,10 @@ def test_the_order_of_the_records_tells_nothing(neighbours):
 def test_the_target_plays_no_part_in_what_is_learned(neighbours):
     stranger = DecisionTreeClassifier(max_depth=2).fit(neighbours.X[:50], neighbours.y[:50])
     weights = [
-        LearnedRatio(target, pool=neighbours.pool).fit(neighbours.X, neighbours.y).model_[-1].coef_
+        LearnedRatio(target, pool=neighbours.pool)
+        .fit(LabeledRecords(neighbours.X, neighbours.y))
+        .model_[-1]
+        .coef_
         for target in (neighbours.target, stranger)
     ]
     assert np.array_equal(*weights)
@@ -76,10 +81,11 @@ def test_the_target_plays_no_part_in_what_is_learned(neighbours):
 
 def test_records_that_fit_did_not_see_are_scored(neighbours):
     attack = LearnedRatio(neighbours.target, pool=neighbours.pool)
-    half = attack.fit(neighbours.X[:800], neighbours.y[:800])
-    assert np.isfinite(half.score_samples(neighbours.X[800:], neighbours.y[800:])).all()
+    records = LabeledRecords(neighbours.X, neighbours.y)
+    half = attack.fit(records[:800])
+    assert np.isfinite(half.decision_function(records[800:])).all()
     with pytest.raises(ValueError, match="1 records are not in the pool"):
-        half.score_samples(neighbours.X[:1] + 1, neighbours.y[:1])
+        half.decision_function(LabeledRecords(neighbours.X[:1] + 1, neighbours.y[:1]))
 
 
 def test_two_shadow_models_cannot_be_learned_from(neighbours):
@@ -87,7 +93,9 @@ def test_two_shadow_models_cannot_be_learned_from(neighbours):
     refusals = "must be an int in the range .4", "pool holds 2 shadow models"
     for params, words in zip(given, refusals, strict=True):
         with pytest.raises(ValueError, match=words):
-            LearnedRatio(neighbours.target, **params).fit(neighbours.X, neighbours.y)
+            LearnedRatio(neighbours.target, **params).fit(
+                LabeledRecords(neighbours.X, neighbours.y)
+            )
 
 
 def of_every_kind():
@@ -130,8 +138,9 @@ def _flat(images):
 def test_records_of_every_kind(kind):
     X, y, model = of_every_kind()[kind]
     target = model.fit(X[:150], y[:150])
-    attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
-    assert np.isfinite(attack.score_samples(X, y)).all()
+    records = LabeledRecords(X, y)
+    attack = LearnedRatio(target, pool=4, random_state=0).fit(records)
+    assert np.isfinite(attack.decision_function(records)).all()
     assert (attack._near is None) == (kind == "texts")
 
 

@@ -6,7 +6,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import audit
-from skprivacy.attacks import RMIA, LiRA, ShadowPool, scores
+from skprivacy.attacks import RMIA, LabeledRecords, LiRA, ShadowPool, scores
 from skprivacy.attacks import record_tables as _records
 from skprivacy.attacks.membership import likelihood_ratio as lira
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
@@ -28,9 +28,10 @@ def forest():
 
 
 def found(attack, forest):
-    target, pool, X, y, parts = forest
-    fitted = attack.set_params(target=target, pool=pool).fit(X, y)
-    return fitted, fitted.evaluate(*parts)
+    target, pool, X, y, _ = forest
+    records = LabeledRecords(X, y)
+    fitted = attack.set_params(target=target, pool=pool).fit(records)
+    return fitted, fitted.evaluate(records[:1000], records[1000:])
 
 
 @pytest.mark.slow
@@ -48,10 +49,11 @@ def test_an_unpruned_forest_is_found_out(forest, online):
 @pytest.mark.parametrize("online", [False, True])
 def test_records_are_compared_a_part_at_a_time_with_the_same_scores(forest, online, monkeypatch):
     target, pool, X, y, _ = forest
-    attack = LiRA(target, pool=pool, online=online).fit(X, y)
-    whole = attack.score_samples(X, y)
+    records = LabeledRecords(X, y)
+    attack = LiRA(target, pool=pool, online=online).fit(records)
+    whole = attack.decision_function(records)
     monkeypatch.setattr(_records, "_PART", 7)
-    np.testing.assert_allclose(attack.score_samples(X, y), whole, rtol=1e-12)
+    np.testing.assert_allclose(attack.decision_function(records), whole, rtol=1e-12)
 
 
 def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
@@ -108,7 +110,7 @@ def test_the_floor_is_what_the_shadows_show():
 def test_the_target_plays_no_part_in_the_choice(forest):
     target, pool, X, y, _ = forest
     other = RandomForestClassifier(2, max_depth=1, random_state=1).fit(X[1500:], y[1500:])
-    one, two = (LiRA(model, pool=pool).fit(X, y) for model in (target, other))
+    one, two = (LiRA(model, pool=pool).fit(LabeledRecords(X, y)) for model in (target, other))
     assert (one.floor_, one.prior_) == (two.floor_, two.prior_)
 
 
@@ -123,14 +125,15 @@ def test_the_twin_of_an_attacked_model_is_left_out():
 def test_given_settings_are_kept_and_impossible_choices_fall_back(forest):
     target, _, X, y, _ = forest
     two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:400], y[:400])
-    usual = LiRA(target, pool=two).fit(X, y)
+    records = LabeledRecords(X, y)
+    usual = LiRA(target, pool=two).fit(records)
     assert (usual.floor_, usual.prior_) == DEFAULT_FLOOR_AND_PRIOR
-    stranger = LiRA(target, pool=two).fit(X[1000:1200], y[1000:1200])
+    stranger = LiRA(target, pool=two).fit(records[1000:1200])
     assert (stranger.floor_, stranger.prior_) == DEFAULT_FLOOR_AND_PRIOR
-    given = LiRA(target, pool=two, floor=0.2, variance="per_example").fit(X, y)
+    given = LiRA(target, pool=two, floor=0.2, variance="per_example").fit(records)
     assert (given.floor_, given.prior_) == (0.2, 0)
     with pytest.raises(ValueError, match="floor"):
-        LiRA(target, pool=two, floor=1.5).fit(X, y)
+        LiRA(target, pool=two, floor=1.5).fit(records)
 
 
 def test_smoothing_keeps_the_order_and_bounds_the_gap():

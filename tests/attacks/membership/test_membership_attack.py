@@ -19,6 +19,7 @@ from skprivacy import attacks
 from skprivacy.attacks import (
     RMIA,
     AttributeInference,
+    LabeledRecords,
     LabelOnlyAttack,
     LearnedRatio,
     LiRA,
@@ -99,34 +100,34 @@ def template(name, pool=None):
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_finds_leakage(name, leaky):
-    attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
-    result = attack.evaluate(*leaky.split)
+    attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.records)
+    result = attack.evaluate(*leaky.sides)
     # labels tell less of a forest than probabilities do
     assert result.auc_interval[0] > (0.55 if name.startswith("label") else 0.6)
     assert result.epsilon_lower_bound() > 0.1
     used = getattr(attack, "attack_", attack)  # a choice of several is named by what was chosen
     assert type(used).__name__ in result.attack
-    one = attack.evaluate(leaky.X[:1], leaky.y[:1], *leaky.split[2:])
+    one = attack.evaluate(leaky.records[:1], leaky.sides[1])
     assert one.epsilon_lower_bound() == 0
     assert one.auc_interval[0] < one.auc <= one.auc_interval[1]
     order = np.random.default_rng(0).permutation(600)  # no score depends on the others of a call
-    shuffled = attack.score_samples(leaky.X[order], leaky.y[order])
-    assert shuffled == pytest.approx(attack.score_samples(leaky.X, leaky.y)[order])
+    shuffled = attack.decision_function(leaky.records[order])
+    assert shuffled == pytest.approx(attack.decision_function(leaky.records)[order])
 
 
 def test_a_loss_depends_on_its_own_record_alone(leaky):
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
-    whole = attack.score_samples(leaky.X, leaky.y)
-    assert (attack.score_samples(leaky.X[:7], leaky.y[:7]) == whole[:7]).all()
+    attack = LossThreshold(leaky.target).fit(leaky.records)
+    whole = attack.decision_function(leaky.records)
+    assert (attack.decision_function(leaky.records[:7]) == whole[:7]).all()
 
 
 @pytest.mark.heavy
 def test_shadow_models_beat_the_loss(leaky):
     fitted = [
-        template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
+        template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.records)
         for name in ("loss", "lira offline")
     ]
-    loss, lira = (attack.evaluate(*leaky.split).auc for attack in fitted)
+    loss, lira = (attack.evaluate(*leaky.sides).auc for attack in fitted)
     assert lira > loss
 
 
@@ -156,13 +157,14 @@ def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem
         model = DecisionTreeClassifier(min_samples_leaf=3, random_state=seed)
         target = clone(model).fit(X[:100], y[:100])
         pool = ShadowPool(model, n_shadows=8, random_state=seed).fit(X[220:], y[220:])
-        attack = template(name, pool).set_params(target=target).fit(X[220:], y[220:])
-        results.append(attack.evaluate(X[100:220], y[100:220], X[220:], y[220:]))
+        records = LabeledRecords(X, y)
+        attack = template(name, pool).set_params(target=target).fit(records[220:])
+        results.append(attack.evaluate(records[100:220], records[220:]))
     assert_chance(results, epsilon=False)
 
 
 def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
-    attack = LiRA(leaky.target, pool=leaky.pool, floor=0, variance="global").fit(leaky.X, leaky.y)
+    attack = LiRA(leaky.target, pool=leaky.pool, floor=0, variance="global").fit(leaky.records)
     columns = np.searchsorted(leaky.target.classes_, leaky.y)
     signals = [scores.logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
     trained = leaky.pool.membership(leaky.X)[0]
@@ -170,13 +172,13 @@ def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
     deviation = np.sqrt(unseen.var(axis=0, ddof=1).mean())
     signal = scores.logit(leaky.target.predict_proba(leaky.X), columns)
     expected = (signal - unseen.mean(axis=0)) / deviation
-    assert attack.score_samples(leaky.X, leaky.y) == pytest.approx(np.asarray(expected))
+    assert attack.decision_function(leaky.records) == pytest.approx(np.asarray(expected))
 
 
 def test_planted_sign_flip_is_caught(leaky, monkeypatch):
     monkeypatch.setattr(scores, "loss", lambda proba, label: -scores.confidence(proba, label))
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
-    assert attack.evaluate(*leaky.split).auc_interval[1] < 0.5
+    attack = LossThreshold(leaky.target).fit(leaky.records)
+    assert attack.evaluate(*leaky.sides).auc_interval[1] < 0.5
 
 
 @pytest.mark.heavy
@@ -190,17 +192,17 @@ def test_planted_dependence_on_the_position_is_caught(assert_null):
 
 
 def test_threshold_without_known_members_keeps_the_rate(leaky):
-    attack = LiRA(leaky.target, pool=leaky.pool, fpr=0.1).fit(*leaky.split[2:])
-    called = attack.predict(*leaky.split[2:])
+    attack = LiRA(leaky.target, pool=leaky.pool, fpr=0.1).fit(leaky.sides[1])
+    called = attack.predict(leaky.sides[1])
     assert called.dtype == bool
     assert 0.05 < called.mean() <= 0.1
 
 
 def test_threshold_from_known_members_is_the_best_one(leaky):
     member = np.arange(600) < 300
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y, member)
-    called = attack.predict(leaky.X, leaky.y)
-    result = attack.evaluate(*leaky.split)
+    attack = LossThreshold(leaky.target).fit(leaky.records, member)
+    called = attack.predict(leaky.records)
+    result = attack.evaluate(*leaky.sides)
     assert called[:300].mean() - called[300:].mean() == pytest.approx(result.advantage)
     precision, recall = result.precision_recall(attack.threshold_)
     assert recall == called[:300].mean()
@@ -222,22 +224,23 @@ def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
     target = clone(model).fit(X[:300], y[:300])
     columns = np.searchsorted(target.classes_, y[:300])
     own = scores.loss(target.predict_proba(X[:300]), columns)
-    published = LossThreshold(target, training_loss=-own.mean()).fit(X, y)
-    assert (published.predict(X[:300], y[:300]) == (own >= own.mean() - 1e-9)).all()
-    for attack in (published, LossThreshold(target).fit(X, y)):
-        called = attack.predict(X, y)
+    records = LabeledRecords(X, y)
+    published = LossThreshold(target, training_loss=-own.mean()).fit(records)
+    assert (published.predict(records[:300]) == (own >= own.mean() - 1e-9)).all()
+    for attack in (published, LossThreshold(target).fit(records)):
+        called = attack.predict(records)
         assert called[:300].mean() - called[300:].mean() > 0.25
-    rarely = LossThreshold(target, fpr=0.05).fit(X, y)
-    assert rarely.predict(X, y).mean() <= 0.05
+    rarely = LossThreshold(target, fpr=0.05).fit(records)
+    assert rarely.predict(records).mean() <= 0.05
     with pytest.raises(ValueError, match="training_loss"):
-        LossThreshold(target, training_loss=-1.0).fit(X, y)
+        LossThreshold(target, training_loss=-1.0).fit(records)
 
 
 def test_one_pool_serves_many_targets(leaky):
     forest = RandomForestClassifier(5, min_samples_leaf=2, random_state=1)
     other = forest.fit(*leaky.split[2:])
     attack = clone(LiRA()).set_params(target=other, pool=leaky.pool)
-    result = attack.fit(leaky.X, leaky.y).evaluate(*leaky.split[2:], *leaky.split[:2])
+    result = attack.fit(leaky.records).evaluate(*leaky.sides[::-1])
     assert attack.pool_ is leaky.pool
     assert result.auc_interval[0] > 0.6
 
@@ -251,7 +254,7 @@ def test_clone_attacks_the_same_target_with_the_same_pool(leaky):
 
 def test_unfitted_pool_is_cloned_and_trained(leaky):
     pool = ShadowPool(DecisionTreeClassifier(), n_shadows=2, random_state=0)
-    attack = LiRA(leaky.target, pool=pool).fit(leaky.X, leaky.y)
+    attack = LiRA(leaky.target, pool=pool).fit(leaky.records)
     assert not hasattr(pool, "estimators_")
     assert len(attack.pool_.estimators_) == 2
 
@@ -261,8 +264,9 @@ def test_frames_and_pipelines(leaky):
     y = pd.Series(leaky.y)
     target = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=0))
     target.fit(X[:300], y[:300])
-    attack = LiRA(target, pool=4, random_state=0).fit(X, y)
-    assert attack.evaluate(X[:300], y[:300], X[300:], y[300:]).auc > 0.6
+    records = LabeledRecords(X, y)
+    attack = LiRA(target, pool=4, random_state=0).fit(records)
+    assert attack.evaluate(records[:300], records[300:]).auc > 0.6
 
 
 class Constant(ClassifierMixin, BaseEstimator):
@@ -285,8 +289,8 @@ class Constant(ClassifierMixin, BaseEstimator):
 def test_constant_model(name, leaky):
     target = Constant().fit(leaky.X, leaky.y)
     pool = ShadowPool(Constant(), n_shadows=4, random_state=0)
-    attack = template(name, pool).set_params(target=target).fit(leaky.X, leaky.y)
-    result = attack.evaluate(*leaky.split)
+    attack = template(name, pool).set_params(target=target).fit(leaky.records)
+    result = attack.evaluate(*leaky.sides)
     assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
     assert result.epsilon_lower_bound() == 0
 
@@ -303,8 +307,9 @@ def test_target_that_misses_classes(name, noisy_problem):
     y[300:310], y[310:320] = "fir", "gum"
     target = RandomForestClassifier(5, random_state=0).fit(X[:300], y[:300])
     pool = ShadowPool(target, n_shadows=4, random_state=0)
-    attack = template(name, pool).set_params(target=target).fit(X, y)
-    result = attack.evaluate(X[:300], y[:300], X[300:], y[300:])
+    records = LabeledRecords(X, y)
+    attack = template(name, pool).set_params(target=target).fit(records)
+    result = attack.evaluate(records[:300], records[300:])
     assert len(target.classes_) == 3
     assert result.auc > 0.6
 
@@ -315,21 +320,21 @@ def test_a_target_that_is_no_estimator(leaky):
         predict_proba = staticmethod(leaky.target.predict_proba)
 
     for attack in (LossThreshold(Service()), LiRA(Service(), pool=leaky.pool)):
-        attack.fit(leaky.X, leaky.y)
-        assert attack.evaluate(*leaky.split).auc > 0.6
+        attack.fit(leaky.records)
+        assert attack.evaluate(*leaky.sides).auc > 0.6
         repr(attack)
 
 
 def test_mixed_containers_are_refused(leaky):
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
-    X_in, y_in, X_out, y_out = leaky.split
+    attack = LossThreshold(leaky.target).fit(leaky.records)
+    frame = LabeledRecords(pd.DataFrame(leaky.X), leaky.y)
     with pytest.raises(ValueError, match="both be DataFrames"):
-        attack.evaluate(pd.DataFrame(X_in), y_in, X_out, y_out)
+        attack.evaluate(frame[:300], leaky.sides[1])
 
 
 def test_records_on_both_sides_are_told(leaky):
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
-    result = attack.evaluate(leaky.X[:300], leaky.y[:300], leaky.X[290:], leaky.y[290:])
+    attack = LossThreshold(leaky.target).fit(leaky.records)
+    result = attack.evaluate(leaky.records[:300], leaky.records[290:])
     assert result.details["in_both"] == 10
 
 
@@ -346,38 +351,39 @@ def test_records_on_both_sides_are_told(leaky):
 )
 def test_bad_parameters_are_named(attack, error, word, leaky):
     with pytest.raises(error, match=word):
-        attack.fit(leaky.X, leaky.y)
+        attack.fit(leaky.records)
 
 
 @pytest.mark.parametrize(
     ("member", "word"),
     [
-        (np.ones(600, bool), "both True and False"),
-        (np.ones(3, bool), "one bool"),
-        (np.ones(600), "one bool"),
+        (np.ones(600, bool), "got one class, np.True_"),
+        (np.arange(3) < 1, "samples: 600 and 3"),
+        (np.arange(600) % 3, "y holds 3 values"),
+        (np.full(600, "in"), "y has type <U2"),
     ],
 )
 def test_bad_membership_is_named(member, word, leaky):
     with pytest.raises(ValueError, match=word):
-        LossThreshold(leaky.target).fit(leaky.X, leaky.y, member)
+        LossThreshold(leaky.target).fit(leaky.records, member)
 
 
 def test_other_mistakes_are_named(leaky):
     ridge = RidgeClassifier().fit(leaky.X, leaky.y)
     with pytest.raises(TypeError, match="predict_proba"):
-        SignalThreshold(ridge).fit(leaky.X, leaky.y)
+        SignalThreshold(ridge).fit(leaky.records)
     with pytest.raises(ValueError, match="pool=3 must be even"):
-        LiRA(leaky.target, pool=3).fit(leaky.X, leaky.y)
-    attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
+        LiRA(leaky.target, pool=3).fit(leaky.records)
+    attack = LossThreshold(leaky.target).fit(leaky.records)
     with pytest.raises(ValueError, match="y holds a label, first at position 0"):
-        attack.score_samples(leaky.X[:1], ["yew"])
+        attack.decision_function(LabeledRecords(leaky.X[:1], ["yew"]))
     with pytest.raises(ValueError, match="different types"):
-        LossThreshold(leaky.target).fit(leaky.X, np.arange(600) % 3)
+        LossThreshold(leaky.target).fit(LabeledRecords(leaky.X, np.arange(600) % 3))
     with pytest.raises(NotFittedError):
-        LossThreshold(leaky.target).score_samples(leaky.X, leaky.y)
-    online = LiRA(leaky.target, pool=leaky.pool, online=True).fit(leaky.X, leaky.y)
+        LossThreshold(leaky.target).decision_function(leaky.records)
+    online = LiRA(leaky.target, pool=leaky.pool, online=True).fit(leaky.records)
     with pytest.raises(ValueError, match="online=True"):
-        online.score_samples(leaky.X + 1, leaky.y)
+        online.decision_function(LabeledRecords(leaky.X + 1, leaky.y))
 
 
 @pytest.mark.parametrize("value", [np.nan, -0.5, 7.0])
@@ -385,19 +391,20 @@ def test_broken_probabilities_are_refused(value, leaky):
     target = Constant().fit(leaky.X, leaky.y)
     target.predict_proba = lambda X: np.full((len(X), 3), value)
     with pytest.raises(ValueError, match="not finite or lie outside"):
-        LossThreshold(target).fit(leaky.X, leaky.y)
+        LossThreshold(target).fit(leaky.records)
 
 
 @pytest.mark.heavy
 def test_labels_the_target_does_not_know_are_told(leaky):
     attack = LossThreshold(leaky.target)
     with pytest.raises(ValueError, match=r"none of the target's classes.*'ash'"):
-        attack.fit(leaky.X, np.full(len(leaky.y), "yew"))
+        attack.fit(LabeledRecords(leaky.X, np.full(len(leaky.y), "yew")))
     y = leaky.y.copy()
     y[-3:] = "yew"
+    records = LabeledRecords(leaky.X, y)
     with pytest.warns(UserWarning, match="3 records.*score like non-members"):
-        attack.fit(leaky.X, y)
-    assert attack.score_samples(leaky.X, y)[-3:].max() < attack.threshold_
+        attack.fit(records)
+    assert attack.decision_function(records)[-3:].max() < attack.threshold_
     with pytest.warns(UserWarning, match="3 records"):
         AttributeInference(leaky.target, prior="marginal").fit(np.round(leaky.X), y)
 
@@ -409,11 +416,12 @@ def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model
     """A tree is always certain: only whether it is right tells a member."""
     X, y = make_classification(800, n_classes=2, flip_y=0.5, random_state=0)
     target = DecisionTreeClassifier(random_state=0).fit(X[:400], y[:400])
+    records = LabeledRecords(X, y)
     attack = ShokriAttack(
         target, pool=4, per_class=False, features=view, attack_model=attack_model, random_state=0
-    ).fit(X, y)
+    ).fit(records)
     right = (target.predict(X[400:]) == y[400:]).mean()
-    result = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
+    result = attack.evaluate(records[:400], records[400:])
     assert result.auc == pytest.approx(0.5 + (1 - right) / 2, abs=0.01)
 
 

@@ -7,7 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import MLLeaksAttack, ShadowPool, SignalThreshold
+from skprivacy.attacks import LabeledRecords, MLLeaksAttack, ShadowPool, SignalThreshold
 
 pytestmark = pytest.mark.heavy
 
@@ -31,7 +31,8 @@ def others(n_classes=7, n_features=25, seed=9):
 
 
 def split(X, y):
-    return X[:N], y[:N], X[N:], y[N:]
+    records = LabeledRecords(X, y)
+    return records[:N], records[N:]
 
 
 @pytest.mark.everyday(1)
@@ -41,12 +42,12 @@ def test_adversary_2_transfers_from_data_of_another_shape(n_classes):
     target = FOREST.fit(X[:N], y[:N])
     own, label = others(n_classes)
     pool = ShadowPool(RandomForestClassifier(20, min_samples_leaf=2), n_shadows=2, random_state=0)
-    attack = MLLeaksAttack(target, pool=pool).fit(own, label)
+    attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
     result = attack.evaluate(*split(X, y))
     assert result.auc_interval[0] > 0.6
     assert attack.pool_.estimators_[0].n_features_in_ == 25
     assert np.isfinite(attack.threshold_)
-    attack.predict(X, y)
+    attack.predict(LabeledRecords(X, y))
 
 
 def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
@@ -54,7 +55,7 @@ def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
     target = FOREST.fit(X[:N], y[:N])
     own, label = others()
     pool = ShadowPool(KNeighborsClassifier(5, weights="distance"), n_shadows=2).fit(own, label)
-    result = MLLeaksAttack(target, pool=pool).fit(own, label).evaluate(*split(X, y))
+    result = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label)).evaluate(*split(X, y))
     assert result.auc_interval[0] > 0.55
 
 
@@ -67,23 +68,31 @@ def test_adversary_2_on_the_null(assert_chance):
     for seed in range(20):
         X, y = victims(seed, n=400)
         target = DecisionTreeClassifier(min_samples_leaf=3, random_state=0).fit(X[:100], y[:100])
-        attack = MLLeaksAttack(target, pool=pool).fit(own, label)
-        results.append(attack.evaluate(X[100:250], y[100:250], X[250:], y[250:]))
+        attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
+        records = LabeledRecords(X, y)
+        results.append(attack.evaluate(records[100:250], records[250:]))
     assert_chance(results, epsilon=False)
 
 
 def test_labels_are_not_looked_at():
     X, y = victims()
-    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(X, y)
-    assert (attack.score_samples(X, y) == attack.score_samples(X, y[::-1])).all()
-    assert (attack.score_samples(X, y) == attack.score_samples(X, np.full(2 * N, "yew"))).all()
+    records = LabeledRecords(X, y)
+    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(records)
+    assert (
+        attack.decision_function(records) == attack.decision_function(LabeledRecords(X, y[::-1]))
+    ).all()
+    assert (
+        attack.decision_function(records)
+        == attack.decision_function(LabeledRecords(X, np.full(2 * N, "yew")))
+    ).all()
 
 
 def test_adversary_1_with_known_members_uses_them():
     X, y = victims()
     member = np.arange(2 * N) < N
-    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(X, y, member)
-    called = attack.predict(X, y)
+    records = LabeledRecords(X, y)
+    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(records, member)
+    called = attack.predict(records)
     result = attack.evaluate(*split(X, y))
     assert called[:N].mean() - called[N:].mean() == pytest.approx(result.advantage)
     assert result.auc_interval[0] > 0.6
@@ -99,13 +108,17 @@ def test_the_aimed_false_positive_rate_is_kept(given, known):
         tree = DecisionTreeClassifier(max_depth=6, random_state=seed).fit(X[:N], y[:N])
         rows = slice(N, 2 * N) if known == "strangers" else slice(0, 2 * N)
         pool = ShadowPool(tree, n_shadows=2, random_state=seed) if given else 2
-        attack = MLLeaksAttack(tree, pool=pool, random_state=seed).fit(X[rows], y[rows])
+        records = LabeledRecords(X, y)
+        attack = MLLeaksAttack(tree, pool=pool, random_state=seed).fit(records[rows])
         # 300 records of which at most 15 were called: a rate of .15 would give fewer than 1 in 10^8
-        assert attack.predict(X[600:], y[600:]).mean() < 0.15
+        assert attack.predict(records[600:]).mean() < 0.15
 
 
 def test_adversary_3_trains_nothing():
     X, y = victims()
-    attack = SignalThreshold(FOREST.fit(X[:N], y[:N]), signal="max_confidence").fit(X, y)
+    records = LabeledRecords(X, y)
+    attack = SignalThreshold(FOREST.fit(X[:N], y[:N]), signal="max_confidence").fit(records)
     assert attack.evaluate(*split(X, y)).auc_interval[0] > 0.6
-    assert (attack.score_samples(X, y) == attack.score_samples(X, y[::-1])).all()
+    assert (
+        attack.decision_function(records) == attack.decision_function(LabeledRecords(X, y[::-1]))
+    ).all()

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
-from skprivacy.attacks import LiRA, LossThreshold, ShadowPool, ShokriAttack
+from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold, ShadowPool, ShokriAttack
 from skprivacy.datasets import fetch_adult, fetch_location30
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -32,8 +32,9 @@ def test_location_30():
     target = clone(net).fit(X[member], y[member])
     assert target.score(X[member], y[member]) == 1.0
     pool = ShadowPool(net, n_shadows=64, random_state=0, stacked=True).fit(X, y)
+    records = LabeledRecords(X, y)
     loss, shokri, lira = (
-        attack.fit(X, y).evaluate(X[member], y[member], X[~member], y[~member])
+        attack.fit(records).evaluate(records[member], records[~member])
         for attack in (
             LossThreshold(target),
             ShokriAttack(target, pool=pool),
@@ -54,7 +55,8 @@ def test_adult_is_chance():
     model = make_pipeline(SchemaTransformer(data.schema), net)
     target = clone(model).fit(X[:n], y[:n])
     pool = ShadowPool(model, n_shadows=8, random_state=0, stacked=True).fit(X, y)
-    result = ShokriAttack(target, pool=pool).fit(X, y).evaluate(X[:n], y[:n], X[n:], y[n:])
+    records = LabeledRecords(X, y)
+    result = ShokriAttack(target, pool=pool).fit(records).evaluate(records[:n], records[n:])
     assert result.precision_recall(0.5)[0] == pytest.approx(0.5, abs=0.02)  # the paper's is 0.503
     assert result.is_chance
     assert "no better than chance" in repr(result)

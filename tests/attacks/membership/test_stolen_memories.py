@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import StolenMemoriesAttack
+from skprivacy.attacks import LabeledRecords, StolenMemoriesAttack
 from skprivacy.attacks.network_view import open_network
 
 pytestmark = pytest.mark.heavy
@@ -68,8 +68,9 @@ def module(X, label, epochs=60):
 
 
 def attacked(target, X, y, **params):
-    attack = StolenMemoriesAttack(target, **params).fit(X[2 * N :], y[2 * N :])
-    return attack, attack.evaluate(X[:N], y[:N], X[N : 2 * N], y[N : 2 * N])
+    records = LabeledRecords(X, y)
+    attack = StolenMemoriesAttack(target, **params).fit(records[2 * N :])
+    return attack, attack.evaluate(records[:N], records[N : 2 * N])
 
 
 @pytest.mark.everyday(2)
@@ -173,11 +174,13 @@ def on_nulls(model, runs, evaluate):
 
 
 def known_to_the_attacker(attack, X, y):
-    return attack.fit(X, y).evaluate(X[:250], y[:250], X[250:], y[250:])
+    records = LabeledRecords(X, y)
+    return attack.fit(records).evaluate(records[:250], records[250:])
 
 
 def others_known_to_the_attacker(attack, X, y):
-    return attack.fit(X[250:], y[250:]).evaluate(X[:250], y[:250], X[250:], y[250:])
+    records = LabeledRecords(X, y)
+    return attack.fit(records[250:]).evaluate(records[:250], records[250:])
 
 
 @pytest.mark.slow
@@ -215,15 +218,16 @@ def test_threshold_keeps_its_precision():
     X, y = noisy_labels()
     target = MLPClassifier((100,), max_iter=40, learning_rate_init=0.005, random_state=0)
     fitted(target, X[:N], y[:N])
-    attack = StolenMemoriesAttack(target, precision=0.65).fit(X[2 * N :], y[2 * N :])
-    called = attack.predict(X[: 2 * N], y[: 2 * N])
+    records = LabeledRecords(X, y)
+    attack = StolenMemoriesAttack(target, precision=0.65).fit(records[2 * N :])
+    called = attack.predict(records[: 2 * N])
     assert attack.shadow_precision_ >= 0.65
     assert called.sum() > 300
     # The promise is about the shadow network. The target's share of 0.65 of 300 calls or more has
     # a standard deviation below 0.028: within 2.5 of them.
     assert called[:N].sum() / called.sum() > 0.58
-    strict = attack.set_params(precision=0.999).fit(X[2 * N :], y[2 * N :])
-    assert not strict.predict(X[: 2 * N], y[: 2 * N]).any()
+    strict = attack.set_params(precision=0.999).fit(records[2 * N :])
+    assert not strict.predict(records[: 2 * N]).any()
     assert np.isnan(strict.shadow_precision_)
 
 
@@ -235,8 +239,9 @@ def test_class_that_the_target_does_not_know_scores_lowest():
     y = y.astype(object)
     y[-20:] = "yew"
     target = fitted(perceptron(), X[:N], y[:N])
-    attack = StolenMemoriesAttack(target).fit(X[N:], y[N:])
-    values = attack.score_samples(X, y)
+    records = LabeledRecords(X, y)
+    attack = StolenMemoriesAttack(target).fit(records[N:])
+    values = attack.decision_function(records)
     assert (values[-20:] == values.min()).all()
 
 
@@ -252,15 +257,16 @@ def test_rare_class_missing_in_a_fold():
 
 def test_mistakes_are_named():
     X, y = problem()
+    records = LabeledRecords(X, y)
     with pytest.raises(TypeError, match="or a linear model"):
-        StolenMemoriesAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y)
+        StolenMemoriesAttack(DecisionTreeClassifier().fit(X, y)).fit(records)
     with pytest.raises(TypeError, match=r"no torch\.nn\.Linear"):
-        StolenMemoriesAttack(Holder(torch.nn.Conv1d(1, 1, 1))).fit(X, y)
+        StolenMemoriesAttack(Holder(torch.nn.Conv1d(1, 1, 1))).fit(records)
     target = LogisticRegression(max_iter=1000).fit(X, y)
     with pytest.raises(ValueError, match="expected dozens"):
-        StolenMemoriesAttack(target).fit(X[:9], y[:9])
+        StolenMemoriesAttack(target).fit(records[:9])
     with pytest.raises(ValueError, match="precision"):
-        StolenMemoriesAttack(target, precision=0.2).fit(X, y)
+        StolenMemoriesAttack(target, precision=0.2).fit(records)
 
 
 class Holder:
@@ -273,7 +279,8 @@ class Holder:
 def test_constant_target_and_one_member():
     X, y = problem()
     target = fitted(perceptron(), X[:N], y[:N])
-    result = attacked(target, X, y)[0].evaluate(X[:1], y[:1], X[N : 2 * N], y[N : 2 * N])
+    records = LabeledRecords(X, y)
+    result = attacked(target, X, y)[0].evaluate(records[:1], records[N : 2 * N])
     assert result.epsilon_lower_bound() == 0
     assert result.auc_interval[0] < 0.5 or result.auc == 1
     constant = copy.deepcopy(target)
@@ -291,6 +298,6 @@ def test_records_of_another_shape_or_other_labels_are_told(model):
     X, y = problem()
     target = fitted(model, X[:N], y[:N])
     with pytest.raises(ValueError, match="X has 5 features; expected 60"):
-        StolenMemoriesAttack(target).fit(X[:, :5], y)
+        StolenMemoriesAttack(target).fit(LabeledRecords(X[:, :5], y))
     with pytest.raises(ValueError, match="y holds none of the target's classes"):
-        StolenMemoriesAttack(target).fit(X, np.full(len(y), "oak"))
+        StolenMemoriesAttack(target).fit(LabeledRecords(X, np.full(len(y), "oak")))

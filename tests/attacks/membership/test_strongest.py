@@ -13,7 +13,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import metrics
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
-from skprivacy.attacks import RMIA, LearnedRatio, LiRA, LossThreshold, ShadowPool, StrongestAttack
+from skprivacy.attacks import (
+    RMIA,
+    LabeledRecords,
+    LearnedRatio,
+    LiRA,
+    LossThreshold,
+    ShadowPool,
+    StrongestAttack,
+)
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.audit import audit, runner
 
@@ -37,9 +45,10 @@ def neighbours():
 
 
 def attacked(attack, case):
-    fitted = attack.set_params(target=case.target, pool=case.pool).fit(case.X, case.y)
+    records = LabeledRecords(case.X, case.y)
+    fitted = attack.set_params(target=case.target, pool=case.pool).fit(records)
     half = len(case.y) // 2
-    return fitted, fitted.evaluate(case.X[:half], case.y[:half], case.X[half:], case.y[half:])
+    return fitted, fitted.evaluate(records[:half], records[half:])
 
 
 @pytest.mark.everyday(1)
@@ -62,7 +71,7 @@ def test_offline_a_is_what_the_shadows_show(neighbours):
     assert chosen.power_ > given.power_
     assert result.tpr_at_fpr(0.1).tpr > usual.tpr_at_fpr(0.1).tpr
     with pytest.raises(ValueError, match="offline_a"):
-        RMIA(neighbours.target, offline_a="best").fit(neighbours.X, neighbours.y)
+        RMIA(neighbours.target, offline_a="best").fit(LabeledRecords(neighbours.X, neighbours.y))
 
 
 def test_power_is_the_share_of_members_found():
@@ -86,7 +95,7 @@ def test_neither_the_target_nor_the_order_of_records_plays_a_part(neighbours):
     other = SMALL.fit(X[1500:], y[1500:])
     order = np.random.default_rng(0).permutation(len(X))
     attacks = [
-        StrongestAttack(model, pool=pool, online=True).fit(X[rows], y[rows])
+        StrongestAttack(model, pool=pool, online=True).fit(LabeledRecords(X, y)[rows])
         for model, rows in ((neighbours.target, slice(None)), (other, slice(None)), (other, order))
     ]
     assert attacks[0].powers_ == attacks[1].powers_ == attacks[2].powers_
@@ -94,13 +103,14 @@ def test_neither_the_target_nor_the_order_of_records_plays_a_part(neighbours):
 
 def test_without_shadows_to_attack_the_first_is_taken(neighbours):
     X, y, target = neighbours.X[:400], neighbours.y[:400], neighbours.target
-    two = StrongestAttack(target, pool=2, online=True, random_state=0).fit(X, y)
+    records = LabeledRecords(X, y)
+    two = StrongestAttack(target, pool=2, online=True, random_state=0).fit(records)
     assert set(two.powers_.values()) == {0.0}
     assert isinstance(two.attack_, RMIA)
-    strangers = neighbours.X[400:500], neighbours.y[400:500]
+    strangers = LabeledRecords(neighbours.X, neighbours.y)[400:500]
     with pytest.raises(ValueError, match="100 records are not in the pool"):
-        two.score_samples(*strangers)
-    assert len(StrongestAttack(target, pool=2).fit(X, y).score_samples(*strangers)) == 100
+        two.decision_function(strangers)
+    assert len(StrongestAttack(target, pool=2).fit(records).decision_function(strangers)) == 100
 
 
 class FromItsFirst(DecisionTreeClassifier):
@@ -160,7 +170,7 @@ class OfManyByTheTarget(OfMany):
         half = len(y) // 2
         tried = self._candidates()
         for attack in tried:
-            attack.set_params(target=self.target, pool=self.pool_).fit(X, y)
+            attack.set_params(target=self.target, pool=self.pool_).fit(LabeledRecords(X, y))
         found = [attack._score(X, y) for attack in tried]
         self.attack_ = tried[int(np.argmax([metrics.auc(s[:half], s[half:]) for s in found]))]
 
@@ -206,7 +216,7 @@ ALONE = [
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("attack", ALONE, ids=str)
 def test_a_record_asked_alone_has_the_score_that_it_has_among_others(attack, neighbours):
-    X, y, some = neighbours.X, neighbours.y, [0, 7, 1200]
-    attack = clone(attack).set_params(target=neighbours.target, pool=neighbours.pool).fit(X, y)
-    alone = [attack.score_samples(X[i : i + 1], y[i : i + 1])[0] for i in some]
-    np.testing.assert_allclose(alone, attack.score_samples(X, y)[some], rtol=1e-9)
+    records, some = LabeledRecords(neighbours.X, neighbours.y), [0, 7, 1200]
+    attack = clone(attack).set_params(target=neighbours.target, pool=neighbours.pool).fit(records)
+    alone = [attack.decision_function(records[i : i + 1])[0] for i in some]
+    np.testing.assert_allclose(alone, attack.decision_function(records)[some], rtol=1e-9)

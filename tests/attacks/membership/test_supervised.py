@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import GradientNormAttack, LossThreshold, SupervisedAttack
+from skprivacy.attacks import GradientNormAttack, LabeledRecords, LossThreshold, SupervisedAttack
 from skprivacy.audit import audit
 
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
@@ -24,12 +24,13 @@ def halves(n_in, n):
 def test_it_finds_more_than_the_loss(leaky):
     member, known, inside, outside = halves(300, 600)
     X, y = leaky.X, leaky.y
-    attack = SupervisedAttack(leaky.target).fit(X[known], y[known], member[known])
-    result = attack.evaluate(X[inside], y[inside], X[outside], y[outside])
-    loss = LossThreshold(leaky.target).fit(X, y)
-    assert result.auc > loss.evaluate(X[inside], y[inside], X[outside], y[outside]).auc - 0.02
+    records = LabeledRecords(X, y)
+    attack = SupervisedAttack(leaky.target).fit(records[known], member[known])
+    result = attack.evaluate(records[inside], records[outside])
+    loss = LossThreshold(leaky.target).fit(records)
+    assert result.auc > loss.evaluate(records[inside], records[outside]).auc - 0.02
     assert result.auc_interval[0] > 0.6
-    called = attack.predict(X, y)
+    called = attack.predict(records)
     assert called[inside].mean() > called[outside].mean() + 0.2
 
 
@@ -48,10 +49,11 @@ def test_it_learns_what_the_loss_does_not_tell():
             return np.where(own[:, None], 0.5 + records[:, 2:3].clip(-1, 1) * [0.01, -0.01], others)
 
     target = Denying().fit(X, y)
-    attack = SupervisedAttack(target).fit(X[known], y[known], member[known])
-    evaluated = X[inside], y[inside], X[outside], y[outside]
+    labeled = LabeledRecords(X, y)
+    attack = SupervisedAttack(target).fit(labeled[known], member[known])
+    evaluated = labeled[inside], labeled[outside]
     assert attack.evaluate(*evaluated).auc > 0.9
-    assert LossThreshold(target).fit(X, y).evaluate(*evaluated).auc < 0.6
+    assert LossThreshold(target).fit(labeled).evaluate(*evaluated).auc < 0.6
 
 
 @pytest.mark.slow
@@ -63,21 +65,21 @@ def test_null(model, noisy_problem, assert_chance):
         target = DecisionTreeClassifier(min_samples_leaf=3, random_state=seed).fit(X[:80], y[:80])
         X, y = X[80:], y[80:]
         member, known, inside, outside = halves(160, 320)
-        attack = SupervisedAttack(target, attack_model=model).fit(X[known], y[known], member[known])
-        result = attack.evaluate(X[inside], y[inside], X[outside], y[outside])
+        records = LabeledRecords(X, y)
+        attack = SupervisedAttack(target, attack_model=model).fit(records[known], member[known])
+        result = attack.evaluate(records[inside], records[outside])
         results.append(result)
         assert result.epsilon_lower_bound(alpha=1e-7) == 0
     assert_chance(results, epsilon=False, chance=0.9999)
 
 
 def test_records_of_known_membership_do_not_judge_it(leaky):
-    member = np.arange(600) < 300
     attack = SupervisedAttack(leaky.target, attack_model=LINEAR)
-    with pytest.raises(ValueError, match="member=None must be"):
-        attack.fit(leaky.X, leaky.y)
-    attack.fit(leaky.X, leaky.y, member)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        attack.fit(leaky.records)
+    attack.fit(leaky.records, leaky.member)
     with pytest.raises(ValueError, match="X_in and X_out hold 600 records that were given to fit"):
-        attack.evaluate(*leaky.split)
+        attack.evaluate(*leaky.sides)
 
 
 def test_exchanged_halves_judged_together_are_too_sure():
@@ -111,7 +113,7 @@ def test_too_few_records_are_told(leaky):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_white_box_attacks_on_known_members_run_in_an_audit(leaky):
-    """They ended in "member=None must be"."""
+    """They ended in a request for known members."""
     net = clone(MLPClassifier((50,), solver="lbfgs", max_iter=60, random_state=0))
     net.fit(leaky.X[:300], leaky.y[:300])
     report = audit(net, *leaky.split, attacks=GradientNormAttack())

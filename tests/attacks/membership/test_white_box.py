@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.attacks import (
     GenerativeAttack,
     GradientNormAttack,
+    LabeledRecords,
     LossThreshold,
     WhiteBoxAttack,
 )
@@ -106,9 +107,10 @@ def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     target = make_pipeline(scaler, network(scaler.transform(X[:300]), y[:300], max_iter=60))
     known = np.arange(600) % 2 == 0
     attack = clone(template).set_params(target=target)
-    attack.fit(X[known], y[known], (np.arange(600) < 300)[known])
+    records = LabeledRecords(X, y)
+    attack.fit(records[known], (np.arange(600) < 300)[known])
     unknown_in, unknown_out = np.flatnonzero(~known)[:150], np.flatnonzero(~known)[150:]
-    result = attack.evaluate(X[unknown_in], y[unknown_in], X[unknown_out], y[unknown_out])
+    result = attack.evaluate(records[unknown_in], records[unknown_out])
     assert result.auc_interval[0] > 0.55  # AUC is .67 and .70, and 300 records tell it to .08
 
 
@@ -120,28 +122,31 @@ def test_null_although_the_attack_model_is_fitted_on_the_same_records(template, 
         X, y = problem(seed, 500)
         attack = clone(template).set_params(target=network(X[:100], y[:100], max_iter=10))
         X, y, member = X[100:], y[100:], np.arange(400) < 200
-        results.append(attack.fit(X, y, member).evaluate(X[:200], y[:200], X[200:], y[200:]))
+        records = LabeledRecords(X, y)
+        results.append(attack.fit(records, member).evaluate(records[:200], records[200:]))
         assert results[-1].epsilon_lower_bound() == 0
     assert_chance(results)
 
 
 def test_white_box_mistakes():
     X, y = problem()
-    with pytest.raises(ValueError, match="member=None"):
-        GradientNormAttack(network(X, y, max_iter=2)).fit(X, y)
+    records = LabeledRecords(X, y)
+    with pytest.raises(ValueError, match="y is None"):
+        GradientNormAttack(network(X, y, max_iter=2)).fit(records)
     with pytest.raises(TypeError, match="must be a torch module"):
-        WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(X, y, np.arange(600) < 300)
+        WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(records, np.arange(600) < 300)
     with pytest.raises(ValueError, match="too few to hold out"):
-        WhiteBoxAttack(network(X, y, max_iter=2)).fit(X[:2], y[:2], np.array([True, False]))
+        WhiteBoxAttack(network(X, y, max_iter=2)).fit(records[:2], np.array([True, False]))
 
 
 @pytest.mark.slow
 def test_without_members_the_network_is_told_apart_by_what_it_computes():
     X, y = problem(n=1000)
     target = network(X[:500], y[:500], max_iter=100)
-    attack = WhiteBoxAttack(target, random_state=0).fit(X, y)
-    result = attack.evaluate(X[:500], y[:500], X[500:], y[500:])
-    loss = LossThreshold(target).fit(X, y).evaluate(X[:500], y[:500], X[500:], y[500:])
+    records = LabeledRecords(X, y)
+    attack = WhiteBoxAttack(target, random_state=0).fit(records)
+    result = attack.evaluate(records[:500], records[500:])
+    loss = LossThreshold(target).fit(records).evaluate(records[:500], records[500:])
     assert result.auc > loss.auc - 0.05
     assert result.auc_interval[0] > 0.55
 
@@ -152,7 +157,8 @@ def test_without_members_on_the_null(assert_chance):
     for seed in range(12):
         X, y = problem(seed, 300)
         attack = WhiteBoxAttack(network(X[:100], y[:100], max_iter=10), epochs=2)
-        results.append(attack.fit(X, y).evaluate(X[100:200], y[100:200], X[200:], y[200:]))
+        records = LabeledRecords(X, y)
+        results.append(attack.fit(records).evaluate(records[100:200], records[200:]))
     assert_chance(results, epsilon=False)
 
 
@@ -181,10 +187,9 @@ def test_weights_tell_more_than_norms_of_gradients():
         warnings.simplefilter("ignore", ConvergenceWarning)
         net.fit(X[member], y[member])
     inside, outside = member & ~known, ~member & ~known
+    records = LabeledRecords(X, y)
     plain, whole = (
-        attack.fit(X[known], y[known], member[known]).evaluate(
-            X[inside], y[inside], X[outside], y[outside]
-        )
+        attack.fit(records[known], member[known]).evaluate(records[inside], records[outside])
         for attack in (GradientNormAttack(net), WhiteBoxAttack(net, epochs=1, random_state=0))
     )
     # .015, .011 and .011 on seeds 0 to 2; without alignments below .0002
@@ -206,14 +211,15 @@ def test_a_seed_repeats_and_a_pickle_keeps_the_attack():
     X, y = problem(n=200)
     member = np.arange(200) < 100
     target = network(X[:100], y[:100])
+    records = LabeledRecords(X, y)
     one, two = (
-        WhiteBoxAttack(target, epochs=1, random_state=0).fit(X, y, member) for _ in range(2)
+        WhiteBoxAttack(target, epochs=1, random_state=0).fit(records, member) for _ in range(2)
     )
-    expected = one.score_samples(X, y)
-    assert (two.score_samples(X, y) == expected).all()
-    assert (pickle.loads(pickle.dumps(one)).score_samples(X, y) == expected).all()
+    expected = one.decision_function(records)
+    assert (two.decision_function(records) == expected).all()
+    assert (pickle.loads(pickle.dumps(one)).decision_function(records) == expected).all()
     # every record is scored by itself, by the fold of its fingerprint
-    assert one.score_samples(X[:9], y[:9]) == pytest.approx(expected[:9], abs=1e-5)
+    assert one.decision_function(records[:9]) == pytest.approx(expected[:9], abs=1e-5)
 
 
 def generator(seed, share_copied):
@@ -275,13 +281,15 @@ def test_white_box_edges(template):
     X, y = problem(n_classes=3)
     net = network(X[:300][y[:300] < 2], y[:300][y[:300] < 2])
     member = np.arange(600) < 300
-    attack = clone(template).set_params(target=net).fit(X, y, member)
-    result = attack.evaluate(X[:1], y[:1], X[300:], y[300:])
+    attack = clone(template).set_params(target=net)
+    records = LabeledRecords(X, y)
+    attack.fit(records, member)
+    result = attack.evaluate(records[:1], records[300:])
     assert result.epsilon_lower_bound() == 0
     for weight in net.coefs_:
         weight[:] = 0
     net.intercepts_[-1][:] = 800.0
-    result = attack.fit(X, y, member).evaluate(X[:300], y[:300], X[300:], y[300:])
+    result = attack.fit(records, member).evaluate(records[:300], records[300:])
     low, high = result.auc_interval
     assert low <= 0.5 <= high
     assert result.epsilon_lower_bound() == 0

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import (
     RMIA,
+    LabeledRecords,
     LabelOnlyAttack,
     LiRA,
     LossThreshold,
@@ -68,7 +69,7 @@ def test_what_retraining_cannot_show_is_no_measurement(model, records):
 def test_attacks_say_it_themselves(attack):
     model = Table().fit(ROWS, y)
     with pytest.raises(ValueError, match=f"{attack.__name__} cannot measure anything"):
-        attack(model, pool=2).fit(ROWS, y)
+        attack(model, pool=2).fit(LabeledRecords(ROWS, y))
 
 
 def test_a_constant_model_and_a_learning_one_are_measured():
@@ -109,8 +110,9 @@ def test_records_of_more_dimensions_are_audited_like_flat_ones():
     shaped = audit(model, *halves(IMAGES), n_shadows=4, random_state=0).to_frame()
     flat = audit(TREE, *halves(X), n_shadows=4, random_state=0).to_frame()
     assert shaped["auc"].tolist() == pytest.approx(flat["auc"].tolist())
-    attack = LossThreshold(model).fit(IMAGES, y)
-    told = attack.evaluate(IMAGES[:300], y[:300], IMAGES[290:], y[290:])
+    records = LabeledRecords(IMAGES, y)
+    attack = LossThreshold(model).fit(records)
+    told = attack.evaluate(records[:300], records[290:])
     assert told.details["in_both"] == 10
     with pytest.raises(ValueError, match=r"shape \(600, 4, 5\); .* this attack changes single"):
-        LabelOnlyAttack(model, method="boundary", n_queries=20).fit(IMAGES, y)
+        LabelOnlyAttack(model, method="boundary", n_queries=20).fit(records)

@@ -195,12 +195,12 @@ def test_who_learns_from_known_members_is_judged_on_other_people():
     met = []
 
     class Noting(SupervisedAttack):
-        def fit(self, X, y, member=None):
-            met.append(set(fingerprints(X)))
-            return super().fit(X, y, member)
+        def fit(self, X, y=None):
+            met.append(set(fingerprints(X.X)))
+            return super().fit(X, y)
 
         def evaluate(self, *parts):
-            met.append(set(fingerprints(np.concatenate(parts[::2]))))
+            met.append(set(fingerprints(np.concatenate([part.X for part in parts]))))
             return super().evaluate(*parts)
 
     report = audit(model, *records, attacks=[Noting()], groups=groups)
@@ -304,7 +304,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     model = Whispering().fit(*records[:2])
     tables = [model.predict_proba(X) for X in records[::2]]
     given = (tables[0], records[1], tables[1], records[3])
-    claim = {"epsilon": 0.5, "delta": 1e-6, "attacks": [LossThreshold()]}
+    claim = {"claim": (0.5, 1e-6), "attacks": [LossThreshold()]}
     report = audit_predictions(*given, **claim, groups=groups)
     assert (report.unit, report.attacked, report.n_train) == ("patient", "patient", 150)
     assert report.verdict == "violated"

@@ -241,7 +241,7 @@ def test_a_known_defect_of_another_library_is_shown():
 
 def test_an_epsilon_of_scikit_learn_is_no_claim():
     """SVR's tube was taken for a claim of privacy, and broken."""
-    with pytest.raises(ValueError, match=r"SVR has no claim\. Pass claim=PrivacyGuarantee"):
+    with pytest.raises(ValueError, match=r"SVR has no claim\. Pass claim=\(epsilon, delta\)"):
         verify_privacy(SVR(), n_runs=100)
 
 

@@ -1,0 +1,123 @@
+"""Records with their labels as one container, which scikit-learn splits like a table."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..._input_data import check_consistent_length
+from ..._sklearn import safe_indexing
+from ..._validation import num_samples
+from ..model_answers import targets_as_array
+from ..record_tables import as_records, concat
+
+__all__ = ["LabeledRecords", "concat_labeled", "label_records", "split_labels"]
+
+Labels = NDArray[Any] | None
+
+
+class LabeledRecords:
+    """Records with the labels that a model is trained to predict: the X of a membership attack.
+
+    A membership attack is a classifier of records, and a record consists of its features and its
+    label. Both must reach ``fit`` and every prediction, but scikit-learn passes only X to a
+    prediction. This container is that X.
+
+    Parameters
+    ----------
+    X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+        Features, in the form that the attacked model takes.
+    y : array-like of shape (n_records,) or (n_records, n_outputs)
+        True classes, of the type the model was fitted with, or target values.
+
+    Attributes
+    ----------
+    X : {ndarray, DataFrame, sparse matrix} of shape (n_records, n_features)
+        The features.
+    y : ndarray of shape (n_records,) or (n_records, n_outputs)
+        The labels.
+    shape : tuple of int
+        The shape of ``X``.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` and ``y`` have different lengths, or ``y`` is None.
+
+    Notes
+    -----
+    ``records[rows]`` selects records by a slice, a mask or row numbers, so that every splitter of
+    scikit-learn works. Models that are fitted without ``y``, such as densities, are attacked with
+    plain tables instead.
+
+    Examples
+    --------
+    >>> from skprivacy.attacks import LabeledRecords
+    >>> records = LabeledRecords([[0.5], [1.5], [2.5]], ["ash", "beech", "ash"])
+    >>> records
+    LabeledRecords of shape (3, 1)
+    >>> records[1:].y.tolist()
+    ['beech', 'ash']
+    """
+
+    def __init__(self, X: Any, y: ArrayLike) -> None:
+        if y is None:
+            raise ValueError(
+                "y=None must be one label for each record. Pass X itself to attacks on models that "
+                "are fitted without y."
+            )
+        self.X = as_records(X)
+        self.y = targets_as_array(y, num_samples(self.X))
+        check_consistent_length(self.X, self.y)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.X.shape)
+
+    def __len__(self) -> int:
+        return num_samples(self.X)
+
+    def __getitem__(self, rows: Any) -> LabeledRecords:
+        if isinstance(rows, tuple):  # scikit-learn asks for array[rows, ...]
+            rows = rows[0]
+        if not isinstance(rows, slice):  # a slice of an array is no copy
+            rows = np.atleast_1d(np.arange(len(self))[rows])
+        return LabeledRecords(safe_indexing(self.X, rows), self.y[rows])
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "LabeledRecords is not an array: only attacks take it. Pass its X and y to other "
+            "estimators."
+        )
+
+    def __repr__(self) -> str:
+        return f"LabeledRecords of shape {self.shape}"
+
+
+def label_records(X: Any, y: Any) -> Any:
+    """Return records in the form that attacks take: with labels, or as they are if y is None."""
+    return X if y is None else LabeledRecords(X, y)
+
+
+def split_labels(X: Any, name: str = "X") -> tuple[Any, Labels]:
+    """Return checked records, and their labels or None."""
+    return (X.X, X.y) if isinstance(X, LabeledRecords) else (as_records(X, name), None)
+
+
+def concat_labeled(
+    first: tuple[Any, NDArray[Any]], second: tuple[Any, NDArray[Any]]
+) -> tuple[Any, NDArray[Any]]:
+    """Stack two samples of records and labels."""
+    y_in, y_out = first[1], second[1]
+    if y_in.shape[1:] != y_out.shape[1:] or not (y_in.ndim and y_out.ndim):
+        raise ValueError(
+            f"The labels of X_in and X_out have shapes {y_in.shape} and {y_out.shape}; expected "
+            "the same shape except for the number of records."
+        )
+    try:
+        y = np.concatenate([y_in, y_out])
+    except TypeError:
+        raise TypeError("X_in and X_out must have labels of the same type.") from None
+    return concat(first[0], second[0]), y

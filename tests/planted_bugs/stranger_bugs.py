@@ -1,0 +1,93 @@
+"""Planted bugs in another author's DP-SGD, which verify_privacy sees in the weights alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skprivacy.audit import verify_privacy
+
+from .bug import Bug, Make
+from .stranger import StrangerDPSGD
+
+
+def data():
+    X = np.random.default_rng(0).normal(size=(24, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def check_claim(n_runs: int) -> Callable[[], None]:
+    """Return a contract: the claim holds in ``n_runs`` runs a side, but once in a million."""
+
+    def check() -> None:
+        found = verify_privacy(StrangerDPSGD(), *data(), n_runs=n_runs, alpha=1e-6)
+        assert not found.broken, found.verdict
+
+    return check
+
+
+FEW, SOME, MANY = check_claim(400), check_claim(8_000), check_claim(20_000)
+
+
+def long_rows_unclipped(original):
+    def clip(self, gradients, signs):
+        norms = np.sqrt((gradients**2).sum(axis=1))[:, None]
+        return np.where(norms > 5 * self.max_grad_norm, gradients, original(self, gradients, signs))
+
+    return clip
+
+
+def one_class_unclipped(original):
+    def clip(self, gradients, signs):
+        return np.where(signs[:, None] > 0, gradients, original(self, gradients, signs))
+
+    return clip
+
+
+def one_class_weighted_after_the_clip(original):
+    def clip(self, gradients, signs):
+        return np.where(signs[:, None] > 0, 3.0, 1.0) * original(self, gradients, signs)
+
+    return clip
+
+
+def half_of(original):
+    return lambda self, *given: original(self, *given) / 2
+
+
+def two_thirds_of(original):
+    return lambda self, random: original(self, random) / 1.5
+
+
+def missing_in(share: float) -> Make:
+    def make(original: Callable[..., float]) -> Callable[..., float]:
+        return lambda self, random: (random.random() >= share) * original(self, random)
+
+    return make
+
+
+def shuffled_batches(original):
+    """One pass in batches of one size, charged as Poisson samples."""
+
+    def batches(self: Any, n: int, random: np.random.Generator) -> list[Any]:
+        return np.array_split(random.permutation(n), self.n_steps)
+
+    return batches
+
+
+def _bug(attribute: str, make: Make, check: Callable[[], None], name: str) -> Bug:
+    every_day = make is long_rows_unclipped  # 9 s, most of them for the choice of neighbours
+    return Bug(StrangerDPSGD, attribute, make, check, name=name, nightly=not every_day)
+
+
+BUGS = [
+    _bug("clip", long_rows_unclipped, FEW, "long rows are not clipped"),
+    _bug("clip", one_class_unclipped, FEW, "one class is not clipped"),
+    _bug("clip", one_class_weighted_after_the_clip, SOME, "one class is weighted after the clip"),
+    _bug("noise_scale", half_of, SOME, "half the noise of a stranger"),
+    _bug("sensitivity", half_of, SOME, "half the sensitivity of a stranger"),
+    _bug("noise_scale", two_thirds_of, MANY, "noise divided by 1.5"),
+    _bug("noise_scale", missing_in(0.05), MANY, "noise missing in 5 of 100 fits"),
+]
