@@ -249,8 +249,9 @@ def attribute(repeats: int) -> None:
             attack = AttributeInference(seen, attribute="occupation")
             attack.fit(frame.iloc[known], y[known])
             result = attack.evaluate(frame.iloc[own], y[own], frame.iloc[out], y[out])
-            shown = ("accuracy_in", "accuracy_out", "baseline_in", "baseline_out")
-            found.append([getattr(result, name) for name in shown])
+            sides = result.members, result.others
+            shown = [side.accuracy for side in sides] + [side.baseline for side in sides]
+            found.append(shown)
         means = np.mean(found, axis=0)
         print(f"{n:7}{means[0]:19.3f}{means[1]:8.3f}{means[2]:26.3f}{means[3]:8.3f}", flush=True)
 

@@ -25,7 +25,8 @@ Files, in reading order:
 
 from .aggregates import AggregateAttack, ExpectedPower, expected_power
 from .attack_result import AttackResult
-from .attributes.attribute import AttributeInference, AttributeResult
+from .attributes.attribute import AttributeInference
+from .attributes.attribute_result import AttributeRates, AttributeResult
 from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
 from .attributes.property import PropertyInference
 from .generators.discriminator import GenerativeAttack
@@ -55,6 +56,7 @@ __all__ = [
     "AggregateAttack",
     "AttackResult",
     "AttributeInference",
+    "AttributeRates",
     "AttributeResult",
     "BayesInversion",
     "DensityRatio",

@@ -42,6 +42,7 @@ __all__ = [
     "labels_as_text",
     "learns_classes",
     "predict_aligned",
+    "predicts_numbers",
     "targets_as_array",
 ]
 
@@ -119,7 +120,7 @@ def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
         )
     if hasattr(model, "score_samples"):
         return DENSITIES
-    if _estimator_type(model) == "regressor":
+    if predicts_numbers(model):
         return RESIDUALS
     if _has_centres(model):
         return DISTANCES
@@ -265,6 +266,11 @@ def learns_classes(estimator: Any) -> bool:
     if kind is None:
         return not hasattr(estimator, "score_samples")
     return kind == "classifier"
+
+
+def predicts_numbers(estimator: Any) -> bool:
+    """Return whether an estimator, fitted or not, is a regressor."""
+    return _estimator_type(estimator) == "regressor"
 
 
 def targets_as_array(y: Any, n_records: int) -> NDArray[Any]:

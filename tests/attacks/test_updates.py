@@ -409,8 +409,8 @@ def test_an_attribute_is_inferred_of_members_without_reading_it():
     attack = AttributeInference(seen, attribute=3).fit(X[200:], y[200:])
     result = attack.evaluate(X[:25], y[:25], X[25:200], y[25:200])
     assert result.advantage_interval[0] > 0
-    assert result.accuracy_in > result.baseline_in + 0.15
-    assert result.accuracy_out == pytest.approx(result.baseline_out, abs=0.15)
+    assert result.members.accuracy > result.members.baseline + 0.15
+    assert result.others.accuracy == pytest.approx(result.others.baseline, abs=0.15)
     hidden = X[:25].copy()
     hidden[:, 3] = 1 - hidden[:, 3]
     assert (attack.predict(hidden, y[:25]) == attack.predict(X[:25], y[:25])).all()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import reduce
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import binomtest
+from scipy.special import erfc, softmax
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -19,72 +19,34 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ... import metrics
 from ..._clones import name_failing_model
 from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
+from ..._validation import is_number, open_unit
 from ...base import roll_back_on_error
+from ...metrics.rates import as_numbers
 from .. import scores
 from ..membership.labeled_records import LabeledRecords
 from ..membership.update_membership import UpdatesMembership
-from ..model_answers import TargetAttack, check_known, class_list, predict_aligned
+from ..model_answers import (
+    RESIDUALS,
+    TargetAttack,
+    check_known,
+    class_list,
+    predict_aligned,
+    predicts_numbers,
+)
 from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
+from .attribute_result import AttributeResult, Guesses, compare_guesses, subtract_intervals
 
-__all__ = ["AttributeInference", "AttributeResult"]
+__all__ = ["AttributeInference"]
 
-
-@dataclass(frozen=True, repr=False)
-class AttributeResult:
-    """Accuracy of attribute inference, compared with imputation without the model.
-
-    Attributes
-    ----------
-    accuracy_in, accuracy_out : float
-        Share of members, and of non-members, whose attribute the attack inferred.
-    baseline_in, baseline_out : float
-        The same for imputation from the other attributes and the class, without the model.
-    advantage : float
-        ``accuracy_in - accuracy_out``: the effect of membership. A correlation that the model has
-        learned helps equally for members and non-members, and does not leak any record.
-    advantage_interval : (float, float)
-        Confidence interval of ``advantage``.
-    gain : float
-        ``accuracy_in - baseline_in``: the improvement over imputation.
-    gain_p_value : float
-        P-value of the exact one-sided McNemar test that the attack is right on members more often
-        than imputation.
-    """
-
-    accuracy_in: float
-    accuracy_out: float
-    baseline_in: float
-    baseline_out: float
-    advantage: float
-    advantage_interval: tuple[float, float]
-    gain: float
-    gain_p_value: float
-
-    def __repr__(self) -> str:
-        low, high = self.advantage_interval
-        return (
-            f"inferred {self.accuracy_in:.3f} of members, {self.accuracy_out:.3f} of others "
-            f"(advantage {self.advantage:.3f} [{low:.3f}, {high:.3f}]); without the model "
-            f"{self.baseline_in:.3f} and {self.baseline_out:.3f} "
-            f"(gain {self.gain:.3f}, p = {self.gain_p_value:.2g})"
-        )
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures.
-
-        Returns
-        -------
-        DataFrame
-            The attributes as columns; the interval takes two columns.
-        """
-        row = dict(self.__dict__)
-        row["advantage_low"], row["advantage_high"] = row.pop("advantage_interval")
-        return pd.DataFrame([row])
+_MAX_CATEGORIES = 20  # numbers with more distinct values are a quantity
+_N_QUANTILES = 25  # of the values, and of the distinct values, that are tried of a quantity
+_CLOSE = 0.1  # default of within, in standard deviations of the attribute
+_SMALLEST_SCALE = 1e-3  # of residuals on members, relative to those on other records
+_BASELINES = ("the other attributes and y", "the attribute's frequencies alone")
 
 
 _DOCS = {
@@ -94,7 +56,7 @@ Parameters
 X : {array-like, DataFrame} of shape (n_records, n_features)
     Records with the attribute's column, which may hold any values.
 y : array-like of shape (n_records,)
-    Their classes.
+    Their classes, or the targets of a regressor.
 
 Returns
 -------
@@ -105,10 +67,10 @@ ndarray of shape (n_records,)
 
 @fill_docs(_DOCS)
 class AttributeInference(TargetAttack):
-    """Infer one attribute of a record from its other attributes, its class and a model or updates.
+    """Infer one attribute of a record from its other attributes, its target and a model or updates.
 
     Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
-    Yeom et al. 2018) takes the value that fits the class best, weighted by its frequency.
+    Yeom et al. 2018) takes the value that fits the target best, weighted by its frequency.
     ``prior="imputation"`` weights each value by its probability given the other attributes (after
     Mehnaz et al. 2022; Jayaraman & Evans 2022), so the model must improve on imputation. From the
     updates of federated training (Melis et al. 2019), the attack takes the value with which the
@@ -116,30 +78,46 @@ class AttributeInference(TargetAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, or Updates, default=None
+    target : fitted classifier with ``predict_proba``, fitted regressor, or Updates, default=None
         The target model, or the updates that the attacker has seen.
     attribute : int or str, default=0
         Column of the attribute; a name if records are DataFrames.
     prior : {"imputation", "marginal", "uniform"}, default="imputation"
         Prior probabilities of the attribute, before querying the model.
     imputer : classifier with ``predict_proba``, default=None
-        Learns the attribute from the other columns and the class. None: a random forest.
+        Learns the index of the attribute's value in ``values_`` from the other columns and the
+        target. None: a random forest.
     n_reference : int, default=1000
         Maximum number of the attacker's records that estimate the distribution of gradients, for
         Updates.
+    within : float, default=None
+        Largest absolute error, in the attribute's unit, that counts as inferred. Above 0, the
+        attribute must be a number, and is treated as a quantity. 0: the value must be equal. None:
+        a tenth of the standard deviation among the attacker's records for numbers with more than 20
+        distinct values there, otherwise 0.
 
     Attributes
     ----------
     values_ : ndarray of shape (n_values,)
-        Values of the attribute among the records given to ``fit``.
+        Values that are tried: those among the records given to ``fit``, or at most 50 quantiles of
+        a quantity.
+    within_ : float
+        Largest absolute error that counts as inferred.
     attack_ : UpdatesMembership
         Scores a record with each value, if the target is Updates.
 
     Notes
     -----
-    **Edge cases.** The attribute must have at least two values among the attacker's records. Bin a
-    continuous attribute first. ``fit`` and ``evaluate`` need the true value and refuse records in
-    which it is missing, which would count as inferred wrongly.
+    The residual of a regressor has, given its scale, a normal distribution. The scale on members is
+    unknown to the attacker. He assumes it log-uniform between .001 and 1 times the root mean square
+    on his own records.
+
+    For a quantity, ``predict`` returns the value with the highest probability within ``within_``.
+    Codes of categories are not quantities: set ``within=0``, or make them text or categorical.
+
+    **Edge cases.** The attribute must have at least two values among the attacker's records.
+    ``fit`` and ``evaluate`` need the true value and refuse records in which it is missing, which
+    would count as inferred wrongly.
 
     References
     ----------
@@ -160,7 +138,7 @@ class AttributeInference(TargetAttack):
     >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
     >>> attack = AttributeInference(target, attribute=0).fit(X[400:], y[400:])
     >>> result = attack.evaluate(X[:200], y[:200], X[200:400], y[200:400])
-    >>> result.baseline_in < 0.6
+    >>> result.members.baseline < 0.6
     True
     """
 
@@ -172,12 +150,14 @@ class AttributeInference(TargetAttack):
         prior: str = "imputation",
         imputer: Any = None,
         n_reference: int = 1000,
+        within: float | None = None,
     ) -> None:
         self.target = target
         self.attribute = attribute
         self.prior = prior
         self.imputer = imputer
         self.n_reference = n_reference
+        self.within = within
 
     def fit(self, X: Any, y: Any) -> AttributeInference:
         """Learn the attribute's values and their probabilities from the attacker's records.
@@ -187,7 +167,7 @@ class AttributeInference(TargetAttack):
         X : {array-like, DataFrame} of shape (n_records, n_features)
             Records like the members, but not among those that will be attacked.
         y : array-like of shape (n_records,)
-            Their classes.
+            Their classes, or the targets of a regressor.
 
         Returns
         -------
@@ -201,31 +181,32 @@ class AttributeInference(TargetAttack):
             "uniform",
         ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
-        frame, values = self._split_complete(X)
-        y = column_or_1d(y)
+        if self.within is not None and not (is_number(self.within) and 0 <= self.within < inf):
+            raise ValueError(f"within={self.within!r} must be a finite number >= 0, or None.")
+        frame, column = self._split_complete(X)
+        if not predicts_numbers(self.target):
+            y = column_or_1d(y)
         check_consistent_length(frame, y)
-        try:
-            known, counts = np.unique(values, return_counts=True)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"attribute={self.attribute!r} has values that cannot be sorted, such as text and "
-                "numbers. Give them one type."
-            ) from None
-        if len(known) < 2:
+        within, tried, codes = self._choose_values(column)
+        if len(tried) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
                 "records, but has one. Pass other records or another attribute."
             )
         with roll_back_on_error(self):
-            self.values_ = known
-            self.classes_ = class_list(classes, y)
-            check_known(np.asarray(y), classes)
+            self.within_, self.values_ = within, tried
+            if predicts_numbers(self.target):
+                residuals = RESIDUALS.minus_losses(self.target, X, self._encode_target(y), None)
+                self.scale_ = max(float(np.sqrt(np.mean(residuals**2))), scores.FLOOR)
+            else:
+                self.classes_ = class_list(classes, y)
+                check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
                 self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
                     LabeledRecords(X, y)
                 )
-            self.marginal_ = counts / counts.sum()
-            self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
+            self.marginal_ = np.bincount(codes, minlength=len(tried)) / len(codes)
+            self.imputer_ = self._make_imputer().fit(self._with_target(frame, y), codes)
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -234,20 +215,16 @@ class AttributeInference(TargetAttack):
         %(predict_sections)s
         """
         check_is_fitted(self)
-        frame = self._other_columns(X, y)
-        # log of prior times likelihood of the class, for each value of the attribute
-        total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
-        total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
-        return self.values_[total.argmax(axis=1)]
+        return self._guess(self._posterior(X, self._other_columns(X, y), y))
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Infer the attribute from the other attributes and the class, without the model: baseline.
+        """Infer the attribute from the other attributes and the target, without the model.
 
         %(predict_sections)s
         """
         check_is_fitted(self)
         frame = self._other_columns(X, y)
-        return self.values_[self._imputed(frame, y).argmax(axis=1)]
+        return self._guess(self._imputed(frame, y))
 
     def evaluate(
         self, X_in: Any, y_in: Any, X_out: Any, y_out: Any, *, alpha: float = 0.05
@@ -257,54 +234,111 @@ class AttributeInference(TargetAttack):
         Parameters
         ----------
         X_in, y_in : array-like
-            Members: records of the target's training set and their classes, as in ``fit``.
+            Members: records of the target's training set and their targets, as in ``fit``.
         X_out, y_out : array-like
             Non-members from the same population.
         alpha : float, default=0.05
-            Error probability of the interval.
+            Error probability of each interval.
 
         Returns
         -------
         AttributeResult
-            The shares that were inferred and imputed, and their differences.
+            The attack beside the better of two imputations on these records: from the other
+            attributes and the target, and from the attribute's frequencies alone.
         """
         check_is_fitted(self)
-        right_in, imputed_in = self._correct(X_in, y_in, "X_in")
-        right_out, imputed_out = self._correct(X_out, y_out, "X_out")
-        difference = right_in.mean() - right_out.mean()
-        # Newcombe's interval for a difference, from exact intervals for the two rates
-        low_in, high_in = metrics.clopper_pearson(int(right_in.sum()), len(right_in), alpha)
-        low_out, high_out = metrics.clopper_pearson(int(right_out.sum()), len(right_out), alpha)
-        down = np.hypot(right_in.mean() - low_in, high_out - right_out.mean())
-        up = np.hypot(high_in - right_in.mean(), right_out.mean() - low_out)
-        won, lost = int(np.sum(right_in & ~imputed_in)), int(np.sum(~right_in & imputed_in))
-        p_value = binomtest(won, won + lost, alternative="greater").pvalue if won + lost else 1.0
+        open_unit("alpha", alpha)
+        sides = [self._attack_and_impute(X_in, y_in, "X_in")]
+        sides.append(self._attack_and_impute(X_out, y_out, "X_out"))
+        hits = [sum(imputed[k].right.sum() for _, imputed in sides) for k in range(2)]
+        errors = [sum(imputed[k].error.sum() for _, imputed in sides) for k in range(2)]
+        best, nearest = int(np.argmax(hits)), int(np.argmin(errors))
+        members, others = (
+            compare_guesses(attack, Guesses(imputed[best].right, imputed[nearest].error), alpha)
+            for attack, imputed in sides
+        )
         return AttributeResult(
-            accuracy_in=float(right_in.mean()),
-            accuracy_out=float(right_out.mean()),
-            baseline_in=float(imputed_in.mean()),
-            baseline_out=float(imputed_out.mean()),
-            advantage=float(difference),
-            advantage_interval=(float(difference - down), float(difference + up)),
-            gain=float(right_in.mean() - imputed_in.mean()),
-            gain_p_value=float(p_value),
+            members=members,
+            others=others,
+            advantage=members.gain - others.gain,
+            advantage_interval=subtract_intervals(
+                members.gain, members.gain_interval, others.gain, others.gain_interval
+            ),
+            within=self.within_,
+            baseline=_BASELINES[best],
+            alpha=float(alpha),
         )
 
+    def _choose_values(self, column: pd.Series[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
+        """Return the accepted error, the values to try, and the index of each record's value."""
+        is_number_column = pd.api.types.is_any_real_numeric_dtype(column.dtype)
+        if self.within and not is_number_column:
+            raise ValueError(
+                f"within={self.within!r} needs a number as attribute, but "
+                f"attribute={self.attribute!r} holds other values. Set within=0 or None."
+            )
+        many = is_number_column and self.within is None and column.nunique() > _MAX_CATEGORIES
+        if not (self.within or many):
+            return 0.0, *self._list_values(column)
+        numbers = self._truth(column, "X")
+        shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+        # quantiles of the distinct values, too, since one value may be that of nearly all records
+        tried = np.unique(
+            [np.quantile(v, shares, method="inverted_cdf") for v in (numbers, np.unique(numbers))]
+        )
+        codes = np.searchsorted(tried[:-1] / 2 + tried[1:] / 2, numbers)
+        return float(self.within or _CLOSE * numbers.std()), tried, codes
+
+    def _list_values(self, column: pd.Series[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the distinct values and the index of each record's; TypeError for mixed types."""
+        try:
+            known, codes = np.unique(column.to_numpy(), return_inverse=True)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"attribute={self.attribute!r} has values that cannot be sorted, such as text and "
+                "numbers. Give them one type."
+            ) from None
+        return known, codes
+
+    def _truth(self, column: pd.Series[Any], name: str) -> NDArray[np.float64]:
+        """Return a quantity as floats; ValueError if some value is not a finite number."""
+        name = f"attribute={self.attribute!r} of {name}"
+        found = as_numbers(name, column, "one finite number for each record")
+        if not np.isfinite(found).all():
+            raise ValueError(f"{name} holds infinite values; expected finite numbers.")
+        return found
+
     def _other_columns(self, X: Any, y: Any) -> pd.DataFrame:
-        """Return the columns without the attribute, after checking the classes."""
+        """Return the columns without the attribute, after checking the targets."""
         frame, _ = self._split(X)
-        check_consistent_length(frame, label_columns(y, self.classes_))
+        check_consistent_length(frame, self._encode_target(y))
         return frame
 
+    def _encode_target(self, y: Any, name: str = "y") -> NDArray[np.float64]:
+        """Return the targets as columns of numbers: one for each class, or those of a regressor."""
+        if not predicts_numbers(self.target):
+            return np.eye(len(self.classes_))[label_columns(y, self.classes_, name)]
+        found = as_numbers(name, y, "one target of the regressor for each record")
+        if found.ndim not in (1, 2) or not np.isfinite(found).all():
+            raise ValueError(
+                f"{name} has shape {found.shape}; expected one finite target for each record."
+            )
+        return found.reshape(len(found), -1)
+
     def _target_classes(self, X: Any) -> Any:
-        """Return the target's classes; refuse objects that are not fitted classifiers."""
+        """Return the target's classes, None for a regressor; refuse objects that are neither."""
         self._require_target()
+        if predicts_numbers(self.target):
+            check_is_fitted(self.target)
+            return None
         if isinstance(self.target, Updates):
             attack = UpdatesMembership(self.target)
             attack._check_target(X, np.empty(0))
             return attack._target_classes(X)
         if not hasattr(self.target, "classes_"):
-            raise TypeError(f"target={self.target!r} must be a fitted classifier, or Updates.")
+            raise TypeError(
+                f"target={self.target!r} must be a fitted classifier or regressor, or Updates."
+            )
         return self.target.classes_
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
@@ -314,14 +348,45 @@ class AttributeInference(TargetAttack):
             records = LabeledRecords(reduce(concat, filled), np.tile(y, len(filled)))
             found = self.attack_.decision_function(records)
             return found.reshape(len(filled), -1).T
+        if predicts_numbers(self.target):
+            y = self._encode_target(y)
+            found = (RESIDUALS.minus_losses(self.target, X, y, None) for X in filled)
+            return np.column_stack([_residual_likelihood(-r, self.scale_) for r in found])
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
         return np.column_stack([scores.loss(proba, label) for proba in probas])
 
-    def _correct(self, X: Any, y: Any, name: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        values = self._split_complete(X, name)[1]
-        label_columns(y, self.classes_, name.replace("X", "y"))
-        return self.predict(X, y) == values, self.impute(X, y) == values
+    def _attack_and_impute(self, X: Any, y: Any, name: str) -> tuple[Guesses, list[Guesses]]:
+        """Return the guesses of the attack, and of each imputation."""
+        frame, column = self._split_complete(X, name)
+        check_consistent_length(frame, self._encode_target(y, name.replace("X", "y")))
+        truth = self._truth(column, name) if self.within_ else column.to_numpy()
+        by_frequency = np.tile(self.marginal_, (len(frame), 1))
+        attack = self._judge(self._posterior(X, frame, y), truth)
+        return attack, [self._judge(p, truth) for p in (self._imputed(frame, y), by_frequency)]
+
+    def _judge(self, proba: NDArray[np.float64], truth: NDArray[Any]) -> Guesses:
+        """Compare the guesses of a distribution over values with the truth."""
+        guess = self._guess(proba)
+        if not self.within_:
+            return Guesses(np.asarray(guess == truth), np.full(len(truth), np.nan))
+        at_median = (proba.cumsum(axis=1) >= proba.sum(axis=1, keepdims=True) / 2).argmax(axis=1)
+        close = np.abs(guess - truth) <= self.within_ * (1 + 1e-9)  # a rounding error is no error
+        return Guesses(close, np.abs(self.values_[at_median] - truth))
+
+    def _guess(self, proba: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the values that are most probably within the accepted error."""
+        if self.within_:
+            distance = np.abs(self.values_[:, None] - self.values_)
+            proba = proba @ (distance <= self.within_ * (1 + 1e-9))
+        return self.values_[proba.argmax(axis=1)]
+
+    def _posterior(self, X: Any, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
+        """Return the probability of each value, (n_records, n_values)."""
+        # log of prior times likelihood of the target, for each value of the attribute
+        total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
+        total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
+        return softmax(total, axis=1)
 
     def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         if self.prior == "imputation":
@@ -331,9 +396,7 @@ class AttributeInference(TargetAttack):
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         with name_failing_model(self.imputer_, "asked about X"):
-            proba = self.imputer_.predict_proba(self._with_class(frame, y))
-        columns = [list(self.imputer_.classes_).index(str(value)) for value in self.values_]
-        return proba[:, columns]
+            return np.asarray(self.imputer_.predict_proba(self._with_target(frame, y)))
 
     def _make_imputer(self) -> Any:
         if self.imputer is not None:
@@ -350,7 +413,7 @@ class AttributeInference(TargetAttack):
         forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         return make_pipeline(encode, forest)
 
-    def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
         """Return the other columns and the attribute; ValueError if a value is missing."""
         frame, values = self._split(X, name)
         missing = int(pd.isna(values).sum())
@@ -362,7 +425,7 @@ class AttributeInference(TargetAttack):
             )
         return frame, values
 
-    def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
+    def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
         """Return the other columns, named by position, and the attribute."""
         X = as_records(X, name)
         if sparse.issparse(X):
@@ -377,13 +440,12 @@ class AttributeInference(TargetAttack):
             )
         others = frame.drop(columns=self.attribute)
         others.columns = [f"x{i}" for i in range(others.shape[1])]
-        return others, frame[self.attribute].to_numpy()
+        column = frame[self.attribute]
+        return others, column.infer_objects() if column.dtype == object else column
 
-    def _with_class(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
-        label = label_columns(y, self.classes_)
-        one_hot = np.eye(len(self.classes_))[label]
-        names = [f"class{i}" for i in range(len(self.classes_))]
-        return frame.assign(**dict(zip(names, one_hot.T, strict=True)))
+    def _with_target(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
+        columns = self._encode_target(y).T
+        return frame.assign(**{f"target{i}": column for i, column in enumerate(columns)})
 
     def _fill(self, X: Any, value: Any) -> Any:
         """Return the records with the attribute set to ``value``, in the same container."""
@@ -397,3 +459,15 @@ class AttributeInference(TargetAttack):
         filled = np.array(X)
         filled[:, int(self.attribute)] = value
         return filled
+
+
+def _residual_likelihood(distance: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Return the log-density of residuals with a log-uniform scale up to ``scale``.
+
+    The integral of the normal density of scale s over ds / s, from a to b, is
+    (erfc(r / (b sqrt 2)) - erfc(r / (a sqrt 2))) / (2 r), here without its constant factors.
+    """
+    r = np.maximum(distance, 1e-3 * _SMALLEST_SCALE * scale)  # the density is flat below
+    tails = [erfc(r / (sqrt(2) * b)) for b in (scale, _SMALLEST_SCALE * scale)]
+    density = (tails[0] - tails[1]) * (scale / r)
+    return np.log(np.maximum(density, scores.FLOOR))

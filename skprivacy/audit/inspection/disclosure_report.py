@@ -121,7 +121,7 @@ class DisclosureReport(FactReport):
         )
 
     def _repr_html_(self) -> str:
-        return render("disclosure.html", facts=self.facts())
+        return render("facts.html", facts=self.facts())
 
 
 @dataclass(frozen=True)
