@@ -28,7 +28,7 @@ from .attack_result import AttackResult
 from .attributes.attribute import AttributeInference
 from .attributes.attribute_result import AttributeRates, AttributeResult
 from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from .attributes.property import PropertyInference
+from .attributes.property import PropertyInference, PropertyPrediction
 from .generators.discriminator import GenerativeAttack
 from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
 from .generators.shadow_generators import MarginalAttack, ShadowGenerators
@@ -81,6 +81,7 @@ __all__ = [
     "MembershipAttack",
     "NearestGenerated",
     "PropertyInference",
+    "PropertyPrediction",
     "QuantileAttack",
     "ReferenceThreshold",
     "ShadowGenerators",

@@ -21,6 +21,7 @@ from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
 from skprivacy.model_selection.sweep_report import page as page_of
 from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
+from skprivacy.model_selection.sweep_results import _largest_loss
 
 from .test_sweep import Noisy, sweep_of
 
@@ -225,6 +226,49 @@ def test_two_splits_that_happen_to_agree_are_no_certainty():
     )  # fmt: skip
     assert not table["pays"].any()
     assert (table["loss_high"] > table["loss_low"]).all()
+
+
+def coarse_intervals(largest_loss):
+    """Two splits of five records: Student's quantile of one degree of freedom is enormous."""
+    sizes = {"a": 5, "b": 300, "c": 300}
+    found = figures(np.random.default_rng(0), 2, dict.fromkeys("abc", 0.1), sizes)
+    rows = [{"model": "", "epsilon": 1.0, "groups": found[0]}]
+    given = ("it", "free"), Splits(2, 1.0), 0.05
+    return tabulate_groups(rows, found[1], *given, largest_loss)
+
+
+def test_a_loss_of_accuracy_lies_between_its_least_and_its_largest_value():
+    """A page said: loss 0.023, 95 % interval -2.364 to 2.410."""
+    cut, whole = coarse_intervals(1.0), coarse_intervals(np.inf)
+    assert whole["loss_low"].min() < -1
+    assert whole["loss_high"].max() > 1
+    assert cut["loss_low"].min() == -1
+    assert cut["loss_high"].max() == 1
+    for end, cut_off in (("loss_low", -1), ("loss_high", 1)):
+        inside = whole[end].abs() < 1
+        assert (cut[end] == np.where(inside, whole[end], cut_off)).all()
+    same = ["loss", "pays", "pays_p_value", "exposed"]
+    pd.testing.assert_frame_equal(cut[same], whole[same])
+
+
+@pytest.mark.parametrize(
+    ("scoring", "largest"),
+    [
+        (None, 1.0),
+        ("balanced_accuracy", 1.0),
+        ("f1_macro", 1.0),
+        ("roc_auc", 1.0),
+        ("neg_log_loss", np.inf),
+        ("r2", np.inf),
+        (lambda model, X, y: 2.0, np.inf),
+        ({"loss": "neg_log_loss", "accuracy": "accuracy"}, np.inf),
+        ({"share": "accuracy"}, 1.0),
+    ],
+)
+def test_only_scores_that_are_shares_have_a_largest_loss(scoring, largest):
+    sweep = PrivacySweepCV(Blind(), epsilons=[1.0], scoring=scoring)
+    sweep.scores_ = list(scoring) if isinstance(scoring, dict) else ["score"]
+    assert _largest_loss(sweep) == largest
 
 
 def test_what_is_planted_is_found():

@@ -18,17 +18,26 @@ def data():
     return X, (X[:, 0] > 0).astype(int)
 
 
-def check_claim(n_runs: int) -> Callable[[], None]:
+def check_claim(
+    n_runs: int, epsilon: float | None = None, delta: float = 1e-5
+) -> Callable[[], None]:
     """Return a contract: the claim holds in ``n_runs`` runs a side, but once in a million."""
 
     def check() -> None:
-        found = verify_privacy(StrangerDPSGD(), *data(), n_runs=n_runs, alpha=1e-6)
+        found = verify_privacy(
+            StrangerDPSGD(delta=delta), *data(), epsilon=epsilon, n_runs=n_runs, alpha=1e-6
+        )
         assert not found.broken, found.verdict
 
     return check
 
 
-FEW, SOME, MANY = check_claim(400), check_claim(8_000), check_claim(20_000)
+FEW, SOME = check_claim(400), check_claim(8_000)
+# By theory noise / 1.5 takes 1,700 runs a side at this point of the curve, at an error of 1%.
+SUBTLE = check_claim(20_000, 2.0, 0.05)
+# Among Poisson samples a record is missing in 32 of 100 fits, among shuffled batches in none. The
+# claim allows the difference unless delta is near that share: at (1, 0.4) it takes 460 runs.
+OFTEN = check_claim(4_000, 1.0, 0.4)
 
 
 def long_rows_unclipped(original):
@@ -55,6 +64,13 @@ def one_class_weighted_after_the_clip(original):
 
 def half_of(original):
     return lambda self, *given: original(self, *given) / 2
+
+
+def clipped_to_twice_the_norm(original):
+    def clip(self, gradients, signs):
+        return 2 * original(self, gradients / 2, signs)
+
+    return clip
 
 
 def two_thirds_of(original):
@@ -88,6 +104,8 @@ BUGS = [
     _bug("clip", one_class_weighted_after_the_clip, SOME, "one class is weighted after the clip"),
     _bug("noise_scale", half_of, SOME, "half the noise of a stranger"),
     _bug("sensitivity", half_of, SOME, "half the sensitivity of a stranger"),
-    _bug("noise_scale", two_thirds_of, MANY, "noise divided by 1.5"),
-    _bug("noise_scale", missing_in(0.05), MANY, "noise missing in 5 of 100 fits"),
+    _bug("clip", clipped_to_twice_the_norm, SUBTLE, "clipped to twice the norm"),
+    _bug("noise_scale", two_thirds_of, SUBTLE, "noise divided by 1.5"),
+    _bug("noise_scale", missing_in(0.05), SOME, "noise missing in 5 of 100 fits"),
+    _bug("batches", shuffled_batches, OFTEN, "batches that are not Poisson samples"),
 ]

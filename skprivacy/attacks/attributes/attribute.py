@@ -350,8 +350,8 @@ class AttributeInference(TargetAttack):
             return found.reshape(len(filled), -1).T
         if predicts_numbers(self.target):
             y = self._encode_target(y)
-            found = (RESIDUALS.minus_losses(self.target, X, y, None) for X in filled)
-            return np.column_stack([_residual_likelihood(-r, self.scale_) for r in found])
+            scores_of = (RESIDUALS.minus_losses(self.target, X, y, None) for X in filled)
+            return np.column_stack([_residual_likelihood(-s, self.scale_) for s in scores_of])
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
         return np.column_stack([scores.loss(proba, label) for proba in probas])

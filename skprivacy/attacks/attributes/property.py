@@ -6,6 +6,7 @@ The attacker sees a model, or the updates of federated training (Melis et al. 20
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -14,26 +15,86 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import describe_error, train_clone
+from ..._clones import call_model, describe_error, train_clone
 from ..._environment import check_n_jobs, limit_workers
 from ..._input_data import check_consistent_length, check_one_type
 from ..._sklearn import safe_indexing
-from ..._validation import as_array, check_random_state, num_samples, raise_alone, sequence, whole
+from ..._validation import (
+    as_array,
+    check_random_state,
+    num_samples,
+    open_unit,
+    raise_alone,
+    sequence,
+    whole,
+)
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
+from ...metrics import clopper_pearson
+from ...metrics.rates import Interval, as_numbers
 from .. import scores
 from ..attack_result import AttackResult
-from ..model_answers import predict_aligned
+from ..model_answers import predict_aligned, predicts_numbers
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
 
-__all__ = ["PropertyInference"]
+__all__ = ["PropertyInference", "PropertyPrediction"]
 
 Float64Array = NDArray[np.float64]
+_N_FOLDS = 5
+
+
+@dataclass(frozen=True, repr=False)
+class PropertyPrediction:
+    """Answer about one target, and how often this answer is right on held-out shadow sets.
+
+    Its truth value is ``has_property``.
+
+    Attributes
+    ----------
+    has_property : bool
+        Whether the target's records probably have the property.
+    log_odds : float
+        Log-odds that they have it.
+    right : float
+        Share of right answers among the ``n`` held-out shadow sets with the same answer; NaN if
+        there are none.
+    interval : (float, float)
+        Confidence interval of ``right``.
+    baseline : float
+        Share of right answers if this answer were given about every shadow set, without a model.
+    n : int
+        Number of held-out shadow sets with the same answer.
+    """
+
+    has_property: bool
+    log_odds: float
+    right: float
+    interval: Interval
+    baseline: float
+    n: int
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the whole interval lies above the baseline."""
+        return self.interval[0] > self.baseline
+
+    def __bool__(self) -> bool:
+        return self.has_property
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        answer = "with the property" if self.has_property else "without the property"
+        shown = "" if self.is_shown else ", not shown to be better"
+        return (
+            f"{answer}: right for {self.right:.3f} [{low:.3f}, {high:.3f}] of {self.n} held-out "
+            f"shadow sets with this answer; {self.baseline:.3f} without a model{shown}"
+        )
 
 
 class PropertyInference(BaseEstimator):
@@ -47,8 +108,8 @@ class PropertyInference(BaseEstimator):
 
     Parameters
     ----------
-    target : classifier or pipeline with ``predict_proba``, or Updates
-        A classifier is cloned for the shadow models. Of Updates only the weights before each round
+    target : classifier with ``predict_proba``, regressor or pipeline, or Updates
+        A model is cloned for the shadow models. Of Updates only the weights before each round
         are used, so they may come from any party.
     n_shadows : int, default=40
         Number of shadow sets, at least 2; every second one has the property.
@@ -73,6 +134,14 @@ class PropertyInference(BaseEstimator):
     ----------
     attack_models_ : list of classifiers
         The attack model; one for each round of Updates.
+    answers_ : ndarray of bool of shape (n_shadows,)
+        Answer about each shadow set, by attack models that were trained without it (5 folds). Empty
+        for fewer than 4 shadow sets.
+
+    Notes
+    -----
+    **Edge cases.** Shadow sets share records if the attacker has few. Their answers then depend on
+    each other, and the interval of a prediction is too narrow.
 
     References
     ----------
@@ -91,11 +160,12 @@ class PropertyInference(BaseEstimator):
     >>> X = rng.normal(size=(800, 2))
     >>> y = rng.integers(0, 2, 800)
     >>> old = X[:, 0] > 0
-    >>> attack = PropertyInference(GaussianNB(), n_shadows=8, random_state=0)
+    >>> attack = PropertyInference(GaussianNB(), n_shadows=20, random_state=0)
     >>> attack = attack.fit(X, y, old, shares=(0.2, 0.8))
     >>> target = GaussianNB().fit(X[old], y[old])
-    >>> bool(attack.predict(target))
-    True
+    >>> found = attack.predict(target)
+    >>> found.has_property, found.baseline, found.is_shown
+    (True, 0.5, True)
 
     Each of two parties sends its weights after one pass over its records:
 
@@ -112,7 +182,7 @@ class PropertyInference(BaseEstimator):
     >>> with_old, without = sent_by(np.flatnonzero(old)[:50]), sent_by(np.flatnonzero(~old)[:50])
     >>> attack = PropertyInference(with_old, n_shadows=20, random_state=0)
     >>> attack = attack.fit(X[200:], y[200:], old[200:], shares=(0.0, 1.0))
-    >>> attack.predict(with_old), attack.predict(without)
+    >>> attack.predict(with_old).has_property, attack.predict(without).has_property
     (True, False)
     """
 
@@ -147,7 +217,7 @@ class PropertyInference(BaseEstimator):
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
             Records of the attacker.
         y : array-like of shape (n_records,)
-            Their classes.
+            Their classes, or the targets of a regressor.
         group : array-like of bool of shape (n_records,)
             Whether each record belongs to the group whose share is inferred.
         shares : (float, float), default=(0.5, 0.8)
@@ -180,7 +250,8 @@ class PropertyInference(BaseEstimator):
         for share in given:  # refuses a share before any random draw
             self._counts(group, share)
         with roll_back_on_error(self):
-            self.classes_ = np.unique(y)
+            if not predicts_numbers(self.target):
+                self.classes_ = np.unique(y)
             if not isinstance(self.target, Updates):
                 queries = rng.permutation(num_samples(X))[: self.n_queries]
                 self._queries = safe_indexing(X, queries)
@@ -193,9 +264,9 @@ class PropertyInference(BaseEstimator):
                 )
             )
             # Ateniese et al. 2015: meta-classifier on shadow sets with and without the property
-            self.attack_models_ = [
-                self._fit_attack_model(views[:, t], has_property) for t in range(views.shape[1])
-            ]
+            self.attack_models_ = self._fit_attack_models(views, has_property)
+            self.answers_ = self._answer_held_out(views, has_property)
+            self._right = self.answers_ == has_property[: len(self.answers_)]
         return self
 
     def train_shadow(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
@@ -238,22 +309,38 @@ class PropertyInference(BaseEstimator):
             If the rounds began with other weights than in ``fit``.
         """
         check_is_fitted(self, "attack_models_")
-        return sum(map(self._log_odds, self.attack_models_, self._view(target)))
+        return self._sum_log_odds(self.attack_models_, self._view(target))
 
-    def predict(self, target: Any) -> bool:
-        """Return whether the target's records probably have the property.
+    def predict(self, target: Any, *, alpha: float = 0.05) -> PropertyPrediction:
+        """Return whether the target's records probably have the property, and how sure that is.
 
         Parameters
         ----------
         target : fitted classifier or Updates
             The target, as in ``decision_function``.
+        alpha : float, default=0.05
+            Error probability of the interval.
 
         Returns
         -------
-        bool
-            Whether the log-odds are above 0.
+        PropertyPrediction
+            True if the log-odds are above 0, with an interval and a baseline. The interval is that
+            of Clopper and Pearson.
         """
-        return self.decision_function(target) > 0
+        open_unit("alpha", alpha)
+        log_odds = self.decision_function(target)
+        answer = log_odds > 0
+        alike = self.answers_ == answer
+        n, hits = int(alike.sum()), int(self._right[alike].sum())
+        n_with = self.n_shadows // 2
+        return PropertyPrediction(
+            has_property=answer,
+            log_odds=log_odds,
+            right=hits / n if n else float("nan"),
+            interval=clopper_pearson(hits, n, alpha) if n else (0.0, 1.0),
+            baseline=(n_with if answer else self.n_shadows - n_with) / self.n_shadows,
+            n=n,
+        )
 
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
         """Attack targets with and without the property; each target is one trial.
@@ -289,7 +376,7 @@ class PropertyInference(BaseEstimator):
 
     def _check_parameters(self) -> None:
         if not isinstance(self.target, Updates) and not hasattr(self.target, "fit"):
-            raise TypeError(f"target={self.target!r} must be a classifier with fit, or Updates.")
+            raise TypeError(f"target={self.target!r} must be a model with fit, or Updates.")
         if self.train is not None and not callable(self.train):
             raise TypeError(f"train={self.train!r} must be a function, or None.")
         whole("n_shadows", self.n_shadows, least=2)  # one with the property, one without
@@ -333,12 +420,43 @@ class PropertyInference(BaseEstimator):
             raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
         return clone(base).fit(views, has_property)
 
+    def _fit_attack_models(self, views: Float64Array, has_property: NDArray[np.bool_]) -> list[Any]:
+        """Fit an attack model for each round."""
+        rounds = range(views.shape[1])
+        return [self._fit_attack_model(views[:, t], has_property) for t in rounds]
+
+    def _answer_held_out(
+        self, views: Float64Array, has_property: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return the answer about each shadow set, by attack models trained without it."""
+        n_folds = min(_N_FOLDS, len(views) // 2)
+        if n_folds < 2:
+            return np.zeros(0, dtype=bool)
+        answers = np.zeros(len(views), dtype=bool)
+        for used, held in StratifiedKFold(n_folds).split(has_property, has_property):
+            models = self._fit_attack_models(views[used], has_property[used])
+            answers[held] = [self._sum_log_odds(models, views[i]) > 0 for i in held]
+        return answers
+
+    def _sum_log_odds(self, attack_models: list[Any], view: Float64Array) -> float:
+        """Return the log-odds of all rounds together (Melis et al. 2019)."""
+        return sum(map(self._log_odds, attack_models, view))
+
     def _log_odds(self, attack_model: Any, view: Float64Array) -> float:
         proba = attack_model.predict_proba(view[None])[:, 1]
         return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
     def _view(self, target: Any) -> Float64Array:
         """Return the features of a target, (n_rounds, n_features); a model has one round."""
+        if predicts_numbers(self.target):
+            if not predicts_numbers(target):
+                raise TypeError(f"target={target!r} must be a fitted regressor.")
+            answers = as_numbers(
+                "predict(X)",
+                call_model(target, "predict", self._queries),
+                "one prediction for each record",
+            )
+            return answers.reshape(1, -1)
         if not isinstance(self.target, Updates):
             if not hasattr(target, "predict_proba"):
                 raise TypeError(

@@ -405,7 +405,8 @@ def guess_and_test(
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
     n_canaries = guesses = len(run.trained)
     delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
-    share, sizes = alpha, (n_canaries,)
+    share = alpha
+    sizes: tuple[int, ...] = (n_canaries,)
     if run.apart:
         right = int(np.sum(guess_each(run.scores) == run.trained))
     else:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -115,8 +115,15 @@ def test_property_inference_and_its_null(shares, found):
     result = attack.evaluate(having, without)
     if found:
         assert result.auc > 0.9
-        assert attack.predict(having[0])
+        prediction = attack.predict(having[0])
+        assert prediction
+        assert prediction.is_shown
+        rate = np.mean([attack.predict(model).has_property for model in having])
+        low, high = prediction.interval
+        assert low < prediction.right <= high
+        assert rate > low - 0.1
     else:
+        assert not attack.predict(having[0]).is_shown
         assert result.auc_interval[0] <= 0.5 <= result.auc_interval[1]
         assert result.epsilon_lower_bound() == 0
 
@@ -153,3 +160,55 @@ def test_property_inference_is_the_same_with_any_number_of_jobs():
     np.testing.assert_array_equal(
         alone.attack_models_[0][-1].coef_, several.attack_models_[0][-1].coef_
     )
+
+
+def test_a_prediction_counts_held_out_sets_that_were_answered_alike():
+    X, y, group = town(0, 400)
+    attack = PropertyInference(GaussianNB(), n_shadows=11, n_train=60, random_state=0)
+    attack.fit(X, y, group, shares=(0.3, 0.7))
+    target = attack.train_shadow(X, y, group, 0.7, np.random.RandomState(0))
+    has_property = np.arange(11) % 2 == 1
+    prediction = attack.predict(target)
+    alike = attack.answers_ == prediction.has_property
+    assert prediction.n == alike.sum()
+    assert prediction.right == np.mean(has_property[alike] == prediction.has_property)
+    assert prediction.baseline == (5 if prediction else 6) / 11
+    assert attack.predict(target, alpha=0.5).interval[0] > prediction.interval[0]
+    assert "without a model" in repr(prediction)
+    with pytest.raises(ValueError, match="alpha="):
+        attack.predict(target, alpha=2)
+
+
+def test_two_shadow_sets_show_nothing():
+    X, y, group = town(0, 200)
+    attack = PropertyInference(GaussianNB(), n_shadows=2, random_state=0).fit(X, y, group)
+    prediction = attack.predict(attack.train_shadow(X, y, group, 0.5, np.random.RandomState(0)))
+    assert prediction.interval == (0.0, 1.0)
+    assert not prediction.is_shown
+    assert np.isnan(prediction.right)
+
+
+@pytest.mark.heavy
+def test_attack_models_never_see_the_sets_that_they_answer_about():
+    # features without information: answers about sets seen in training would be right
+    X, y, group = town(0, 400)
+    attack = PropertyInference(
+        LinearRegression(), n_shadows=60, n_train=60, attack_model=KNeighborsClassifier(1),
+        random_state=0,
+    )  # fmt: skip
+    attack.fit(X, y.astype(float), group, shares=(0.5, 0.5))
+    assert np.mean(attack.answers_ == (np.arange(60) % 2 == 1)) < 0.75
+
+
+@pytest.mark.heavy
+def test_the_property_of_a_regression_is_inferred():
+    X, _, group = town(0)
+    y = np.where(group, X[:, 0], X[:, 1]) + 0.1 * np.random.default_rng(0).normal(size=len(X))
+    attack = PropertyInference(LinearRegression(), n_shadows=20, n_train=150, random_state=0)
+    attack.fit(X, y, group, shares=(0.2, 0.8))
+    rng = np.random.RandomState(1)
+    with_it, without = (attack.train_shadow(X, y, group, share, rng) for share in (0.8, 0.2))
+    assert attack.predict(with_it).is_shown
+    assert not attack.predict(without)
+    with pytest.raises(TypeError, match="must be a fitted regressor"):
+        attack.predict(GaussianNB())

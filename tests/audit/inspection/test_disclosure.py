@@ -52,6 +52,7 @@ from sklearn.svm import SVC, SVR, LinearSVC, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import audit, check_disclosure
+from skprivacy.accounting import ApproxDPEvent, NonPrivateEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import DisclosureReport
 from skprivacy.audit.inspection import disclosure, stored_records
@@ -283,14 +284,31 @@ def test_many_fitted_numbers_are_no_reproach_to_a_private_model():
     """Networks have them, and the sign stood without a word under a verdict of "consistent"."""
     private = OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1]).fit(X, y)
     for model, more in (
-        (private, "; so many could hold every record, but a true claim limits what they reveal"),
+        (private, "; so many could hold every record, but a proved claim limits what they reveal"),
         (LogisticRegression().fit(X, y), "; so many could hold every record"),
     ):
         says = check_disclosure(model, X[:9])["degrees of freedom"].says
         assert says.startswith(f"9 records minus 7 fitted numbers leave 2{more}")
         assert says.endswith("reveal" if model is private else "record")
+        few = check_disclosure(model, X[:9])
+        assert ("degrees of freedom" in few.flagged) is (model is not private)
         enough = check_disclosure(model, X)["degrees of freedom"].says
         assert enough == "200 records minus 7 fitted numbers leave 193"
+
+
+def test_a_claim_without_a_proof_does_not_excuse_many_fitted_numbers():
+    model = LogisticRegression().fit(X, y)
+    model.privacy_ = PrivacyGuarantee(ApproxDPEvent(1.0), kind="estimate")
+    assert "degrees of freedom" in check_disclosure(model, X[:9]).flagged
+    model.privacy_ = PrivacyGuarantee(NonPrivateEvent())
+    assert "degrees of freedom" in check_disclosure(model, X[:9]).flagged
+    model.privacy_ = PrivacyGuarantee(ApproxDPEvent(1.0))
+    checks = check_disclosure(model, X[:9])
+    assert "degrees of freedom" not in checks.flagged
+    assert "? degrees" not in repr(checks)
+    assert "! degrees of freedom" not in repr(checks)
+    report = audit(model, X[:9], y[:9], X[9:], y[9:], claim=1.0, attacks=[LossThreshold()])
+    assert "degrees of freedom" in report.disclosure.flagged  # a passed claim is not proved
 
 
 @pytest.mark.parametrize(
