@@ -26,6 +26,7 @@ import skprivacy  # noqa: E402
 from skprivacy._environment import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
 from skprivacy.attacks import (  # noqa: E402
     GradientInversion,
+    LabeledRecords,
     QuantileAttack,
     WhiteBoxAttack,
     party_gradient,
@@ -127,7 +128,7 @@ def responses(X, Y):
 
 
 def quantiles(X, Y):
-    return partial(QuantileAttack(LogisticRegression().fit(X, Y)).fit, X, Y)
+    return partial(QuantileAttack(LogisticRegression().fit(X, Y)).fit, LabeledRecords(X, Y))
 
 
 def baseline(X, Y):

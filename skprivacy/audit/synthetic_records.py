@@ -150,8 +150,8 @@ def audit_synthetic(
     people = None if groups is None else MemberGroups.from_records(groups, X_train, X_test)
     if people is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
-    n_shared = shared_rows(prints, people, ("X_train", "X_test"))
     stated = read_claim(claim, "record" if people is None else people.unit)
+    n_shared = shared_rows(prints, people, ("X_train", "X_test"))
     tested = Claim(stated, NO_CLAIM if stated is None else "")
     tested = tested if people is None else claim_for_groups(people, tested)
     shares = [alpha / len(chosen)] * len(chosen)

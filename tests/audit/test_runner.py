@@ -391,7 +391,7 @@ def test_frames():
             TypeError,
             "needs the class of each record, but LinearRegression returns residuals",
         ),
-        ({"y_train": None, "y_test": None}, ValueError, "y=None must be what Claiming predicts"),
+        ({"y_train": None, "y_test": None}, ValueError, "X must have labels"),
         ({"y_test": None}, ValueError, "both be None, or neither"),
         ({"sample_weight": np.ones(3)}, ValueError, "one weight for each of the 2000 records"),
         ({"sample_weight": np.ones(2000)}, ValueError, "Claiming.fit takes none"),

@@ -38,12 +38,13 @@ PACKAGES = [
 # ``MADE`` has an object.
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
-        "AttackFinding", "AttributeResult", "AuditReport", "CertificateCheck", "Claim",
-        "ColumnCheck",
+        "AttackFinding", "AttributeRates", "AttributeResult", "AuditReport", "CertificateCheck",
+        "Claim", "ColumnCheck",
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
         "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport", "LabelCanaries",
         "OneRunAuditReport", "OperatingPoint", "PrivacyLossDistribution",
-        "PrivacyVerificationReport", "Receipt", "Reservation", "RowsPerGroup", "SanitizedCost",
+        "PrivacyVerificationReport", "PropertyPrediction", "Receipt",
+        "Reservation", "RowsPerGroup", "SanitizedCost",
         "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary", "SynthesizerAuditReport",
         "SyntheticQuality", "UtilityLoss", "CertificateVerification", "VoteAnalysis",
     },

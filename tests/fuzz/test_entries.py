@@ -49,6 +49,8 @@ INSIDE = {f"{kind}.release" for kind in ("GNMax", "LNMax", "ConfidentGNMax", "In
 def names_of(entry):
     owner = entry.name.partition(".")[0]
     names = {owner, *entry.valid, *entry.names, *ALIASES, *MORE_NAMES.get(owner, ())}
+    if "labels" in entry.valid:
+        names.add("y")  # of LabeledRecords
     return names | {"X" for name in names if name.startswith("X_")}
 
 

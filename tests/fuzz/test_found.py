@@ -206,7 +206,7 @@ FOUND = [
     ("model", lambda: audit.claim_of(3)),
     ("neighbours", lambda: audit.verify_release(len, [(X,)], GUARANTEE)),
     ("n_jobs", lambda: audit.verify_release(len, [(X, X)], GUARANTEE, n_jobs="a")),
-    ("claim", lambda: audit.verify_privacy(OutputPerturbationClassifier(), claim=3)),
+    ("claim", lambda: audit.verify_privacy(OutputPerturbationClassifier(), claim="3")),
     ("path", lambda: certificates.create_key(3.5)),
     ("path", lambda: certificates.verify_certificate(3)),
     ("key", lambda: certificates.verify_certificate(__file__, key=3)),

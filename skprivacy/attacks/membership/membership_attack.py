@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
 from ..._docs import fill_docs
 from ..._input_data import (
+    ClassifierMixin,
     check_classification_targets,
     column_or_1d,
     label_columns,
@@ -428,8 +428,8 @@ def _read_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArra
         )
     if len(classes) < 2:
         raise ValueError(
-            f"y must hold members and non-members; got one class, {classes[0]!r}. Leave it None "
-            "if membership is not known."
+            "y must hold members and non-members; got one class. Leave it None if membership is "
+            "not known."
         )
     return classes, y == classes[1]
 

@@ -412,7 +412,7 @@ def test_what_fit_takes_further_is_passed_without_labels_too():
 def test_errors_of_releases():
     claim = PrivacyGuarantee(LaplaceEvent(1.0))
     with pytest.raises(TypeError, match="PrivacyGuarantee"):
-        verify_release(laplace(1.0), [(0.0, 1.0)], 1.0)
+        verify_release(laplace(1.0), [(0.0, 1.0)], "1")
     with pytest.raises(ValueError, match="at least one pair"):
         verify_release(laplace(1.0), [], claim)
     with pytest.raises(ValueError, match="no numbers"):
