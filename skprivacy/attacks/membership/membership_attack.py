@@ -199,7 +199,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         found = self.decision_function(X) >= self.threshold_
         return np.asarray(self.classes_[found.astype(int)])
 
-    def score(self, X: Any, y: ArrayLike) -> float:
+    def score(self, X: Any, y: ArrayLike) -> float:  # type: ignore[override]  # no weights
         """Return the area under the ROC curve of the attack; 0.5 is chance.
 
         Unlike the accuracy, it depends neither on the share of members nor on ``threshold_``.
