@@ -357,7 +357,7 @@ def test_bad_parameters_are_named(attack, error, word, leaky):
 @pytest.mark.parametrize(
     ("member", "word"),
     [
-        (np.ones(600, bool), "got one class, np.True_"),
+        (np.ones(600, bool), "got one class"),
         (np.arange(3) < 1, "samples: 600 and 3"),
         (np.arange(600) % 3, "y holds 3 values"),
         (np.full(600, "in"), "y has type <U2"),
