@@ -235,8 +235,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
     A random linear term is added to the regularised loss, and the sum is minimised (Chaudhuri et
-    al. 2011). The term has little effect in directions that many records determine, so this is the
-    most accurate of the linear classifiers for a given epsilon.
+    al. 2011). The term has little effect in directions that many records determine.
 
     Parameters
     ----------
