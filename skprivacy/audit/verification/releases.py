@@ -338,10 +338,11 @@ def released_numbers(
 ) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
-    Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
-    a pipeline fits its steps. Parameters of estimators that the fit itself made are also skipped.
-    All other attributes are read, private ones included, and the pickle of other objects: a
-    recipient of the model has them all. The order is the same for all models of one kind.
+    A parameter is public and skipped if it still has its value from ``given``. A parameter that the
+    fit changed is read, as are the fitted steps of a pipeline. Parameters of estimators that the
+    fit created are skipped. All other attributes are read, including private ones and the pickles
+    of other objects, because a recipient of the model has them all. The order is the same for all
+    models of one kind.
 
     Text counts by its length and a checksum. There are no answers if all methods raise. Numbers
     beyond the first 20,000 are dropped.
