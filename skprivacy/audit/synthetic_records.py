@@ -109,11 +109,11 @@ def audit_synthetic(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which can refute a claim but never confirm one, and records are assumed independent given the
-    generator. Attacks on synthetic records find little in a good generator, and nothing is to be
-    expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
-    The rehearsal uses no record of ``X_train`` and ``X_test``.
+    **Guarantees.** As for :func:`~skprivacy.audit.audit`, a measured epsilon is a LOWER bound,
+    which can refute a claim but never confirm one. Records are assumed independent given the
+    generator. Attacks on synthetic records find little in a good generator, and usually nothing in
+    a generator with a proof. :func:`audit_synthesizer` tests this library's synthesizers more
+    strictly. The rehearsal uses no record of ``X_train`` and ``X_test``.
 
     Examples
     --------

@@ -146,7 +146,8 @@ class MemGuardClassifier(OutputDefense):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
 
-        Noise keeps the label, so it is computed only where rounding would change the label.
+        The noise never changes the predicted class. It is computed only for records whose class
+        rounding could change.
 
         Parameters
         ----------

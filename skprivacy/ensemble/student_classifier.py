@@ -280,8 +280,8 @@ class PublicRecords:
 
         **Guarantees.** The encoder has seen no other records.
 
-        **Edge cases.** Encoders with equal parameters are the same, even with a ``random_state`` of
-        None.
+        **Edge cases.** Encoders with equal parameters share one fitted clone, even with
+        ``random_state=None``.
 
         Parameters
         ----------
