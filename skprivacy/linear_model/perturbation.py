@@ -48,31 +48,33 @@ class ObjectivePerturbation(Mechanism):
     n_classes : int
         Number of classes, at least 2.
     alpha : float
-        Strength of the ridge, in units of the noise. The ridge is never below what the proof needs.
+        Strength of the ridge, in units of the noise. The ridge is never below the minimum of the
+        proof.
 
     Notes
     -----
-    **Guarantees.** They hold for one record, not for several records of one group. Let record x,
-    in the unit ball, be in D' and not in D. A minimiser determines its noise: b for D and
-    b' = b - g for D', with g the record's gradient. The ratio of the densities of the minimiser is
-    therefore the ratio of noise densities times the ratio of Jacobians.
+    **Guarantees.** The guarantees hold for one record, not for several records of one group. Let
+    the record x, in the unit ball, be in D' and not in D. A released minimiser determines its
+    noise: b for D, and b' = b - g for D', where g is the record's gradient. The ratio of the
+    densities of the minimiser is therefore the ratio of noise densities times the ratio of
+    Jacobians.
 
     - The Jacobians' ratio is between 1 and det(I + S / ridge), where S is the Hessian of the
       record's loss in its margins. Its log is at most log(1 + 1 / (4 ridge)) for two classes, and
       for k classes, by the mean of S's eigenvalues, (k-1) log(1 + (1 - 1/k) / ((k-1) ridge)). Call
       it J.
-    - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though
-      p depends on b. The privacy loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence at most the
+    - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though p
+      depends on b. The privacy loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence at most the
       larger of 0 and the loss of a Gaussian release of u. So delta(epsilon) is at most the delta of
-      a Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs lose a factor of 2 in
-      delta, Redberg et al. 2023, or more, because they take the sign of g as unknown.)
+      a Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs treat the sign of g
+      as unknown, and lose a factor of 2 in delta or more: Redberg et al. 2023.)
     - Gaussian noise, k classes: g = x (p - e_y)', p in the simplex. A convex function is largest at
       a vertex, so delta is at most (k-1) times the delta for sensitivity sqrt(2).
     - Pure privacy: the ratio of noise densities is at most exp(||g|| / scale).
 
-    Several records, even with weights that add up to 1, have a gradient sum_i w_i p_i(b) u_i whose
-    *direction* depends on the noise. The convexity in p does not carry over to them, and neither
-    does the rank of S. To protect a group, let one of its records take part.
+    A group of records has a gradient sum_i w_i p_i(b) u_i, whose *direction* depends on the noise,
+    even with weights that add up to 1. Neither the convexity in p nor the rank of S carries over.
+    To protect a group, let one of its records take part.
 
     The noise consists of ordinary floating-point numbers and passes through an optimiser. It is
     **not hardened** against floating-point attacks, unlike the noise of the functional mechanism.
