@@ -249,8 +249,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     %(radius)s
     %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, also on the constant, in units of the noise. It is never below what
-        the guarantee needs.
+        Strength of the ridge, also on the constant, in units of the noise. It is never below the
+        minimum of the proof.
     %(budget)s
     %(noise_seed)s
 
@@ -265,11 +265,11 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. One record of each group takes part, drawn by a secure generator: the proof needs all
-    gradients that a unit may add to lie along one direction, and the gradients of several records
-    do not. The proof, in :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`,
-    is about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it
-    is within 1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of
+    one group. One record of each group takes part, drawn by a secure generator. The proof needs all
+    gradients that a unit may add to lie along one direction, which the gradients of several records
+    do not. The proof, in :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`, is
+    about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is
+    within 1e-6 / ridge of the exact one. Additional noise covers twice this distance, at 1% of
     epsilon and delta. "replace_one" is a removal and an addition, and each gets half of epsilon.
     The noise in the objective consists of floating-point numbers and is not hardened against an
     adversary who reads the lowest bits.
@@ -336,9 +336,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
-    This is the simplest of the private classifiers (Chaudhuri et al. 2011), and the one that needs
-    the most records: the noise is as large in directions that the data determines well as in all
-    others.
+    This is the simplest of the private classifiers (Chaudhuri et al. 2011). The noise is equally
+    large in all directions, including directions that the data determines well.
 
     Parameters
     ----------
@@ -368,11 +367,12 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     Gaussian mechanism with the least noise for (``epsilon``, ``delta``), and several fits compose
     as Gaussian mechanisms do. The unit is one record, or one group. The loss of a record of norm 1
     has Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
-    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, replacing
-    one by twice that. The loss of each of the m records of a group counts 1 / m. Their sum is a
-    mean of losses, which is convex and has the same Lipschitz constant; the proof needs no more.
-    The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a grid;
-    rounding inside the minimisation (about 1e-12) is within that tolerance.
+    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, and
+    replacing a record by twice as much. The loss of each of the m records of a group counts 1 / m.
+    Their sum is a mean of losses, which is convex and has the same Lipschitz constant, as the proof
+    requires. The computed minimiser has a gradient of norm below 1e-6, which adds 2e-6 / ridge.
+    This tolerance includes rounding inside the minimisation (about 1e-12). The noise is exact on a
+    grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare.

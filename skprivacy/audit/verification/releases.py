@@ -95,12 +95,12 @@ _FLAT = 1.05  # error rates within this factor of the least count as equal
 class IndependentFits:
     """Fits of clones of an estimator to a data set ``(X, y)``; each fit is a release of numbers.
 
-    Runs are independent: a ``noise_seed`` is removed. An estimator that has one claims that nothing
-    else must be secret, so ``random_state`` and the global generators of random, numpy and torch
-    are the same in every run. Without one, ``random_state``, a ``seed`` or a generator may drive
-    the noise, and every run gets a fresh one. This is decided for each step of a pipeline; if any
-    step needs fresh seeds, the global generators are also fresh. Budgets are removed: nothing is
-    charged.
+    Runs are independent: a ``noise_seed`` is removed. An estimator with this parameter claims that
+    nothing else must be secret. So ``random_state`` and the global generators of random, numpy and
+    torch are the same in every run. In any other estimator, ``random_state``, a ``seed`` or a
+    generator may drive the noise, and is fresh in every run. This is decided for each step of a
+    pipeline. If any step needs fresh seeds, the global generators are fresh as well. Budgets are
+    removed: nothing is charged.
     """
 
     estimator: Any  # never changed

@@ -64,7 +64,8 @@ class PrivacyVerificationReport(FactReport):
     neighbours : str
         The pair of neighbours that the attack chose.
     counts : tuple of Counts
-        For each threshold test, fixed before the fresh runs: how often they passed it.
+        Number of fresh runs that passed each threshold test. The tests are fixed before the fresh
+        runs.
     alpha : float
         Error probability of the verdict and of each bound.
     n_runs, n_pilot : int
@@ -76,8 +77,8 @@ class PrivacyVerificationReport(FactReport):
     left_out : tuple of str
         Neighbours on which the estimator failed.
     rarest_fault : float
-        Smallest share of fits without noise that ``n_runs`` can show: the best attack recognises
-        each of them, and is never wrong. 1 if not even that would refute the claim.
+        Smallest share of fits without noise that ``n_runs`` runs can show, by an attack that
+        recognises each of these fits. 1 if not even 100% could refute the claim.
     """
 
     model: str
