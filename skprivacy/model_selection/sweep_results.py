@@ -140,7 +140,7 @@ class ResultsMixin:
         )
 
     def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
-        """Return the epsilon from which on more of it brings less, and its range over splits.
+        """Return the knee of a score over epsilon, above which it grows slowly.
 
         Parameters
         ----------
@@ -246,8 +246,8 @@ class ResultsMixin:
         Returns
         -------
         PrivacyUtilityDisplay
-            Of the first estimator and at most five groups: those that lose most at an epsilon. The
-            level without privacy is the best baseline's.
+            Curves of the first estimator for at most five groups, which lose most at some epsilon.
+            The line without privacy is the best baseline.
         """
         from .sweep_report import of_groups_drawn
 

@@ -58,8 +58,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
 
     See Also
     --------
-    load_model : Reads the file.
-    skprivacy.certificate : Signs what the file states.
+    load_model : Read the file.
+    skprivacy.certificates.issue_certificate : Sign the statements of the file.
 
     Examples
     --------
