@@ -247,9 +247,8 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 class PublicRecords:
     """Public records as one object, which a cross-validation does not split.
 
-    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. Public
-    records that happen to be as many as the private ones would be split; wrapped in this class they
-    are not.
+    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. It would
+    split public records of the same number, unless they are wrapped in this class.
 
     Parameters
     ----------
