@@ -235,7 +235,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         targets = np.where(finite_rows(X), y.numpy(), 0.0)
         mean = release_mean(training.config, targets, groups, peers, training.random)
         trained = super()._trained(training, (X, y - mean, groups), peers)
-        last = [layer for layer in trained if isinstance(layer, nn.Linear)][-1]
+        *_, last = (layer for layer in trained.children() if isinstance(layer, nn.Linear))
         with torch.no_grad():
             factor = shrinkage(training, last, self.momentum)
             last.weight.mul_(factor)
@@ -298,7 +298,7 @@ def release_mean(
     exact. A record moves the sum by at most 1, and so does a group: its shares add up to at most 1.
     """
     assert config.mean_noise is not None
-    values = np.round(targets * _TARGET_GRID) / _TARGET_GRID
+    values: NDArray[np.float64] = np.round(targets * _TARGET_GRID) / _TARGET_GRID
     if groups is not None:
         values = np.bincount(groups.codes, values * groups.exact_shares(), groups.n)
     # Each record is in the sum of one process, as in a step on all of them.
