@@ -298,9 +298,10 @@ def release_mean(
     exact. A record moves the sum by at most 1, and so does a group: its shares add up to at most 1.
     """
     assert config.mean_noise is not None
-    values: NDArray[np.float64] = np.round(targets * _TARGET_GRID) / _TARGET_GRID
+    values = np.round(targets * _TARGET_GRID) / _TARGET_GRID
     if groups is not None:
-        values = np.bincount(groups.codes, values * groups.exact_shares(), groups.n)
+        shares = groups.exact_shares()
+        values = np.bincount(groups.codes, values * shares, groups.n).astype(np.float64)
     # Each record is in the sum of one process, as in a step on all of them.
     own = peers.draw(SequentialBatches(sys.maxsize, 1), len(values), random)
     mechanism = Gaussian(config.mean_noise, sensitivity=1.0)
