@@ -27,6 +27,7 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 # A regressor releases the mean target first, and trains on what is left. Residuals of heavy-tailed
 # targets are small, so their clipping norm is small; long training would add up more noise than
 # they hold.
+_MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 
@@ -71,15 +72,7 @@ class PublicFacts:
         applies = self.perceptron and self.studied and not self.classifies
         if not applies or self.epsilon is None or math.isinf(self.epsilon):
             return None
-        return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(self.mean_share)
-
-    @property
-    def mean_share(self) -> float:
-        """Share of the mean target in the squared Gaussian-DP parameter: more where noise is more.
-
-        Where noise hides the features, the mean is all that is predicted.
-        """
-        return min(0.5, max(0.25, 100.0 / self.signal))
+        return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(_MEAN_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +146,7 @@ def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings of a regressor, which trains on residuals from a released mean."""
     hidden = _hidden_layers(given, facts)
     # Training time is the number of steps times the learning rate, without momentum.
-    time = 0.5 * facts.signal * math.sqrt((1.0 - facts.mean_share) / facts.n_features)
+    time = 0.5 * facts.signal * math.sqrt((1.0 - _MEAN_SHARE) / facts.n_features)
     if len(np.atleast_1d(hidden)):
         time *= min(3.0, max(1.0, facts.signal_of_hidden_layer / 25.0))
     elif time > _LONG_TIME:

@@ -29,7 +29,7 @@ __all__ = ["DPSGDRegressor"]
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
 # Chosen in the benchmark of automatic settings for regression, as are those of auto_settings.
-_NOISE_SHARE = 0.2  # of the noise norm that shrinks the weights
+_NOISE_SHARE = 0.1  # of the noise norm that shrinks the weights
 _MEMORY = 25.0  # training time after which noise is forgotten, at a usual scale of features
 
 
@@ -78,11 +78,10 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     -----
     %(network_guarantees)s
 
-    **The mean target is released first**, and the network learns what is left. The mean takes the
-    share m = min(1/2, max(1/4, 100 / s)) of the squared Gaussian-DP parameter, with s as below.
-    After training, the last layer is shrunk by the rule of James and Stein. So the mean is
-    predicted where noise hides what the features explain. Both need the built-in perceptron, a
-    finite ``epsilon`` and independent noise.
+    **The mean target is released first**, with a quarter of the squared Gaussian-DP parameter, and
+    the network learns what is left. After training, the last layer is shrunk by the rule of James
+    and Stein. So the mean is predicted where noise hides what the features explain. Both need the
+    built-in perceptron, a finite ``epsilon`` and independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
     given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
@@ -91,8 +90,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     - There are 64 tanh units if h is at least 15, and none otherwise: noise would outweigh what
       they learn.
     - The training time, which is the number of steps times the learning rate, is
-      t = 0.5 * s * sqrt((1 - m) / d). Hidden units multiply it by min(3, max(1, h / 25)). Without
-      them it is sqrt(30 * t), if that is less.
+      t = 0.43 * s / sqrt(d). Hidden units multiply it by min(3, max(1, h / 25)). Without them it is
+      sqrt(30 * t), if that is less.
     - There are 64 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
     - The learning rate is t * (1 - ``momentum``) / steps, at most 2, divided by ``max_grad_norm``.
       It falls linearly to zero.

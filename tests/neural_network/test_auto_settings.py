@@ -72,10 +72,9 @@ def test_numbers_take_as_long_as_the_residuals_allow():
         assert took / (1 - 0.9) * 0.3 == pytest.approx(math.sqrt(30 * linear))
 
 
-def test_a_regressor_releases_the_mean_with_a_share_of_the_budget():
+def test_a_regressor_releases_the_mean_with_a_quarter_of_the_budget():
     known = facts(classifies=False, n_outputs=1)
     assert known.mean_noise == pytest.approx(3.730632 / math.sqrt(0.25), rel=1e-6)
-    assert facts(classifies=False, epsilon=0.01).mean_share == 0.5
     for without in ({"classifies": True}, {"studied": False}, {"epsilon": np.inf}):
         assert facts(**{"classifies": False, **without}).mean_noise is None
 
