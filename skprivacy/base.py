@@ -30,14 +30,8 @@ from ._config import leak, warn_caller
 from ._docs import fill_docs
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
-from .accounting import (
-    ComposedEvent,
-    Event,
-    PrivacyBudget,
-    PrivacyGuarantee,
-    Receipt,
-    weakest_arithmetic,
-)
+from .accounting import ComposedEvent, Event, PrivacyBudget, PrivacyGuarantee, weakest_arithmetic
+from .accounting.budget.receipts import Receipt
 from .accounting.event import check_relation
 from .exceptions import PrivacyWarning
 from .mechanisms.bounds import check_bounds
@@ -49,7 +43,6 @@ __all__ = [
     "public_bounds",
     "public_classes",
     "public_target_bounds",
-    "rehearse_fit",
 ]
 
 _KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true

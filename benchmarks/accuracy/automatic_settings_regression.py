@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPRegressor
 
 from benchmarks.shared.quick import choose, make_parser
 from benchmarks.shared.regression_tables import HELD_BACK, TUNING, Split, split
-from skprivacy.mechanisms import analytic_noise_multiplier
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.neural_network import DPSGDRegressor
 
 DELTA = 1e-5

@@ -38,7 +38,7 @@ from .events import (
     RepeatedEvent,
 )
 from .events.composition import total_zcdp
-from .pld import pld
+from .pld.distribution import pld
 from .renyi import DEFAULT_ORDERS, rdp
 from .work_limit import check_work
 

@@ -15,10 +15,10 @@ from scipy.special import log_ndtr, ndtr
 
 from .._validation import is_number, number, positive
 from .accountants import best_epsilon, delta_of, epsilon_by, epsilon_of
-from .event import Event, check_delta, check_relation, flatten
+from .event import Event, NoLossDistributionError, check_delta, check_relation, flatten
 from .events import ComposedEvent, RepeatedEvent
 from .guarantee import PrivacyGuarantee
-from .pld import NoLossDistributionError, pld
+from .pld.distribution import pld
 
 __all__ = [
     "CALIBRATIONS",

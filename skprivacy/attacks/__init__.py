@@ -23,12 +23,11 @@ Files, in reading order:
 - ``torch_gradients``: clipped loss gradients as a party of federated training sends them
 """
 
-from .aggregates import AggregateAttack, ExpectedPower, expected_power
+from .aggregates import AggregateAttack, expected_power
 from .attack_result import AttackResult
 from .attributes.attribute import AttributeInference
-from .attributes.attribute_result import AttributeRates, AttributeResult
-from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from .attributes.property import PropertyInference, PropertyPrediction
+from .attributes.label import LabelInferenceAttack
+from .attributes.property import PropertyInference
 from .generators.discriminator import GenerativeAttack
 from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
 from .generators.shadow_generators import MarginalAttack, ShadowGenerators
@@ -45,7 +44,6 @@ from .membership.update_membership import UpdatesMembership
 from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
 from .reconstruction.bayes import BayesInversion
 from .reconstruction.first_layer import FirstLayerInversion
-from .reconstruction.inversion_result import InversionResult
 from .reconstruction.optimization import GradientInversion
 from .reconstruction.party_gradient import gradient_of_step, party_gradient
 from .shadow_pool import ShadowPool
@@ -56,20 +54,14 @@ __all__ = [
     "AggregateAttack",
     "AttackResult",
     "AttributeInference",
-    "AttributeRates",
-    "AttributeResult",
     "BayesInversion",
     "DensityRatio",
-    "ExpectedPower",
     "FirstLayerInversion",
     "GenerativeAttack",
     "GradientInversion",
     "GradientNormAttack",
     "IndirectInference",
-    "InversionResult",
-    "LabelCanaries",
     "LabelInferenceAttack",
-    "LabelInferenceResult",
     "LabelOnlyAttack",
     "LabeledRecords",
     "LearnedRatio",
@@ -81,7 +73,6 @@ __all__ = [
     "MembershipAttack",
     "NearestGenerated",
     "PropertyInference",
-    "PropertyPrediction",
     "QuantileAttack",
     "ReferenceThreshold",
     "ShadowGenerators",

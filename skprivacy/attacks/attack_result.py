@@ -15,9 +15,8 @@ from .. import metrics
 from .._docs import fill_docs
 from .._output import displayable
 from .._validation import as_array, number, open_unit
-from ..metrics import OperatingPoint
-from ..metrics.rates import Interval, check_scores
-from ..metrics.roc_area import auc_p_value, benjamini_hochberg, holm
+from ..metrics.rates import Interval, OperatingPoint, advantage, check_scores
+from ..metrics.roc_area import auc_interval, auc_p_value, benjamini_hochberg, holm
 from .group_scores import JOINS, join_group_scores, separate_groups
 
 if TYPE_CHECKING:
@@ -111,11 +110,11 @@ class AttackResult:
 
     @cached_property
     def auc_interval(self) -> Interval:
-        return metrics.auc_interval(self.scores_in, self.scores_out, alpha=self.alpha)
+        return auc_interval(self.scores_in, self.scores_out, alpha=self.alpha)
 
     @cached_property
     def advantage(self) -> float:
-        return metrics.advantage(self.scores_in, self.scores_out)
+        return advantage(self.scores_in, self.scores_out)
 
     @property
     def is_chance(self) -> bool:

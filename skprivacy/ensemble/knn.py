@@ -20,8 +20,8 @@ from ..accounting import (
     PrivacyBudget,
     RepeatedEvent,
     calibrate_noise_multiplier,
-    check_delta,
 )
+from ..accounting.event import check_delta
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema

@@ -15,7 +15,8 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
+from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema

@@ -8,18 +8,11 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from .._validation import number, positive
-from ..accounting import (
-    Event,
-    GNMaxEvent,
-    PrivacyBudget,
-    VoteThresholdEvent,
-    check_delta,
-    events,
-    flatten,
-    rdp,
-    smoothed_cost,
-)
-from ..accounting.smooth_sensitivity import check_order
+from ..accounting import Event, GNMaxEvent, PrivacyBudget, events
+from ..accounting.event import check_delta, flatten
+from ..accounting.events import VoteThresholdEvent
+from ..accounting.renyi import rdp
+from ..accounting.smooth_sensitivity import check_order, smoothed_cost
 from ..base import private_release
 from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom

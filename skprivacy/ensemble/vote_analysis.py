@@ -13,8 +13,9 @@ from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
 from .._validation import is_whole, raise_alone, whole
-from ..accounting import DEFAULT_ORDERS, check_delta
+from ..accounting.event import check_delta
 from ..accounting.events.gnmax import gnmax_rdp
+from ..accounting.renyi import DEFAULT_ORDERS
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
 __all__ = ["VoteAnalysis", "analyze_votes", "epsilon_of_moments"]

@@ -22,9 +22,10 @@ from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.base import LinearScores
-from ..mechanisms import SecureRandom, analytic_noise_multiplier
+from ..mechanisms import SecureRandom
 from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan
 

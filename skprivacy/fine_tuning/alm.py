@@ -27,7 +27,8 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom

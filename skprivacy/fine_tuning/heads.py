@@ -21,9 +21,10 @@ from scipy.special import softmax
 
 from .._validation import is_number, positive
 from ..accounting import Event, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from ..accounting.calibration import analytic_noise_multiplier
 from ..linear_model.logistic_solver import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
-from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
+from ..mechanisms import Gaussian, SecureRandom
 from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
 from .features import FEATURE_NORM
 from .head import Head, HeadInput, OneRelease, Task

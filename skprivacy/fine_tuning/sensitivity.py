@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .._validation import is_number
-from ..accounting import LogisticEvent, calibrate_noise_multiplier
-from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
+from ..accounting import calibrate_noise_multiplier
+from ..accounting.calibration import analytic_noise_multiplier
+from ..accounting.events import LogisticEvent
+from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
 
 __all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
 

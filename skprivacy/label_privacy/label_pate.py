@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
 from .._validation import check_random_state, num_samples
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..base import public_classes
-from ..ensemble import Aggregator
+from ..ensemble.aggregators import Aggregator
 from ..ensemble.pate import TeacherEnsembleClassifier
 from ..ensemble.student_classifier import STUDENT_DOCS, choose_queries
 from ..ensemble.teachers import partition_by_index

@@ -16,8 +16,7 @@ Files, in reading order:
 - ``chacha_triton``: the same as one Triton kernel
 """
 
-from ..accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier
-from .additive import Gaussian, KNorm, Laplace, Logistic, SmoothGaussian
+from .additive import Gaussian, KNorm, Laplace, Logistic
 from .base import Mechanism
 from .distributed_gaussian import DistributedGaussian
 from .float_noise import FloatGaussian, FloatLogistic
@@ -43,7 +42,4 @@ __all__ = [
     "ReportNoisyMax",
     "RoundedGaussian",
     "SecureRandom",
-    "SmoothGaussian",
-    "analytic_noise_multiplier",
-    "classic_noise_multiplier",
 ]

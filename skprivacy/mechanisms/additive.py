@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import is_number, number, positive, whole
-from ..accounting import Event, Smoothed, events
+from ..accounting import Event, events
 from ..accounting.calibration import CALIBRATIONS
+from ..accounting.smooth_sensitivity import Smoothed
 from . import integer_samplers as discrete
 from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_flat, is_tensor
-from ..accounting import BandedFactorizationEvent, MatrixFactorizationEvent, TreeAggregationEvent
+from ..accounting.events import (
+    BandedFactorizationEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
 from ..accounting.events.matrix_factorization import last_step_deviation
 from .base import Mechanism
 from .float_noise import check_finite, check_noise

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import accounting
 from .._validation import is_number, whole
 from ..accounting import Event
+from ..accounting.events import ExponentialEvent, RandomizedResponseEvent, ReportNoisyMaxEvent
 from .base import Mechanism, as_nonexpanding_float64
 from .integer_samplers import bernoulli_exp
 from .secure_random import SecureRandom
@@ -90,7 +91,7 @@ class RandomizedResponse(Mechanism):
     @property
     def event(self) -> accounting.Event:
         """``RandomizedResponseEvent(epsilon, n_categories)``, for one report."""
-        return accounting.RandomizedResponseEvent(self.epsilon, int(self.n_categories))
+        return RandomizedResponseEvent(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:
@@ -272,7 +273,7 @@ class Exponential(_Selection):
     @property
     def event(self) -> Event:
         """``ExponentialEvent(epsilon)``, which composes better than pure privacy."""
-        return accounting.ExponentialEvent(self.epsilon)
+        return ExponentialEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         # McSherry and Talwar 2007, by rejection: exp(epsilon (u_r - max u) / (2 s)) is at most 1
@@ -328,7 +329,7 @@ class ReportNoisyMax(_Selection):
     @property
     def event(self) -> Event:
         """``ReportNoisyMaxEvent(epsilon)``."""
-        return accounting.ReportNoisyMaxEvent(self.epsilon)
+        return ReportNoisyMaxEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         # McKenna and Sheldon 2020, permute-and-flip: the first accepted candidate in random order

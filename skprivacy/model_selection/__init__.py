@@ -20,17 +20,12 @@ Files, in reading order:
 - ``leakage``: `make_leakage_scorer`
 """
 
-from .leakage import loss_auc, make_leakage_scorer
+from .leakage import make_leakage_scorer
 from .search import PrivateSearchCV
-from .search_plan import SearchPlan
 from .sweep import PrivacySweepCV
-from .sweep_curve import EpsilonInterval
 
 __all__ = [
-    "EpsilonInterval",
     "PrivacySweepCV",
     "PrivateSearchCV",
-    "SearchPlan",
-    "loss_auc",
     "make_leakage_scorer",
 ]

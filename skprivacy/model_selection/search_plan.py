@@ -27,10 +27,10 @@ from ..accounting import (
     Event,
     MixtureEvent,
     PrivacyGuarantee,
-    PrivateSelectionEvent,
     epsilon_of,
     weakest_arithmetic,
 )
+from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from .search_candidates import Candidates

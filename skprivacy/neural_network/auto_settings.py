@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mechanisms import analytic_noise_multiplier
+from ..accounting.calibration import analytic_noise_multiplier
 
 __all__ = ["PublicFacts", "Recipe", "resolve_auto_settings"]
 

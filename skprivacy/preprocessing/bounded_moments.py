@@ -19,15 +19,9 @@ from .._groups import Groups, check_order, resolve_groups
 from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import private_release
-from ..mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    SecureRandom,
-    analytic_noise_multiplier,
-)
+from ..mechanisms import Exponential, Gaussian, Laplace, Mechanism, SecureRandom
 from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
 
 __all__ = [

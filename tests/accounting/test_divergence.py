@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivacy.accounting import RandomizedResponseEvent, rdp, renyi_divergence
+from skprivacy.accounting.events import RandomizedResponseEvent
+from skprivacy.accounting.renyi import rdp, renyi_divergence
 
 ORDERS = [0.3, 0.999, 1 + 1e-9, 1.0001, 2, 2.5, 40.0]
 

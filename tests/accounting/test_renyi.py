@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivacy.accounting import (
-    DEFAULT_ORDERS,
     ApproxDPEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
-    LogisticEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    rdp,
-    rdp_delta,
-    rdp_epsilon,
 )
+from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
+from skprivacy.accounting.events import LogisticEvent
+from skprivacy.accounting.renyi import DEFAULT_ORDERS, rdp
 from skprivacy.accounting.work_limit import closed_form_work
 from skprivacy.exceptions import PrivacyWarning
 

@@ -7,19 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skprivacy.accounting import (
-    ComposedEvent,
-    GaussianEvent,
-    GNMaxEvent,
-    LNMaxEvent,
-    RepeatedEvent,
-    SmoothGaussianEvent,
-    VoteThresholdEvent,
-    local_sensitivity,
-    rdp,
-    smoothed_cost,
-)
+from skprivacy.accounting import ComposedEvent, GaussianEvent, GNMaxEvent, RepeatedEvent
+from skprivacy.accounting.events import LNMaxEvent, SmoothGaussianEvent, VoteThresholdEvent
 from skprivacy.accounting.events.gnmax import vote_curve
+from skprivacy.accounting.renyi import rdp
+from skprivacy.accounting.smooth_sensitivity import local_sensitivity, smoothed_cost
 
 
 def test_golden_local_sensitivities():

@@ -21,13 +21,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import (
-    ComposedEvent,
-    Event,
-    MixtureEvent,
-    PrivateSelectionEvent,
-    VoteBlockEvent,
-)
+from skprivacy.accounting import ComposedEvent, Event, MixtureEvent, VoteBlockEvent
+from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
     ConfidentGNMax,
@@ -37,13 +32,9 @@ from skprivacy.ensemble import (
     PrivateKNNClassifier,
 )
 from skprivacy.federated import DPFederatedClassifier
-from skprivacy.fine_tuning import (
-    ALMFineTuner,
-    GradientHead,
-    HalfWhitening,
-    NetworkHead,
-    SoftmaxHead,
-)
+from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening
+from skprivacy.fine_tuning.heads import GradientHead, SoftmaxHead
+from skprivacy.fine_tuning.network_head import NetworkHead
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LabelPATEClassifier,

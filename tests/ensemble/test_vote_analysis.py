@@ -7,15 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from skprivacy.accounting import (
-    GNMaxEvent,
-    LaplaceEvent,
-    LNMaxEvent,
-    RepeatedEvent,
-    VoteThresholdEvent,
-    epsilon_of,
-    rdp,
-)
+from skprivacy.accounting import GNMaxEvent, LaplaceEvent, RepeatedEvent, epsilon_of
+from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
+from skprivacy.accounting.renyi import rdp
 from skprivacy.ensemble import (
     ConfidentGNMax,
     GNMax,

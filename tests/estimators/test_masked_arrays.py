@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GaussianEvent, PrivacyBudget, RepeatedEvent, TreeAggregationEvent
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, RepeatedEvent
+from skprivacy.accounting.events import TreeAggregationEvent
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor

@@ -21,6 +21,10 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy import accounting, attacks, audit, ensemble, model_selection, synthesis
 from skprivacy import preprocessing as pre
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting.events import RandomizedResponseEvent, TreeAggregationEvent
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.smooth_sensitivity import smoothed_cost
+from skprivacy.attacks.attributes.label import LabelCanaries
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.mechanisms import SecureRandom
@@ -38,7 +42,7 @@ ONE = GaussianEvent(2.0)
 VOTES = accounting.GNMaxEvent(40.0, votes=(220, 20, 10))
 MANY_VOTES = accounting.RepeatedEvent(VOTES, 100)
 COUNTS = np.array([[20, 3, 1], [10, 10, 4]])
-GUARANTEE = PrivacyGuarantee(accounting.RandomizedResponseEvent(1.0))
+GUARANTEE = PrivacyGuarantee(RandomizedResponseEvent(1.0))
 TARGET = LogisticRegression().fit(X, y)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 WEIGHTS = [attacks.Updates.weights_of(TARGET) - step for step in (0.0, 0.01, 0.02)]
@@ -72,7 +76,7 @@ NEEDED: dict[str, Any] = {
     "models_with": [TARGET], "models_without": [TARGET], "updates": [UPDATES],
     "before": WEIGHTS[:-1], "after": WEIGHTS[1:], "step": 0.1, "train": lambda weights: weights,
     "ascent": 0.1, "n_rounds": 2, "learning_rate": 0.1, "variances": np.ones(4), "mu": 1.0,
-    "label": y, "other": 1 - y, "canaries": attacks.LabelCanaries.draw(y, 5, random_state=0),
+    "label": y, "other": 1 - y, "canaries": LabelCanaries.draw(y, 5, random_state=0),
     "n_canaries": 5, "probas": np.full((2, N, 2), 0.5), "classes": [0, 1],
     "trained": np.stack([y, 1 - y]),
     "event": ONE, "events": (ONE, LaplaceEvent(3.0)), "noise_multiplier": 2.0, "sensitivity": 1.0,
@@ -89,7 +93,7 @@ NEEDED: dict[str, Any] = {
     "noise": 5.0, "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30, "l2": 1.0,
     "slope": np.ones_like, "curvature": 0.5, "slope_l1": 9.0, "slope_l2": 9.0, "high": 5,
     "random": SecureRandom(), "std": 1.0, "values": ["a", "b"], "counts": [3, 4, 5],
-    "value": [0.0, 3.0, 1.0], "run": accounting.TreeAggregationEvent(2.0, 10, 1),
+    "value": [0.0, 3.0, 1.0], "run": TreeAggregationEvent(2.0, 10, 1),
     "sent": np.zeros((4, 4), np.uint64), "shape": (1, 8, 8), "schema": SCHEMA, "lower": 0,
     "upper": 1, "first": "2020-01-01", "last": "2020-12-31", "columns": FACTS, "bounds": (0, 1),
     "quantile": 0.5, "source": SCHEMA.to_json(), "bins": 10, "max_group_size": 4,
@@ -194,7 +198,7 @@ OWN: dict[str, dict[str, Any]] = {
     "RandomizedResponse.release": {"value": [0, 1, 2]},
     "RandomizedResponseWithPrior.release": {"value": [0, -1, 2]},
     "SmoothGaussian": {"noise_multiplier": 5.0, "upper": 1.0},
-    "SmoothGaussian.release": {"value": accounting.smoothed_cost(VOTES, 5.0, 0.05)},
+    "SmoothGaussian.release": {"value": smoothed_cost(VOTES, 5.0, 0.05)},
     "SecureRandom.add_normal": {"values": np.zeros(3)}, "SecureRandom.random_bytes": {"n": 3},
     "DateColumn": {"parts": ("month",)}, "Grid": {"cells": 10},
     "SupervisedAttack.evaluate": {"X_in": X * 0.7, "X_out": X * 0.8},
@@ -259,7 +263,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "AuditReport": _reported,
     "LabelInferenceResult": _guessed,
     "PrivacyBudget": _charged,
-    "PrivacyLossDistribution": cache(lambda: accounting.pld(ONE)),
+    "PrivacyLossDistribution": cache(lambda: pld(ONE)),
     "VoteAnalysis": cache(lambda: ensemble.analyze_votes(COUNTS, ensemble.GNMax(5.0), delta=1e-5)),
     "SyntheticQuality": cache(lambda: synthesis.synthetic_quality(TABLE, TABLE[::-1], SCHEMA)),
     "PrivacyGuarantee": lambda: PrivacyGuarantee(accounting.RepeatedEvent(ONE, 3), 1e-6),

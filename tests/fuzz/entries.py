@@ -16,8 +16,10 @@ from typing import Any
 import skprivacy
 from skprivacy.accounting import Event, PrivacyBudget
 from skprivacy.attacks import LabeledRecords, MembershipAttack
-from skprivacy.ensemble import Aggregator
-from skprivacy.fine_tuning import Head, SampledSensitivity, Sensitivity
+from skprivacy.ensemble.aggregators import Aggregator
+from skprivacy.fine_tuning import SampledSensitivity
+from skprivacy.fine_tuning.head import Head
+from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.preprocessing.columns import Column
 

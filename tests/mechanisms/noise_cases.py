@@ -20,21 +20,18 @@ import torch
 from numpy.typing import NDArray
 
 from skprivacy._groups import resolve_groups
-from skprivacy.accounting import (
+from skprivacy.accounting import Event, GaussianEvent, PoissonSampledEvent, VoteBlockEvent
+from skprivacy.accounting.event import flatten
+from skprivacy.accounting.events import (
     BandedFactorizationEvent,
-    Event,
     ExponentialEvent,
-    GaussianEvent,
-    PoissonSampledEvent,
-    Smoothed,
     TreeAggregationEvent,
-    VoteBlockEvent,
-    flatten,
 )
+from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
-from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead, SoftmaxHead
+from skprivacy.fine_tuning.network_head import NetworkHead
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
@@ -53,8 +50,8 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
-    SmoothGaussian,
 )
+from skprivacy.mechanisms.additive import SmoothGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched

@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 from skprivacy import mechanisms
-from skprivacy.accounting import BandedFactorizationEvent, Smoothed, delta_of
+from skprivacy.accounting import delta_of
+from skprivacy.accounting.events import BandedFactorizationEvent
+from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.mechanisms import (
     DistributedGaussian,
     Exponential,
@@ -33,8 +35,8 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
-    SmoothGaussian,
 )
+from skprivacy.mechanisms.additive import SmoothGaussian
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .chance import check_claim

@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
-from skprivacy.metrics import (
-    advantage,
-    auc,
-    auc_interval,
-    clopper_pearson,
-    epsilon_from_counts,
-    epsilon_lower_bound,
-    roc,
-    tpr_at_fpr,
-)
+from skprivacy.metrics import auc, epsilon_lower_bound, tpr_at_fpr
 from skprivacy.metrics import (
     evidence as _evidence,
 )
@@ -27,6 +18,9 @@ from skprivacy.metrics import (
 from skprivacy.metrics import (
     roc_area as _area,
 )
+from skprivacy.metrics.epsilon import epsilon_from_counts
+from skprivacy.metrics.rates import advantage, clopper_pearson, roc
+from skprivacy.metrics.roc_area import auc_interval
 
 from .scores import responses
 

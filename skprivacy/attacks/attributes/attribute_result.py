@@ -26,8 +26,7 @@ from ..._report_facts import (
     format_significant,
     values,
 )
-from ...metrics import clopper_pearson
-from ...metrics.rates import Interval
+from ...metrics.rates import Interval, clopper_pearson
 
 __all__ = ["AttributeRates", "AttributeResult", "Guesses", "compare_guesses", "subtract_intervals"]
 

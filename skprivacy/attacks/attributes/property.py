@@ -35,8 +35,7 @@ from ..._validation import (
 )
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
-from ...metrics import clopper_pearson
-from ...metrics.rates import Interval, as_numbers
+from ...metrics.rates import Interval, as_numbers, clopper_pearson
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned, predicts_numbers

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ... import metrics
 from ..._input_data import label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
+from ...metrics.rates import roc
 from ..model_answers import as_classifier, choose_answers, class_list
 from ..shadow_pool import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
 from .membership_attack import MembershipAttack
@@ -210,7 +210,7 @@ def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
 
 def mean_tpr(score: Float64Array, member: Mask) -> float:
     """Return the mean true positive rate over the false positive rates ``RATES``."""
-    fpr, tpr, _ = metrics.roc(score[member], score[~member])
+    fpr, tpr, _ = roc(score[member], score[~member])
     return float(np.interp(RATES, fpr, tpr).mean())
 
 

@@ -18,7 +18,8 @@ from tqdm import tqdm
 
 from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread
 from ..._groups import Groups
-from ...accounting import PrivacyBudget, Receipt
+from ...accounting import PrivacyBudget
+from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from ..._groups import Groups, group_labels
-from ...accounting import PrivacyBudget, Receipt
+from ...accounting import PrivacyBudget
+from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom

@@ -17,19 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting import (
-    BandedFactorizationEvent,
     Event,
     GaussianEvent,
-    LogisticEvent,
-    MatrixFactorizationEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    TreeAggregationEvent,
     calibrate_noise_multiplier,
-    square_root_band,
 )
-from ...accounting.events.matrix_factorization import running_sum_error, step_deviation
+from ...accounting.events import (
+    BandedFactorizationEvent,
+    LogisticEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
+from ...accounting.events.matrix_factorization import (
+    running_sum_error,
+    square_root_band,
+    step_deviation,
+)
 from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,

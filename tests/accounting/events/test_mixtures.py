@@ -12,26 +12,26 @@ from skprivacy.accounting import (
     ComposedEvent,
     DiscreteLaplaceEvent,
     Event,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    NoLossDistributionError,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
-    RandomizedResponseEvent,
     RepeatedEvent,
-    TreeAggregationEvent,
     delta_of,
     epsilon_of,
-    pld,
-    rdp,
-    rdp_delta,
-    renyi_divergence,
-    zcdp,
 )
+from skprivacy.accounting.accountants import rdp_delta, zcdp
+from skprivacy.accounting.event import NoLossDistributionError
+from skprivacy.accounting.events import (
+    ExponentialEvent,
+    RandomizedResponseEvent,
+    TreeAggregationEvent,
+)
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp, renyi_divergence
 
 EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.2, 2.0]
 
