@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+import skprivacy
+
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [
     "accounting", "attacks", "attacks.candidate_records",
-    "attacks.reconstruction.model_inversion", "attacks.scores", "audit",
+    "attacks.reconstruction.model_inversion", "audit",
     "base",
     "certificates", "datasets", "defenses", "display", "ensemble", "exceptions", "federated",
     "fine_tuning",
@@ -23,6 +26,7 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
+MAX_NAMES = 217
 
 
 def listed():
@@ -49,6 +53,21 @@ def test_the_reference_is_made_of_every_part():
     }
     assert sorted(shown["REFERENCE"].values()) == PARTS
     assert set(shown["CONFIGURATION"]) == CONFIGURATION
+
+
+def test_every_public_name_is_in_the_reference():
+    parts = {m.name for m in pkgutil.iter_modules(skprivacy.__path__) if m.name[0] != "_"} - {"cli"}
+    assert parts == {part for part in PARTS if "." not in part}
+    modules = [importlib.import_module(f"skprivacy.{part}") for part in PARTS]
+    names = [name for module in modules for name in module.__all__]
+    assert sorted(names) == sorted({name.rpartition(".")[2] for name in listed() - CONFIGURATION})
+    known = {*names, *CONFIGURATION, "__version__"}
+    assert set(skprivacy.__all__) <= known, "the package itself has no name of its own"
+
+
+def test_the_public_names_are_few():
+    """Export a name only if users write it: they learn, and we keep, each one of them."""
+    assert len(listed()) <= MAX_NAMES
 
 
 def sections(docstring):
