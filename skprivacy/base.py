@@ -187,36 +187,8 @@ class _StatedError(BaseException):
 def rehearse_fit(fit: Callable[[], Any]) -> PrivacyGuarantee:
     """Return the guarantee of a fit, by running it up to the charge of its first release.
 
-    Parameters
-    ----------
-    fit : callable
-        Fits a private estimator, alone or as the last step of a pipeline; takes no arguments.
-
-    Returns
-    -------
-    PrivacyGuarantee
-        Of the first release that the fit would make.
-
-    Raises
-    ------
-    TypeError
-        If the fit ends without a release.
-
-    Notes
-    -----
     **Guarantees.** Nothing is charged or released, and the estimator is unchanged. The guarantee
     depends on public facts alone, so it reveals nothing about the records.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.base import rehearse_fit
-    >>> from skprivacy.preprocessing import PrivateStandardScaler
-    >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
-    >>> rehearse_fit(lambda: scaler.fit(np.zeros((10, 2))))
-    0.50-DP, add-remove, exact noise, proved
-    >>> hasattr(scaler, "privacy_")
-    False
     """
     token = _rehearsing.set(True)
     try:

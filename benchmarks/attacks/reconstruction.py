@@ -30,9 +30,9 @@ from skprivacy.attacks import (
     BayesInversion,
     FirstLayerInversion,
     GradientInversion,
+    InversionResult,
     party_gradient,
 )
-from skprivacy.attacks.reconstruction.inversion_result import InversionResult
 from skprivacy.preprocessing import BoundedColumn, SchemaTransformer
 
 N_REFERENCE = choose(20_000, 300)

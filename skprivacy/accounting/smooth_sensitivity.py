@@ -38,34 +38,9 @@ class Smoothed(NamedTuple):
 def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     """Return the data-dependent Renyi cost of votes and its smooth sensitivity.
 
-    Parameters
-    ----------
-    event : Event
-        Any composition of votes, their threshold tests and data-independent events.
-    order : float
-        The Renyi order, above 1, chosen without looking at the votes.
-    smoothness : float
-        Above 0. A smaller smoothness means a larger sensitivity and a cheaper release.
-
-    Returns
-    -------
-    Smoothed
-        ``cost`` is :func:`rdp` at the order, or slightly more. ``sensitivity`` is the maximum over
-        distances d of e^(-smoothness d) times the local sensitivity at d. Neither may be published
-        directly; :func:`skprivacy.ensemble.sanitized_cost` publishes the cost.
-
-    Raises
-    ------
-    TypeError
-        If the cost of some part depends on the data and has no known smooth sensitivity.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GNMaxEvent, RepeatedEvent, smoothed_cost
-    >>> votes = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 100)
-    >>> cost, sensitivity = smoothed_cost(votes, order=10.0, smoothness=0.04)
-    >>> round(cost, 4), round(sensitivity, 4)
-    (0.0136, 0.008)
+    The sensitivity is the maximum over distances d of e^(-smoothness d) times the local sensitivity
+    at d. Neither number may be published; :func:`skprivacy.ensemble.sanitized_cost` publishes the
+    cost. ``order`` is chosen without looking at the votes.
     """
     order = check_order(order)
     positive("smoothness", smoothness)
@@ -83,22 +58,6 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
 def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> NDArray[np.float64]:
     """Return the local sensitivity of the data-dependent cost at each distance.
 
-    Parameters
-    ----------
-    event : Event
-        See :func:`smoothed_cost`.
-    order : float
-        The Renyi order.
-    distances : array-like of int, default=0
-        Number of records in which a data set may already differ from the current one.
-
-    Returns
-    -------
-    ndarray of the shape of ``distances``
-        Upper bounds, private like the votes.
-
-    Notes
-    -----
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
     increases with q up to q0, at the latest at ln q = -(order/sigma)^2. From q0 on the
     data-independent cost applies, which is constant. Papernot et al. assume that the change by one
@@ -108,8 +67,6 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     as for large orders and little noise, the result is the largest change over all q, for any votes
     and distance.
 
-    References
-    ----------
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, appendix B.
     K. Nissim, S. Raskhodnikova and A. Smith, "Smooth sensitivity and sampling in private data
     analysis", STOC 2007.

@@ -26,7 +26,7 @@ Files, in reading order:
 from .aggregates import AggregateAttack, expected_power
 from .attack_result import AttackResult
 from .attributes.attribute import AttributeInference
-from .attributes.label import LabelInferenceAttack
+from .attributes.label import LabelCanaries, LabelInferenceAttack
 from .attributes.property import PropertyInference
 from .generators.discriminator import GenerativeAttack
 from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
@@ -44,6 +44,7 @@ from .membership.update_membership import UpdatesMembership
 from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
 from .reconstruction.bayes import BayesInversion
 from .reconstruction.first_layer import FirstLayerInversion
+from .reconstruction.inversion_result import InversionResult
 from .reconstruction.optimization import GradientInversion
 from .reconstruction.party_gradient import gradient_of_step, party_gradient
 from .shadow_pool import ShadowPool
@@ -61,6 +62,8 @@ __all__ = [
     "GradientInversion",
     "GradientNormAttack",
     "IndirectInference",
+    "InversionResult",
+    "LabelCanaries",
     "LabelInferenceAttack",
     "LabelOnlyAttack",
     "LabeledRecords",

@@ -73,7 +73,7 @@ class AttackResult:
     is_reversed : bool
         Whether members score below non-members, beyond chance.
     advantage : float
-        Largest TPR minus FPR, an upward-biased estimate (see :func:`skprivacy.metrics.advantage`).
+        Largest TPR minus FPR, an upward-biased estimate.
 
     Notes
     -----

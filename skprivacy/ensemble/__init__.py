@@ -19,7 +19,7 @@ from .pate import PATEClassifier
 from .published_cost import sanitized_cost
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import analyze_votes, epsilon_of_moments
+from .vote_analysis import VoteAnalysis, analyze_votes, epsilon_of_moments
 
 __all__ = [
     "ConfidentGNMax",
@@ -30,6 +30,7 @@ __all__ = [
     "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
+    "VoteAnalysis",
     "analyze_votes",
     "epsilon_of_moments",
     "sanitized_cost",

@@ -48,18 +48,7 @@ class SanitizedCost:
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at ``delta`` of the votes and this release together.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-
-        Returns
-        -------
-        float
-            In nats.
-        """
+        """Return epsilon at ``delta`` of the votes and this release together."""
         if check_delta(delta) == 0:
             raise ValueError(
                 "delta=0 must be above 0: a Renyi cost gives no pure guarantee. Pass a delta > 0."

@@ -117,17 +117,7 @@ class _PureGridNoise(_GridNoise):
 
     @classmethod
     def calibrated(cls: type[_Pure], epsilon: float, sensitivity: float, **bounds: Any) -> _Pure:
-        """Return the mechanism of pure ``epsilon`` differential privacy.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, above 0.
-        sensitivity : float
-            Sensitivity of the value: L1, or L2 for :class:`KNorm`.
-        **bounds : dict
-            ``lower`` and ``upper``.
-        """
+        """Return the mechanism of pure ``epsilon`` differential privacy."""
         positive("epsilon", epsilon)
         return cls(1.0 / epsilon, sensitivity, **bounds)
 
@@ -446,12 +436,12 @@ class KNorm(_PureGridNoise):
 class SmoothGaussian(Mechanism):
     """Add Gaussian noise scaled by a smooth sensitivity.
 
-    The value is a :class:`~skprivacy.accounting.Smoothed`: a number and its smooth sensitivity.
+    The value is a ``Smoothed``: a number and its smooth sensitivity.
 
     Parameters
     ----------
     noise_multiplier, smoothness, lift : float
-        See :class:`skprivacy.accounting.SmoothGaussianEvent`.
+        See ``SmoothGaussianEvent``.
     upper : float
         Public upper end of the range. It also sets the grid, a billionth of it.
     sensitivity : float, default=1.0

@@ -65,7 +65,7 @@ class MatrixGaussian(Mechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.accounting import BandedFactorizationEvent
+    >>> from skprivacy.accounting.events import BandedFactorizationEvent
     >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
     >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
     >>> random = SecureRandom()

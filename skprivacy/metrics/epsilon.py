@@ -47,30 +47,6 @@ def epsilon_from_counts(
     Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
     ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
     of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
-
-    Parameters
-    ----------
-    true_positives : int or array of int
-        Number of members called members.
-    n_in : int
-        Number of members.
-    false_positives : int or array of int
-        Number of non-members called members.
-    n_out : int
-        Number of non-members.
-    %(tested_delta)s
-    %(bound_alpha)s
-
-    Returns
-    -------
-    float or ndarray
-        At least 0.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import epsilon_from_counts
-    >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
-    3.242
     """
     delta = check_delta(delta)
     for name, value in {"n_in": n_in, "n_out": n_out}.items():
@@ -95,38 +71,11 @@ def epsilon_from_guesses(
     e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
     number of right guesses.
 
-    Parameters
-    ----------
-    right : int
-        Number of right guesses.
-    guesses : int
-        Number of guesses, fixed before the coins were seen; on all other coins the attacker
-        abstained.
-    n_coins : int
-        Number of coins, at least ``guesses``.
-    %(tested_delta)s
-    %(bound_alpha)s
-
-    Returns
-    -------
-    float
-        At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
-
-    Notes
-    -----
     **Guarantees.** Exact (not asymptotic) in one training run, without independence of records
     (theorem 5.2 of the reference): only the coins must be independent.
 
-    References
-    ----------
     T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
     2023.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import epsilon_from_guesses
-    >>> round(epsilon_from_guesses(90, 100, 1000), 3)
-    1.631
     """
     check_guesses(right, guesses, n_coins)
     delta = check_delta(delta)

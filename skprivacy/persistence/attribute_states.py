@@ -529,13 +529,7 @@ def _is_public(words: str) -> bool:
 def saved_params(
     model: Any, declared: Mapping[str, str], names: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return the parameters of a model to write: those in ``names``, or all that hold values.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is code, because the model would behave differently without it.
-    """
+    """Return the parameters of a model to write: those in ``names``, or all that hold values."""
     kind = type(model)
     for name in sorted(_CODE & set(signature(kind).parameters)):
         if getattr(model, name) is not None:

@@ -165,13 +165,7 @@ def _check_column_names(names: Any, n: int) -> list[str]:
 
 
 def frozen_parts(model: ColumnTransformer) -> list[tuple[str, Any, list[int]]]:
-    """Return the fitted transformers of a ColumnTransformer, with their column indices.
-
-    Raises
-    ------
-    ValueError
-        If remaining columns pass through, or the output is weighted or sparse.
-    """
+    """Return the fitted transformers of a ColumnTransformer, with their column indices."""
     dropped = all(step == "drop" for name, step, _ in model.transformers_ if name == "remainder")
     if not dropped or model.sparse_output_ or model.transformer_weights is not None:
         raise ValueError(

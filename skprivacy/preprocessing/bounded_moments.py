@@ -191,8 +191,6 @@ def read_columns(X: ArrayLike, bounds: Any, groups: ArrayLike | None) -> Bounded
 class BoundedColumns:
     """Columns scaled to [-1, 1], whose moments are released together.
 
-    Notes
-    -----
     **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
     and the group adds 1 to the count. A group thus changes no sum by more than a record would.
     """

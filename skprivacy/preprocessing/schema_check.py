@@ -144,13 +144,7 @@ class SchemaCheck:
         return not self.absent and all(column.fits for column in self.columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each column.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``column``, ``clipped``, ``unknown``, ``missing``, ``share_lost`` and ``hints``.
-        """
+        """Return a row for each column."""
         return pd.DataFrame(
             {
                 "column": [column.name for column in self.columns],

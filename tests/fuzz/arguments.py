@@ -22,7 +22,7 @@ from skprivacy import accounting, attacks, audit, ensemble, model_selection, syn
 from skprivacy import preprocessing as pre
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import RandomizedResponseEvent, TreeAggregationEvent
-from skprivacy.attacks.attributes.label import LabelCanaries
+from skprivacy.attacks import LabelCanaries
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.mechanisms import SecureRandom

@@ -17,9 +17,7 @@ import skprivacy
 from skprivacy.accounting import Event, PrivacyBudget
 from skprivacy.attacks import LabeledRecords, MembershipAttack
 from skprivacy.attacks.attributes.label import LabelInferenceResult
-from skprivacy.attacks.reconstruction.inversion_result import InversionResult
 from skprivacy.ensemble.aggregators import Aggregator
-from skprivacy.ensemble.vote_analysis import VoteAnalysis
 from skprivacy.fine_tuning import SampledSensitivity
 from skprivacy.fine_tuning.head import Head
 from skprivacy.fine_tuning.sensitivity import Sensitivity
@@ -35,8 +33,8 @@ from .values import types_of
 __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entry", "public"]
 
 PACKAGES = [
-    "accounting", "accounting.events", "attacks", "audit", "certificates", "cli", "datasets", "defenses", "display",
-    "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
+    "accounting", "accounting.events", "attacks", "audit", "certificates", "cli", "datasets",
+    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
     "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
     "synthesis",
 ]  # fmt: skip
@@ -45,8 +43,8 @@ PACKAGES = [
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
         "AttackFinding", "AuditReport", "Claim", "DisclosureCheck", "DisclosureReport",
-        "GroupExposure", "InversionResult", "LabelAuditReport", "LabelInferenceResult",
-        "OneRunAuditReport", "PrivacyVerificationReport", "SynthesizerAuditReport",
+        "GroupExposure", "InversionResult", "LabelAuditReport", "LabelCanaries",
+        "LabelInferenceResult", "OneRunAuditReport", "PrivacyVerificationReport", "SynthesizerAuditReport",
         "SyntheticQuality", "VoteAnalysis",
     },
     "abstract": {"Event", "Mechanism", "MembershipAttack"},
@@ -132,7 +130,7 @@ class Entry:
 LABELS_OF = {"X": "labels", "X_in": "y_in", "X_out": "y_out"}
 ON_UPDATES = {"AttributeInference", "PropertyInference"}  # which attack updates, too
 # Results that are in no list of public names, but whose methods users call.
-RESULTS = [InversionResult, LabelInferenceResult, SyntheticQuality, VoteAnalysis]
+RESULTS = [LabelInferenceResult, SyntheticQuality]
 MISSING: list[str] = []  # required parameters of which no value is known
 
 

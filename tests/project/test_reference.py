@@ -26,7 +26,7 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
-MAX_NAMES = 217
+MAX_NAMES = 220
 
 
 def listed():

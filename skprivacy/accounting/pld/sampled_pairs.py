@@ -102,8 +102,6 @@ class Added(Pair):
 class ReplacedGaussian(Pair):
     """(1-q) N(0, z^2) + q N(1, z^2) from (1-q) N(0, z^2) + q N(-1, z^2).
 
-    Notes
-    -----
     It dominates a Poisson-sampled Gaussian in which a record's contribution u, of norm at most 1,
     is replaced by another such contribution v, in any dimension. For alpha >= 1 the divergence is
 

@@ -165,34 +165,15 @@ class AttributeResult(FactReport):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as JSON-serialisable values.
-
-        Returns
-        -------
-        dict
-            The finding, the attributes, and None in place of NaN.
-        """
+        """Return all figures as JSON-serialisable values."""
         return self.facts().to_dict()
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
+        """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures.
-
-        Returns
-        -------
-        DataFrame
-            The attributes as columns, such as ``members_gain``. Each interval takes two columns,
-            such as ``members_gain_low`` and ``members_gain_high``.
-        """
+        """Return one row of figures."""
         return pd.DataFrame([{"finding": self.finding} | _flatten(asdict(self))])
 
     def _repr_html_(self) -> str:

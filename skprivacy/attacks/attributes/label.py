@@ -158,8 +158,7 @@ class LabelInferenceResult(AttackResult):
         """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
         It is the better of two bounds with ``alpha / 2`` each, from the number of correct guesses
-        among all coins and among the most confident quarter. Both are exact for one training run;
-        see :func:`skprivacy.metrics.epsilon_from_guesses`.
+        among all coins and among the most confident quarter. Both are exact for one training run.
 
         %(bound_sections)s
         """

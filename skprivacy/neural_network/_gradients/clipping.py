@@ -91,8 +91,6 @@ class AdaptiveClipping:
     **Edge cases.** An empty batch counts nothing, and noise alone moves the norm. With small
     batches the count stays noisy, because it may use a tenth of the privacy at most.
 
-    References
-    ----------
     G. Andrew, O. Thakkar, B. McMahan and S. Ramaswamy, "Differentially private learning with
     adaptive clipping", NeurIPS 2021.
     """

@@ -148,8 +148,6 @@ class AdversarialTraining(Training):
     the discriminator's weights between steps, which are computed from released sums. All of this is
     post-processing of ``config.event`` and of ``rates``.
 
-    References
-    ----------
     L. Xie, K. Lin, S. Wang, F. Wang and J. Zhou, "Differentially private generative adversarial
     network", arXiv:1802.06739, 2018.
     A. Bie, G. Kamath and G. Zhang, "Private GANs, revisited", TMLR 2023: many steps of the

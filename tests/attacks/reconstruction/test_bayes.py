@@ -10,9 +10,8 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
-from skprivacy.attacks import BayesInversion, party_gradient
+from skprivacy.attacks import BayesInversion, InversionResult, party_gradient
 from skprivacy.attacks.reconstruction.column_layout import ColumnLayout, null_model_ceiling
-from skprivacy.attacks.reconstruction.inversion_result import InversionResult
 from skprivacy.preprocessing import (
     BoundedColumn,
     CategoricalColumn,

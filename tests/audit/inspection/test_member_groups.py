@@ -13,8 +13,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.accounting.events import RandomizedResponseEvent
-from skprivacy.attacks import LabelInferenceAttack, LiRA, LossThreshold, SupervisedAttack
-from skprivacy.attacks.attributes.label import LabelCanaries
+from skprivacy.attacks import (
+    LabelCanaries,
+    LabelInferenceAttack,
+    LiRA,
+    LossThreshold,
+    SupervisedAttack,
+)
 from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit, audit_predictions, check_disclosure
 from skprivacy.audit import runner as attacking
