@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 
-@fill_docs(RATE_DOCS)
 def epsilon_from_counts(
     true_positives: Any,
     n_in: int,
@@ -60,7 +59,6 @@ def epsilon_from_counts(
     return bound if bound.ndim else float(bound)
 
 
-@fill_docs(RATE_DOCS)
 def epsilon_from_guesses(
     right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
 ) -> float:

@@ -136,7 +136,6 @@ class OperatingPoint:
         return asdict(self)
 
 
-@fill_docs(RATE_DOCS)
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -204,7 +203,6 @@ def tpr_at_fpr(
     )
 
 
-@fill_docs(RATE_DOCS)
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 

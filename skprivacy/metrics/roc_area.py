@@ -46,7 +46,6 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
-@fill_docs(RATE_DOCS)
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
