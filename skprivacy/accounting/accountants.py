@@ -42,21 +42,6 @@ from .pld.distribution import pld
 from .renyi import DEFAULT_ORDERS, rdp
 from .work_limit import check_work
 
-__all__ = [
-    "ACCOUNTANTS",
-    "DEFAULT_ORDERS",
-    "compare_accountants",
-    "delta_of",
-    "epsilon_by",
-    "epsilon_of",
-    "gdp_mu",
-    "privacy_curve",
-    "rdp",
-    "rdp_delta",
-    "rdp_epsilon",
-    "zcdp",
-]
-
 
 @cached_answer(1024)
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:

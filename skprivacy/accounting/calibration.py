@@ -20,15 +20,6 @@ from .events import ComposedEvent, RepeatedEvent
 from .guarantee import PrivacyGuarantee
 from .pld.distribution import pld
 
-__all__ = [
-    "CALIBRATIONS",
-    "analytic_noise_multiplier",
-    "calibrate_noise_multiplier",
-    "calibrate_to_advantage",
-    "calibrate_to_tpr",
-    "classic_noise_multiplier",
-]
-
 _TOLERANCE = 1e-3  # relative tolerance below the target
 _MAX_NOISE = 1e9
 MakeEvent = Callable[[float], Event]

@@ -24,24 +24,6 @@ from .work_limit import COMPOSITIONS_PER_CURVE, CURVE_WORK
 if TYPE_CHECKING:
     from .pld.pairs import Pair
 
-__all__ = [
-    "ARITHMETICS",
-    "RELATIONS",
-    "Event",
-    "LocalBound",
-    "NoLossDistributionError",
-    "Orders",
-    "Pairs",
-    "allows_replacement",
-    "check_arithmetic",
-    "check_delta",
-    "check_event",
-    "check_known",
-    "check_relation",
-    "flatten",
-    "numbers",
-]
-
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest first
 Orders: TypeAlias = NDArray[np.float64]

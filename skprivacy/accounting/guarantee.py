@@ -32,16 +32,6 @@ from .event import (
 from .events import ApproxDPEvent, NonPrivateEvent
 from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
-__all__ = [
-    "KINDS",
-    "PrivacyGuarantee",
-    "auc_ceiling",
-    "check_delta",
-    "delta_of",
-    "epsilon_of",
-    "group_epsilon",
-]
-
 Floats = NDArray[np.float64]
 _SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
 _GRID_POINTS = 1000

@@ -15,16 +15,6 @@ from scipy.special import gammaln, logsumexp
 from .event import Event, Orders, allows_replacement, check_event, check_known, check_relation
 from .work_limit import check_work
 
-__all__ = [
-    "DEFAULT_ORDERS",
-    "ROUNDING",
-    "binomial_rdp",
-    "mixed_gaussian_rdp",
-    "pure_rdp",
-    "rdp",
-    "sampled_gaussian_rdp",
-]
-
 DEFAULT_ORDERS: Orders = np.concatenate(
     [
         [1.01, 1.02, 1.05],

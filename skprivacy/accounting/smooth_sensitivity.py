@@ -17,8 +17,6 @@ from .event import Event, LocalBound, flatten
 from .renyi import rdp
 from .work_limit import check_work
 
-__all__ = ["Smoothed", "local_sensitivity", "smoothed_cost"]
-
 
 class Smoothed(NamedTuple):
     """A data-dependent Renyi cost and its smooth sensitivity. **Both are private.**

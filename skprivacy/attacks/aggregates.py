@@ -21,8 +21,6 @@ from ..base import rolls_back_on_error
 from ..metrics.rates import as_numbers
 from .attack_result import AttackResult
 
-__all__ = ["AggregateAttack", "ExpectedPower", "expected_power"]
-
 Float64Array = NDArray[np.float64]
 
 

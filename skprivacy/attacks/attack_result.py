@@ -22,8 +22,6 @@ from .group_scores import JOINS, join_group_scores, separate_groups
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MIN_GROUP_SIZE", "RESULT_DOCS", "AttackResult"]
-
 REPORTED_FPRS = (0.1, 0.01, 0.001)
 MIN_GROUP_SIZE = 5  # members and non-members of a group, below which it is not tested
 

@@ -17,23 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = [
-    "SIGNALS",
-    "break_ties",
-    "confidence",
-    "correctness",
-    "entropy",
-    "lira_offline",
-    "lira_online",
-    "logit",
-    "loss",
-    "margin",
-    "max_confidence",
-    "modified_entropy",
-    "pooled_variance",
-    "rmia",
-    "smoothed",
-]
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 # Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite

@@ -52,8 +52,6 @@ from .shadow_training import (
     train_shadows,
 )
 
-__all__ = ["PoolLogits", "ShadowPool", "complementary_halves"]
-
 REDRAWS = 20  # of a half, until both halves have two classes
 Mask = NDArray[np.bool_]
 ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."

@@ -25,8 +25,6 @@ from .issuing import FORMAT, SECTIONS, digest_of_file, guarantee_in_file, schema
 from .recomputing import differing_epsilon, epsilon_bracket, has_second_accountant
 from .signing import altered_sections, fingerprint, public_key
 
-__all__ = ["CertificateCheck", "CertificateVerification", "verify_certificate"]
-
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
 VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
 

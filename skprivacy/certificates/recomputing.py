@@ -19,8 +19,6 @@ from ..accounting import (
 from ..accounting.event import flatten
 from ..accounting.events import SampledGroupEvent
 
-__all__ = ["Bracket", "differing_epsilon", "epsilon_bracket", "has_second_accountant"]
-
 Bracket = tuple[float, float]
 
 _SECOND = "dp_accounting.pld.privacy_loss_distribution"

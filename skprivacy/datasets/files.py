@@ -24,13 +24,6 @@ from .._validation import flag
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Schema
 
-__all__ = [
-    "DATASET_DOCS",
-    "PublishedFile",
-    "as_bunch",
-    "data_folder",
-]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 DATASET_DOCS = {
     "bunch_options": """\

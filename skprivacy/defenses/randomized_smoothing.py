@@ -21,8 +21,6 @@ from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
 from ..metrics.rates import clopper_pearson
 
-__all__ = ["SmoothedClassifier"]
-
 _ROWS = 1 << 16  # number of noisy rows to predict, or of numbers to draw, at a time
 _KEY_BYTES = 32
 

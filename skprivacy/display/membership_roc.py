@@ -13,8 +13,6 @@ from ..attacks.attack_result import AttackResult
 from ..attacks.attributes.label import LabelInferenceResult
 from ..metrics.rates import clopper_pearson, roc
 
-__all__ = ["MembershipRocDisplay"]
-
 
 class MembershipRocDisplay:
     """ROC curve of a membership attack on logarithmic axes.

@@ -17,8 +17,6 @@ from ..preprocessing.cell_values import category_codes, column_numbers, mask_unr
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import described_columns
 
-__all__ = ["Marginals"]
-
 _BINS = 8  # of a numeric column, of equal width on its scale
 _MISSING = -1
 

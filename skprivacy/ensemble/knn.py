@@ -27,8 +27,6 @@ from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
 from .student_classifier import STUDENT_DOCS, StudentClassifier, check_not_private, choose_queries
 
-__all__ = ["PrivateKNNClassifier"]
-
 # Removing a neighbour admits the next one: one vote less, one more.
 _L2_SENSITIVITY = math.sqrt(2.0)
 

@@ -44,8 +44,6 @@ from .teachers import (
     partition_by_index,
 )
 
-__all__ = ["PATEClassifier", "TeacherEnsembleClassifier"]
-
 
 class TeacherEnsembleClassifier(StudentClassifier):
     """Base of PATE classifiers: teachers of partitions vote on records, and a student learns."""

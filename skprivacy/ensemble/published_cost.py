@@ -17,11 +17,6 @@ from ..base import private_release
 from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom
 
-__all__ = [
-    "SanitizedCost",
-    "sanitized_cost",
-]
-
 
 @dataclass(frozen=True)
 class SanitizedCost:

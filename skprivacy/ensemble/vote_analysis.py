@@ -18,8 +18,6 @@ from ..accounting.events.gnmax import gnmax_rdp
 from ..accounting.renyi import DEFAULT_ORDERS
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
-__all__ = ["VoteAnalysis", "analyze_votes", "epsilon_of_moments"]
-
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
 

@@ -29,11 +29,6 @@ from ..mechanisms import SecureRandom
 from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan
 
-__all__ = [
-    "DPFederatedClassifier",
-    "resolve_auto_settings",
-]
-
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
 _BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same
 _ROUNDS_OF_PARTIES = 64  # more rounds cost the parties time and gain nothing

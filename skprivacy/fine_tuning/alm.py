@@ -40,8 +40,6 @@ from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 from .sensitivity import MECHANISMS, Sensitivity
 
-__all__ = ["ALMFineTuner"]
-
 _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
 

@@ -17,8 +17,6 @@ from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .sensitivity import Sensitivity, least_noise_mechanism
 
-__all__ = ["Head", "HeadInput", "OneRelease", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -31,15 +31,6 @@ from .head import Head, HeadInput, OneRelease, Task
 from .network_head import NetworkHead
 from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
 
-__all__ = [
-    "HEADS",
-    "GradientHead",
-    "LeastSquaresHead",
-    "PrototypeHead",
-    "SoftmaxHead",
-    "choose_head",
-]
-
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged

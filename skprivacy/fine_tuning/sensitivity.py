@@ -12,8 +12,6 @@ from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.events import LogisticEvent
 from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
 
-__all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
-
 
 @dataclass(frozen=True)
 class Sensitivity:

@@ -19,8 +19,6 @@ from ..ensemble.teachers import partition_by_index
 from ..mechanisms import SecureRandom
 from .base import GROUPS_ARE_PUBLIC, LABEL_DOCS
 
-__all__ = ["LabelPATEClassifier"]
-
 _MOVED_VOTES = 1  # of each query: a record has the same teacher, whatever its label
 
 

@@ -32,11 +32,6 @@ from .posterior import (
     scores_to_probabilities,
 )
 
-__all__ = [
-    "ALIBIClassifier",
-    "LP2STClassifier",
-    "RandomizedResponseClassifier",
-]
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -21,14 +21,6 @@ from . import integer_samplers as discrete
 from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom
 
-__all__ = [
-    "Gaussian",
-    "KNorm",
-    "Laplace",
-    "Logistic",
-    "SmoothGaussian",
-]
-
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
 _INT64_SAFE = 2.0**61

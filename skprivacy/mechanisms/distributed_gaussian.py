@@ -15,8 +15,6 @@ from .base import NoiseMechanism
 from .integer_samplers import discrete_gaussian
 from .secure_random import SecureRandom, check_count, check_random
 
-__all__ = ["DistributedGaussian"]
-
 _STEPS = 1 << 36  # largest norm of one contribution, in steps
 _MARGIN = 1.0 + 2.0**-20  # covers the difference of a sum of discrete Gaussians from a Gaussian
 _LEAST_SHARE = 1 << 16  # least standard deviation of one party's noise, in steps

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Random = SecureRandom | DeviceRandom
 
-__all__ = ["MatrixGaussian"]
-
 _CHUNK = 1 << 16  # numbers of noise computed at a time
 # Single precision keeps four digits of a step's fresh noise next to earlier noise of this size.
 _MOST_SPREAD = 1e3

@@ -21,13 +21,6 @@ from .base import Mechanism, as_nonexpanding_float64
 from .integer_samplers import bernoulli_exp
 from .secure_random import SecureRandom
 
-__all__ = [
-    "Exponential",
-    "RandomizedResponse",
-    "RandomizedResponseWithPrior",
-    "ReportNoisyMax",
-]
-
 _ONE = 1 << 53
 _MOST_CATEGORIES = 1 << 31
 _SCALE_BITS = 36

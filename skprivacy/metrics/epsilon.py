@@ -24,13 +24,6 @@ from .rates import (
     count_above,
 )
 
-__all__ = [
-    "epsilon_from_counts",
-    "epsilon_from_guesses",
-    "epsilon_lower_bound",
-    "largest_refuted",
-]
-
 
 def epsilon_from_counts(
     true_positives: Any,

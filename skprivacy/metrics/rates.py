@@ -27,23 +27,6 @@ delta : float, default=0.0
 alpha : float, default=0.05
     Probability, in (0, 1), that the bound exceeds the true epsilon.""",
 }
-__all__ = [
-    "Float64Array",
-    "Interval",
-    "OperatingPoint",
-    "advantage",
-    "as_numbers",
-    "check_alpha",
-    "check_delta",
-    "check_guesses",
-    "check_scores",
-    "clopper_pearson",
-    "count_above",
-    "high_rates",
-    "low_rates",
-    "roc",
-    "tpr_at_fpr",
-]
 
 # Attacks, kinds of evidence, thresholds and groups each get a share, and intervals need shares of
 # at least 1e-100.

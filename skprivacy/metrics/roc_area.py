@@ -13,14 +13,6 @@ from .._docs import fill_docs
 from .._validation import open_unit
 from .rates import RATE_DOCS, Float64Array, Interval, check_scores
 
-__all__ = [
-    "auc",
-    "auc_interval",
-    "auc_p_value",
-    "benjamini_hochberg",
-    "holm",
-]
-
 
 @fill_docs(RATE_DOCS)
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._input_data import check_one_type
 from .._validation import as_array, is_number
 
-__all__ = ["UtilityLoss", "utility_loss"]
-
 Metric = Callable[[Any, Any], float]
 _GROUPS = 50  # of records that the jackknife leaves out in turn; gives the error to 10 %
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from ..accounting.calibration import analytic_noise_multiplier
 
-__all__ = ["PublicFacts", "Recipe", "resolve_auto_settings"]
-
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536
 _MAX_RATE = 2.0

@@ -17,8 +17,6 @@ from ._gradients.trial import Probe
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPSGDRegressor"]
-
 
 @fill_docs(NETWORK_DOCS)
 class DPSGDRegressor(RegressorMixin, PrivateNetwork):

@@ -51,18 +51,6 @@ from .augmentation import Views
 from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
 
-__all__ = [
-    "EPOCHS",
-    "NETWORK_CONSTRAINTS",
-    "STEP_SIZE",
-    "TRAINING_CONSTRAINTS",
-    "PrivateNetwork",
-    "PrivateTrainingMixin",
-    "has_random_start",
-    "make_module",
-    "training_rows",
-]
-
 Self = TypeVar("Self", bound="PrivateNetwork")
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time

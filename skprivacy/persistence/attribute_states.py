@@ -29,15 +29,6 @@ from .value_checks import (
     whole,
 )
 
-__all__ = [
-    "StateReader",
-    "StateWriter",
-    "names_of_params",
-    "restored_params",
-    "saved_params",
-    "state_of",
-]
-
 # Parameters that no file holds. Participants, budget, seeds and hardware:
 _SECRETS = {"budget", "device", "noise_seed", "party_names", "random_state"}
 # ... models and objects, for which a new fit uses the defaults:

@@ -18,8 +18,6 @@ from safetensors.numpy import save
 from .._output import as_path, write_file
 from .._untrusted_files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse_json
 
-__all__ = ["Arrays", "header_of", "opened", "write"]
-
 _KEY = "skprivacy"  # key of the header in the metadata of the file
 _REMEDY = "Copy it again, or save the model again with save_model."
 _INFINITE = ("inf", "-inf")  # not in JSON: written as {"float": "inf"}

@@ -38,8 +38,6 @@ from .attribute_states import (
 from .file_format import Arrays
 from .value_checks import common, restore_common
 
-__all__ = ["CLASSES", "PASSTHROUGH", "Given", "from_state", "to_state"]
-
 PASSTHROUGH = "passthrough"
 # Classes that a file may hold, by public name; third_party lists the classes of scikit-learn.
 CLASSES = {

@@ -32,18 +32,6 @@ from ..ensemble import PropagationStudent
 from ..fine_tuning import HalfWhitening
 from .value_checks import check_names, common, whole
 
-__all__ = [
-    "BY_VALUES",
-    "CLASSES",
-    "PARAMS",
-    "STATELESS",
-    "STATES",
-    "check_usual",
-    "columns_from_state",
-    "columns_to_state",
-    "frozen_parts",
-]
-
 # For each class: the parameters that change its output, and its fitted attributes.
 _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
     Binarizer: (["threshold"], {}),

@@ -24,18 +24,6 @@ from ..base import private_release
 from ..mechanisms import Exponential, Gaussian, Laplace, Mechanism, SecureRandom
 from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
 
-__all__ = [
-    "RELATIONS",
-    "RELEASE_DOCS",
-    "BoundedColumns",
-    "Release",
-    "Statistic",
-    "check_release_target",
-    "read_column",
-    "read_columns",
-    "release_statistic",
-]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {
     "release_epsilon": """\

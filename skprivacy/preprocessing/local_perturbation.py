@@ -17,8 +17,6 @@ from .columns import BoundedColumn, CategoricalColumn
 from .schema import Schema
 from .transformer import TRANSFORMER_DOCS, SchemaTransformer
 
-__all__ = ["LocalPerturbation"]
-
 
 @fill_docs(TRANSFORMER_DOCS)
 class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):

@@ -23,8 +23,6 @@ from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
 
-__all__ = ["Schema"]
-
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }

@@ -18,8 +18,6 @@ from .columns import BoundedColumn, CategoricalColumn, Column
 from .dates import DateColumn
 from .inferred_facts import identifier_evidence
 
-__all__ = ["ColumnCheck", "RowsPerGroup", "SchemaCheck", "check_table"]
-
 TOLERANCE = 0.01  # share of values that a column may lose
 _MAX_SHOWN_VALUES = 3  # values shown per column
 _NARROW_SHARE = 0.02  # share of the range that hints at bounds that are too wide

@@ -16,8 +16,6 @@ from .dates import DateColumn
 from .inferred_facts import NEARLY_UNIQUE, IdentifierEvidence, identifier_evidence, target_facts
 from .schema import Schema
 
-__all__ = ["SchemaDraft", "draft_schema"]
-
 _MAX_CATEGORIES = 50  # columns with more are hashed
 _MIN_SHARE_MISSING = 0.01  # share of missing values that justifies a feature for them
 _MIN_TEXT_LENGTH = 30  # mean number of letters of free text

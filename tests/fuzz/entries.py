@@ -34,9 +34,9 @@ __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entr
 
 PACKAGES = [
     "accounting", "accounting.events", "attacks", "audit", "certificates", "cli", "datasets",
-    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
-    "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
-    "synthesis",
+    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy",
+    "linear_model", "mechanisms", "metrics", "model_selection", "neural_network", "persistence",
+    "preprocessing", "synthesis",
 ]  # fmt: skip
 # Public names that get no odd input here, and why. A class is not made; its methods are asked if
 # ``MADE`` has an object.
@@ -44,8 +44,8 @@ EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
         "AttackFinding", "AuditReport", "Claim", "DisclosureCheck", "DisclosureReport",
         "GroupExposure", "InversionResult", "LabelAuditReport", "LabelCanaries",
-        "LabelInferenceResult", "OneRunAuditReport", "PrivacyVerificationReport", "SynthesizerAuditReport",
-        "SyntheticQuality", "VoteAnalysis",
+        "LabelInferenceResult", "OneRunAuditReport", "PrivacyVerificationReport",
+        "SynthesizerAuditReport", "SyntheticQuality", "VoteAnalysis",
     },
     "abstract": {"Event", "Mechanism", "MembershipAttack"},
     "an exception or a warning": {

@@ -41,8 +41,6 @@ from .signals import hold_signals, release_signals
 from .statement import FORMAT, Statement
 from .stores import counter_at, ledger_at
 
-__all__ = ["PrivacyBudget"]
-
 
 class PrivacyBudget(Statement):
     """Privacy budget: a cap on the releases about a data set, stored in a ledger on disk.

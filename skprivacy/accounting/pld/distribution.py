@@ -16,8 +16,6 @@ from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
 from .saddle_point import Group, SaddlePoint, saddle_point
 
-__all__ = ["PrivacyLossDistribution", "pld"]
-
 _RELATIVE_ACCURACY = 3e-4  # target relative accuracy, of epsilon or of delta
 
 

@@ -13,13 +13,6 @@ from scipy.special import ndtri
 
 from .pairs import Array, Pair, normal_cells, sketch_points
 
-__all__ = [
-    "Added",
-    "MixedGaussians",
-    "Removed",
-    "ReplacedGaussian",
-]
-
 _REACH = 39.0  # standard deviations beyond which a normal law has no mass in floats
 _AT_ONCE = 1 << 18  # points times shifts in one array
 _PER_DEVIATION, _MOST_POINTS = 32, 200_000

@@ -40,8 +40,6 @@ from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
 from .attribute_result import AttributeResult, Guesses, compare_guesses, subtract_intervals
 
-__all__ = ["AttributeInference"]
-
 _MAX_CATEGORIES = 20  # numbers with more distinct values are a quantity
 _N_QUANTILES = 25  # of the values, and of the distinct values, that are tried of a quantity
 _CLOSE = 0.1  # default of within, in standard deviations of the attribute

@@ -28,8 +28,6 @@ from ..._report_facts import (
 )
 from ...metrics.rates import Interval, clopper_pearson
 
-__all__ = ["AttributeRates", "AttributeResult", "Guesses", "compare_guesses", "subtract_intervals"]
-
 _NOT_A_LEAK = "inference from the population is no leak of a record"
 _FINDINGS: dict[str, tuple[str, Level]] = {
     "leak": ("the model helps more with members than with others, beyond imputation", "bad"),

@@ -20,8 +20,6 @@ from ..attack_result import RESULT_DOCS, AttackResult
 from ..model_answers import TargetAttack, class_list, predict_aligned
 from ..record_tables import as_records
 
-__all__ = ["LabelCanaries", "LabelInferenceAttack", "LabelInferenceResult"]
-
 Float64Array = NDArray[np.float64]
 
 _LEAST = 1e-12  # smallest probability of the target

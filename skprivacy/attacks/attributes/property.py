@@ -42,8 +42,6 @@ from ..model_answers import predict_aligned, predicts_numbers
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
 
-__all__ = ["PropertyInference", "PropertyPrediction"]
-
 Float64Array = NDArray[np.float64]
 _N_FOLDS = 5
 

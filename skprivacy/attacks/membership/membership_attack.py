@@ -79,8 +79,6 @@ pool_ : ShadowPool
     The fitted pool.""",
 }
 
-__all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
-
 Float64Array = NDArray[np.float64]
 _NOT_KNOWN = np.array([False, True])  # classes_ of an attacker who knows no member
 

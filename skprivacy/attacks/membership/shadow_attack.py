@@ -25,17 +25,6 @@ from ..model_answers import as_classifier, choose_answers, class_list
 from ..shadow_pool import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
 from .membership_attack import MembershipAttack
 
-__all__ = [
-    "N_RECORDS",
-    "AttackSetting",
-    "PoolRecords",
-    "SelfAttack",
-    "ShadowAttack",
-    "TunedAttack",
-    "iter_self_attacks",
-    "mean_tpr",
-]
-
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Setting = Any  # hashable

@@ -34,8 +34,6 @@ from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 if TYPE_CHECKING:
     from .white_box_encoder import View
 
-__all__ = ["GradientNormAttack", "StolenMemoriesAttack", "WhiteBoxAttack", "layer_figures"]
-
 Float64Array = NDArray[np.float64]
 Folds = NDArray[np.intp]
 STOLEN_MEMORIES_FOLDS = 3

@@ -15,8 +15,6 @@ from ..._validation import open_unit
 from ...accounting import PrivacyGuarantee
 from ...metrics.rates import clopper_pearson
 
-__all__ = ["InversionResult"]
-
 Float64Array = NDArray[np.float64]
 Interval = tuple[float, float]
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIPPING", "AdaptiveClipping", "Clip"]
-
 Clip = Callable[[Any, Any, float], Any]
 
 # Clipping is this much below the declared norm, so that neighbouring sums stay within it.

@@ -25,17 +25,6 @@ from .engine import Peers, Training
 from .mapped_rows import MappedRows
 from .training_config import TrainingConfig
 
-__all__ = [
-    "AdversarialTraining",
-    "Generator",
-    "GeneratorPlan",
-    "RealOrGenerated",
-    "discriminator_config",
-    "generate_rows",
-    "load_generator",
-    "make_networks",
-]
-
 _LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
 _ADAM_BETAS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
 _TEMPERATURE = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category

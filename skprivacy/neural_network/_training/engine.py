@@ -34,16 +34,6 @@ from .torch_modes import ordinary_torch, private_randomness, usable_device
 from .training_config import Sampler, TrainingConfig
 from .update_rules import OPTIMIZERS, MomentumSGD, PrivateAdam
 
-__all__ = [
-    "Peers",
-    "SingleProcess",
-    "Training",
-    "WeightAverage",
-    "flatten_parameters",
-    "needs_public_rows",
-    "why_unsupported",
-]
-
 # Devices that draw noise themselves. Others lack double precision, or the CPU's cipher is as fast.
 NOISE_ON = {"cuda"}
 # Noise numbers from which on a second thread that draws them saves more time than it costs.

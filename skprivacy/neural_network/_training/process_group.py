@@ -29,8 +29,6 @@ from .engine import Peers
 from .mapped_rows import MappedRows
 from .training_config import Sampler
 
-__all__ = ["join_process_group"]
-
 _COMPARED_RECORDS = 64  # records hashed to compare the data of two processes
 # Types of another process's errors that are raised here, from special to general.
 _ERRORS = (BudgetExceededError, ValueError, RuntimeError)

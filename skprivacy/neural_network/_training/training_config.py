@@ -49,16 +49,6 @@ from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
 if TYPE_CHECKING:
     from ..augmentation import Views
 
-__all__ = [
-    "NOISE",
-    "SCHEDULES",
-    "Noise",
-    "PerGroup",
-    "Sampler",
-    "SequentialBatches",
-    "TrainingConfig",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
