@@ -303,7 +303,22 @@ class _CheckedScore:
     def _check_scored(self, y: Any) -> None: ...
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of a classifier, or R2 of a regressor."""
+        """Return the accuracy of a classifier, or R2 of a regressor.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : array-like of shape (n_samples,)
+            Their labels or numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the records.
+
+        Returns
+        -------
+        float
+            As scikit-learn's ``score``.
+        """
         if y is None:
             raise TypeError("y must have one label or number for each record; it is None.")
         check_y(y)

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import cached_answer, not_negative, number
+from .._validation import cached_answer, not_negative
 from ..exceptions import PrivacyWarning
 from .event import (
     Event,
@@ -162,9 +162,6 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Canonne, Kamath and Steinke 2020, Proposition 12. Warns if the best order is at the edge of the
     grid, where a better bound may exist.
     """
-    check_event("event", event)
-    check_relation(relation)
-    number("delta", delta, "a number in (0, 1)")
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(
@@ -203,7 +200,6 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
 
 def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:
     """Return the smallest delta that Renyi accounting proves at ``epsilon``."""
-    not_negative("epsilon", epsilon)
     return float(rdp_deltas(event, np.array([float(epsilon)]), relation)[0])
 
 
@@ -221,7 +217,6 @@ def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> 
 
 def zcdp(event: Event, relation: str = "add_remove") -> float:
     """Return rho of zero-concentrated differential privacy (Bun and Steinke 2016)."""
-    check_relation(relation)
     check_known(event, relation)
     return total_zcdp(event, relation)
 

@@ -7,10 +7,10 @@ hide the effect of one record: here of one teacher, who has one vote in every qu
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .._validation import positive
 from .event import Event, LocalBound, flatten
@@ -49,12 +49,14 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     # Nissim, Raskhodnikova and Smith 2007: maximum over distances d of e^(-smoothness d) LS(d).
     # From the largest reach on LS does not grow, so larger distances cannot attain it.
     distances = np.arange(max((b.reach for _, b in moving), default=0) + 2)
-    weighted = np.exp(-smoothness * distances) * _sum_sensitivities(moving, distances)
+    weighted = np.exp(-smoothness * distances) * sum_sensitivities(moving, distances)
     return Smoothed(cost, float(weighted.max()))
 
 
-def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> NDArray[np.float64]:
-    """Return the local sensitivity of the data-dependent cost at each distance.
+def sum_sensitivities(
+    bounds: list[tuple[int, LocalBound]], distance: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the local sensitivity of the cost of all votes at each distance.
 
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
     increases with q up to q0, at the latest at ln q = -(order/sigma)^2. From q0 on the
@@ -69,24 +71,6 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     K. Nissim, S. Raskhodnikova and A. Smith, "Smooth sensitivity and sampling in private data
     analysis", STOC 2007.
     """
-    order, distance = check_order(order), _to_array(distances)
-    if distance.dtype.kind not in "iu" or (distance < 0).any():
-        raise ValueError(f"distances={distances!r} must be integers >= 0.")
-    check_work(event)
-    bounds = [(n, part.local_bound(order)) for part, n in flatten(event).items()]
-    return _sum_sensitivities([(n, bound) for n, bound in bounds if bound], distance)
-
-
-def _to_array(distances: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(distances)
-    except ValueError:  # rows of different lengths
-        return np.asarray(None)
-
-
-def _sum_sensitivities(
-    bounds: list[tuple[int, LocalBound]], distance: NDArray[np.int64]
-) -> NDArray[np.float64]:
     return sum((n * bound.sensitivity(distance) for n, bound in bounds), np.zeros(distance.shape))
 
 

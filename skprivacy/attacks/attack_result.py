@@ -139,7 +139,7 @@ class AttackResult:
         Returns
         -------
         OperatingPoint
-            The rates with their intervals, and the threshold.
+            As :func:`skprivacy.metrics.tpr_at_fpr` returns it.
         """
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 

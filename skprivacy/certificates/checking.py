@@ -171,7 +171,9 @@ def verify_certificate(
     Returns
     -------
     CertificateVerification
-        The result, with its ``state`` and one entry per check.
+        Its ``state``, the ``checks`` with their ``name``, ``status`` and ``words``, the
+        ``statement``, the ``assumptions`` that no file can show, the ``measured`` lower bounds,
+        and the ``fingerprint`` of the key.
 
     Raises
     ------

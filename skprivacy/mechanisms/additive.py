@@ -109,7 +109,17 @@ class _PureGridNoise(_GridNoise):
 
     @classmethod
     def calibrated(cls: type[_Pure], epsilon: float, sensitivity: float, **bounds: Any) -> _Pure:
-        """Return the mechanism of pure ``epsilon`` differential privacy."""
+        """Return the mechanism of pure ``epsilon`` differential privacy.
+
+        Parameters
+        ----------
+        epsilon : float
+            In nats, above 0.
+        sensitivity : float
+            Sensitivity of the value: L1, or L2 for :class:`KNorm`.
+        **bounds : dict
+            ``lower`` and ``upper``.
+        """
         positive("epsilon", epsilon)
         return cls(1.0 / epsilon, sensitivity, **bounds)
 

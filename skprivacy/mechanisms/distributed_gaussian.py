@@ -134,11 +134,6 @@ class DistributedGaussian(NoiseMechanism):
     def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
 
-    @property
-    def inflation(self) -> float:
-        """Variance of the noise of all parties, divided by the variance that counts."""
-        return self.n_parties / (self.n_parties - self.n_untrusted)
-
     def _max_contributions(self) -> int:
         return self.n_parties if self.n_contributions is None else self.n_contributions
 

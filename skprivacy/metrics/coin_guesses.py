@@ -104,7 +104,8 @@ def bound_from_guesses(
     Returns
     -------
     GuessBound
-        With its assumptions.
+        ``epsilon``, the lower bound ``mu`` if Gaussian differential privacy is assumed, and the
+        ``assumptions`` beyond fair and independent coins.
 
     Raises
     ------

@@ -148,8 +148,10 @@ def tpr_at_fpr(
     Returns
     -------
     OperatingPoint
-        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot
-        distinguish such a rate from zero.
+        ``tpr`` and ``realised_fpr`` with their intervals ``interval`` and ``fpr_interval``, the
+        ``threshold``, and the number of ``ties`` at the next lower score. Refused (with the reason
+        in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot distinguish such a rate
+        from zero.
 
     Examples
     --------

@@ -139,7 +139,7 @@ def bootstrap_epsilon(
     Returns
     -------
     EpsilonEstimate
-        Median and interval over the bootstrap samples.
+        ``epsilon``, the median over the bootstrap samples, and the interval ``low`` to ``high``.
 
     Notes
     -----

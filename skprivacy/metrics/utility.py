@@ -66,7 +66,8 @@ def utility_loss(
     Returns
     -------
     UtilityLoss
-        The loss, the difference of the scores, and the standard error of the loss.
+        ``loss``, NaN if the unprotected score is not above 0; ``difference`` of the scores; and
+        ``standard_error`` of the loss.
 
     Raises
     ------

@@ -20,7 +20,6 @@ PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
     "hour": (24, lambda moment: moment.hour),
 }
 _SECONDS_PER_DAY = 86_400.0  # seconds
-_NO_DATE = datetime.min
 
 
 @fill_docs(COLUMN_DOCS)

@@ -355,7 +355,9 @@ class Schema(Mapping[str, Column]):
         Returns
         -------
         SchemaCheck
-            Results **about private data**; do not publish them.
+            For each of ``columns``, the numbers ``n_missing``, ``n_clipped`` and ``n_unknown``;
+            ``absent`` and ``undescribed`` columns; and the rows of ``people``. They are **about
+            private data**; do not publish them.
 
         Raises
         ------

@@ -67,7 +67,7 @@ def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> Schem
     Returns
     -------
     SchemaDraft
-        The schema and its notes.
+        ``schema``, and ``notes`` by column: why it was left out, or what to check.
 
     Raises
     ------

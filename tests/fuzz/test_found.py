@@ -42,7 +42,6 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.accounting.accountants import rdp_delta
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
     LogisticEvent,
@@ -50,9 +49,6 @@ from skprivacy.accounting.events import (
     SmoothGaussianEvent,
 )
 from skprivacy.accounting.events.matrix_factorization import square_root_band
-from skprivacy.accounting.pld.distribution import pld
-from skprivacy.accounting.renyi import rdp
-from skprivacy.accounting.smooth_sensitivity import local_sensitivity
 from skprivacy.attacks import LabeledRecords
 from skprivacy.attacks.aggregates import ExpectedPower
 from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
@@ -155,11 +151,9 @@ FOUND = [
     ("coefficients", lambda: BandedFactorizationEvent(2.0, 10, 1, np.array(1.0))),
     ("epsilon", lambda: accounting.ApproxDPEvent(pd.NA)),
     ("norm", lambda: LogisticEvent(2.0, np.array(1.0))),
-    ("epsilon", lambda: rdp_delta(ONE, None)),
     ("event", lambda: accounting.delta_of({}, 1.0)),
     ("epsilon", lambda: accounting.delta_of(ONE, np.zeros(2))),
     ("delta", lambda: accounting.epsilon_of(ONE, "1")),
-    ("orders", lambda: rdp(ONE, "abc")),
     ("most", lambda: square_root_band(10, 1, 10**30)),
     ("epochs", lambda: square_root_band(10, "1")),
     ("accountant", lambda: accounting.calibrate_noise_multiplier(
@@ -250,7 +244,6 @@ FOUND = [
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(X.astype(object), y))),
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(sparse.csr_matrix(X), y))),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
-    ("inconsistent", lambda: ATTRIBUTE.impute(MARKED, [0, 1])),
     ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
     ("n_candidates", lambda: preprocessing.private_quantile(
         X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
@@ -260,7 +253,6 @@ FOUND = [
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(
         X[:0], X)),
-    ("distances", lambda: local_sensitivity(VOTES, 5.0, [[1], [2, 3]])),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
     ("y", lambda: swept().fit(X, y).score(X[:2], np.array(["a", None]))),
@@ -377,7 +369,6 @@ FOUND = [
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
     ("shares", lambda: of_updates().fit(X, y, y > 0, np.array([10**400, 0], dtype=object))),
     ("scores_in", lambda: metrics.auc(GRADIENT, y)),
-    ("orders", lambda: rdp(ONE, GRADIENT)),
     ("x", lambda: preprocessing.private_count(SEQUENCES, epsilon=1.0)),
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
         containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
@@ -414,7 +405,6 @@ FOUND = [
         X, y, X_public=containers.TABLES["tensor with gradient"](X))),
     ("X_train", lambda: loss_auc(
         TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
-    ("epsilons", lambda: pld(ONE).deltas(GRADIENT)),
     ("y_train", lambda: audit.audit_predictions(
         np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),

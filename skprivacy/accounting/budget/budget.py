@@ -294,7 +294,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Receipt
-            Number and cost of the charge, and the digest of the ledger after it.
+            ``charge_id``, ``scope``, ``source``, ``event``, ``relation``, ``unit``, ``delta`` and
+            ``epsilon`` of the charge, and the ``digest`` of the ledger after it.
 
         Raises
         ------
@@ -331,7 +332,7 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Reservation
-            A context manager that yields the :class:`Receipt`. Without ``with``, pass
+            A context manager that yields the receipt of :meth:`charge`. Without ``with``, pass
             ``reservation.receipt.charge_id`` to :meth:`commit` or :meth:`fail`.
 
         Raises

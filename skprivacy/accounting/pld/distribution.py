@@ -83,10 +83,7 @@ class PrivacyLossDistribution:
 
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
         """Return the smallest delta at each epsilon; close epsilons share a composition."""
-        try:
-            epsilons = np.asarray(epsilons, dtype=float)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            raise TypeError("epsilons must be an array of real numbers.") from None
+        epsilons = np.asarray(epsilons, dtype=float)
         worse: NDArray[np.float64] = np.max(
             [_direction_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0
         )

@@ -321,8 +321,9 @@ class PropertyInference(BaseEstimator):
         Returns
         -------
         PropertyPrediction
-            True if the log-odds are above 0, with an interval and a baseline. The interval is that
-            of Clopper and Pearson.
+            True if ``log_odds`` is above 0. ``right`` is the share of right answers among the ``n``
+            held-out shadow sets with this answer, with its Clopper-Pearson ``interval`` and the
+            ``baseline`` of an attacker without a model.
         """
         open_unit("alpha", alpha)
         log_odds = self.decision_function(target)
