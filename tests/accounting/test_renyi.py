@@ -18,6 +18,7 @@ from skprivacy.accounting import (
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
+    epsilon_of,
 )
 from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
 from skprivacy.accounting.events import LogisticEvent
