@@ -67,8 +67,8 @@ EXEMPT: dict[str, set[str]] = {
     "it writes where it is told to": {"PrivacyBudget.export", "create_key"},
     "called by the library with what it has checked": {
         "Schema.confirm", "Schema.check_kinds", "FederatedPlan.contribution", "FederatedPlan.step",
-        "PropertyInference.train_shadow", "PublicRecords.encoder_like", "ShadowPool.as_log_odds",
-        "Updates.weights_of", "Grid.edges", "HalfWhitening.scaled", "PrivateAdam.step",
+        "PublicRecords.encoder_like", "Updates.weights_of", "Grid.edges", "HalfWhitening.scaled",
+        "PrivateAdam.step",
         "AttackFinding.of", "AuditReport.violated_by",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},

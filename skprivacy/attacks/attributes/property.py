@@ -266,26 +266,6 @@ class PropertyInference(BaseEstimator):
             self._right = self.answers_ == has_property[: len(self.answers_)]
         return self
 
-    def train_shadow(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one shadow model on records of which a share ``share`` belongs to the group.
-
-        Parameters
-        ----------
-        X, y, group : array-like
-            Records to choose from, as in :meth:`fit`.
-        share : float
-            The share of the group in the training set, in [0, 1].
-        rng : RandomState instance
-            Source of the training set and of the model's seed.
-
-        Returns
-        -------
-        estimator
-            A clone of ``target``, fitted.
-        """
-        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
-        return train_clone(self.target, as_records(X), as_array("y", y), rows, seed)
-
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's records have the property.
 

@@ -110,7 +110,7 @@ class ShadowAttack(MembershipAttack):
         # Carlini et al. 2022, Algorithm 1, line 14: query the target model
         model = as_classifier(self.target, X)
         signal = choose_answers(model, y).signal(model, X, y, self._label_classes)
-        return self.pool_.as_log_odds(signal)
+        return self.pool_._answers.as_log_odds(signal)
 
     def _check_in_models(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
         """Refuse records without IN models, which online attacks need."""
