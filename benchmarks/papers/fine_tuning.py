@@ -41,10 +41,9 @@ from benchmarks.shared.data import fetch_adult, fetch_location30, fetch_mnist
 from benchmarks.shared.fine_tuning_plot import DELTA, Row, draw_figures, read_rows
 from benchmarks.shared.quick import choose, make_parser, results_folder
 from skprivacy import attacks, load_model, save_model
-from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening
+from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, SoftmaxHead
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import SoftmaxHead
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.metrics import utility_loss
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.shared.quick import choose, make_parser
+from skprivacy.fine_tuning import SoftmaxHead
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import SoftmaxHead
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.linear_model.logistic_solver import minimize
 

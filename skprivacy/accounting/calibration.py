@@ -214,7 +214,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     if not 0 < epsilon <= 1:
         raise ValueError(
             f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
-            "gaussian='analytic' (analytic_noise_multiplier) for larger values."
+            "gaussian='analytic' for larger values."
         )
     _check_gaussian_delta(delta)
     # Dwork and Roth 2014, Theorem 3.22

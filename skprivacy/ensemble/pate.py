@@ -161,7 +161,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
     n_teachers : int, default=250
         Number of teachers. With more teachers noise matters less, but each has fewer records. A
         rule of thumb is at most a few hundred records for each.
-    aggregator : Aggregator, default=None
+    aggregator : GNMax, LNMax, ConfidentGNMax or InteractiveGNMax, default=None
         Rule that turns votes into labels. ``None`` means :class:`GNMax`.
     n_queries : int, default=100
         Number of public records to label; each costs privacy. More than there are means all.

@@ -63,7 +63,7 @@ random_state : int, RandomState instance or None, default=None
 student_ : classifier
     The fitted student. It predicts indices of ``classes_``.""",
     "aggregator_": """\
-aggregator_ : Aggregator
+aggregator_ : object
     The aggregator, with the noise that was used.""",
     "votes_raises": """\
 ValueError

@@ -36,7 +36,7 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
     n_teachers : int, default=100
         Number of teachers. With more teachers noise matters less, but each has fewer records.
-    aggregator : Aggregator, default=None
+    aggregator : GNMax, LNMax or ConfidentGNMax, default=None
         Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
         Number of records to label by vote; each costs privacy. More than there are means all.

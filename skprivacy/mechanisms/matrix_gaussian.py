@@ -150,7 +150,7 @@ class _BandedNoise(_CorrelatedNoise):
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
                 "times as large as in the first step, too much for single precision. Use "
-                "decreasing coefficients, such as square_root_band, or fewer steps."
+                "decreasing coefficients, or fewer steps."
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 

@@ -20,12 +20,13 @@ Files, in reading order:
 - ``leakage``: `make_leakage_scorer`
 """
 
-from .leakage import make_leakage_scorer
+from .leakage import loss_auc, make_leakage_scorer
 from .search import PrivateSearchCV
 from .sweep import PrivacySweepCV
 
 __all__ = [
     "PrivacySweepCV",
     "PrivateSearchCV",
+    "loss_auc",
     "make_leakage_scorer",
 ]

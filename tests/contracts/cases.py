@@ -32,9 +32,13 @@ from skprivacy.ensemble import (
     PrivateKNNClassifier,
 )
 from skprivacy.federated import DPFederatedClassifier
-from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening
-from skprivacy.fine_tuning.heads import GradientHead, SoftmaxHead
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning import (
+    ALMFineTuner,
+    GradientHead,
+    HalfWhitening,
+    NetworkHead,
+    SoftmaxHead,
+)
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LabelPATEClassifier,

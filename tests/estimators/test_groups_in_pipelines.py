@@ -20,8 +20,7 @@ from skprivacy.audit.inspection.claims import claim_of
 from skprivacy.certificates import create_key
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import PATEClassifier, PublicRecords
-from skprivacy.fine_tuning import ALMFineTuner
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LP2STClassifier,

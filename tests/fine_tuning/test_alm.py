@@ -25,15 +25,15 @@ from skprivacy.accounting.events import LogisticEvent
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
 from skprivacy.exceptions import BudgetExceededError
-from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, alm
-from skprivacy.fine_tuning.heads import (
-    HEADS,
+from skprivacy.fine_tuning import (
+    ALMFineTuner,
     GradientHead,
-    LeastSquaresHead,
-    PrototypeHead,
+    HalfWhitening,
+    NetworkHead,
     SoftmaxHead,
+    alm,
 )
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning.heads import HEADS, LeastSquaresHead, PrototypeHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV

@@ -11,12 +11,12 @@ from sklearn.base import clone
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
-from skprivacy.fine_tuning import ALMFineTuner, SampledSensitivity
+from skprivacy.fine_tuning import ALMFineTuner, SampledSensitivity, SoftmaxHead
 from skprivacy.fine_tuning import leave_one_out as left_out_module
 from skprivacy.fine_tuning import sampled_sensitivity as sensitivity_module
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import PrototypeHead, SoftmaxHead
+from skprivacy.fine_tuning.heads import PrototypeHead
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.fine_tuning.sampled_sensitivity import (
     random_gamma,

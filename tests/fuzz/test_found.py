@@ -54,8 +54,7 @@ from skprivacy.attacks.aggregates import ExpectedPower
 from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from skprivacy.base import reserve_release
 from skprivacy.federated import FederatedPlan
-from skprivacy.fine_tuning.heads import GradientHead, SoftmaxHead
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -64,7 +63,7 @@ from skprivacy.linear_model import (
 )
 from skprivacy.metrics.epsilon import epsilon_from_counts
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.model_selection.leakage import loss_auc
+from skprivacy.model_selection import loss_auc
 from skprivacy.preprocessing import Schema
 
 from . import containers

@@ -29,9 +29,9 @@ from skprivacy.accounting.events import (
 )
 from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead, SoftmaxHead
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (

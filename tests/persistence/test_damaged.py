@@ -28,8 +28,7 @@ from skprivacy import (
     load_model,
     save_model,
 )
-from skprivacy.fine_tuning import ALMFineTuner
-from skprivacy.fine_tuning.network_head import NetworkHead
+from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, PrivateStandardScaler

@@ -12,8 +12,8 @@ import torch
 from skprivacy.accounting import ComposedEvent
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
-from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, features, heads
-from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
+from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.label_privacy import noisy_labels
 from skprivacy.linear_model import (

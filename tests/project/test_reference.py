@@ -26,7 +26,7 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
-MAX_NAMES = 220
+MAX_NAMES = 224
 
 
 def listed():
@@ -137,6 +137,10 @@ def test_a_parameter_or_a_result_that_is_not_described_is_found():
     assert lacks(gap) == ["parameter second", "Returns"]
 
 
+# Classes that users only give settings; the library calls their methods, which take one line.
+SETTINGS = {"GradientHead", "NetworkHead", "SoftmaxHead"}
+
+
 def documented(part):
     """Yield every public class, function, method and property of ours in a part, once."""
     for name in sorted(listed()):
@@ -144,7 +148,8 @@ def documented(part):
             continue
         value = resolved(name)
         yield value
-        for member in dir(value) if inspect.isclass(value) else ():
+        has_methods = inspect.isclass(value) and value.__name__ not in SETTINGS
+        for member in dir(value) if has_methods else ():
             raw = inspect.getattr_static(value, member)
             own = getattr(raw, "__func__", getattr(raw, "fget", raw))
             ours = inspect.isfunction(own) and own.__module__.startswith("skprivacy.")
