@@ -32,6 +32,7 @@ from .events import (
     PoissonSampledEvent,
     RepeatedEvent,
     VoteBlockEvent,
+    VoteThresholdEvent,
 )
 from .guarantee import PrivacyGuarantee
 from .noise_arithmetic import weakest_arithmetic
@@ -53,6 +54,7 @@ __all__ = [
     "PrivacyGuarantee",
     "RepeatedEvent",
     "VoteBlockEvent",
+    "VoteThresholdEvent",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",

@@ -20,7 +20,6 @@ from .additive import Gaussian, KNorm, Laplace, Logistic
 from .base import Mechanism
 from .distributed_gaussian import DistributedGaussian
 from .float_noise import FloatGaussian, FloatLogistic
-from .matrix_gaussian import MatrixGaussian
 from .rounded_gaussian import RoundedGaussian
 from .secure_random import PoissonSampler, SecureRandom
 from .selection import Exponential, RandomizedResponse, RandomizedResponseWithPrior, ReportNoisyMax
@@ -34,7 +33,6 @@ __all__ = [
     "KNorm",
     "Laplace",
     "Logistic",
-    "MatrixGaussian",
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",

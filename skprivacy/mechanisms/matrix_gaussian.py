@@ -59,16 +59,6 @@ class MatrixGaussian(Mechanism):
     would reveal the data. The object stores noise: it cannot be copied, and a reader of its
     memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
     precision. A tree needs one vector for each binary digit of the number of steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.accounting.events import BandedFactorizationEvent
-    >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-    >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
-    >>> random = SecureRandom()
-    >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
-    [(3,), (3,)]
     """
 
     arithmetic = "floating_point"

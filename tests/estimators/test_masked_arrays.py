@@ -13,11 +13,11 @@ from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
     Laplace,
-    MatrixGaussian,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
     private_count,

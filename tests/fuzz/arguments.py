@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy import accounting, attacks, audit, ensemble, model_selection, synthesis
 from skprivacy import preprocessing as pre
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.accounting.events import RandomizedResponseEvent, TreeAggregationEvent
+from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import LabelCanaries
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import OutputPerturbationClassifier
@@ -91,7 +91,7 @@ NEEDED: dict[str, Any] = {
     "noise": 5.0, "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30,
     "slope": np.ones_like, "curvature": 0.5, "slope_l1": 9.0, "slope_l2": 9.0, "high": 5,
     "random": SecureRandom(), "std": 1.0, "values": ["a", "b"], "counts": [3, 4, 5],
-    "value": [0.0, 3.0, 1.0], "run": TreeAggregationEvent(2.0, 10, 1),
+    "value": [0.0, 3.0, 1.0],
     "sent": np.zeros((4, 4), np.uint64), "shape": (1, 8, 8), "schema": SCHEMA, "lower": 0,
     "upper": 1, "first": "2020-01-01", "last": "2020-12-31", "columns": FACTS, "bounds": (0, 1),
     "quantile": 0.5, "source": SCHEMA.to_json(), "bins": 10, "max_group_size": 4,
@@ -184,7 +184,6 @@ OWN: dict[str, dict[str, Any]] = {
     "FloatGaussian.release": {"value": np.zeros(3)},
     "FloatLogistic.release": {"value": np.zeros(3, np.float32)},
     "RoundedGaussian.release": {"value": np.zeros(3)},
-    "MatrixGaussian.release": {"value": np.zeros(3)},
     "DistributedGaussian": {"n_untrusted": 1, "n_contributions": 5},
     "DistributedGaussian.release": {"value": np.zeros((3, 4), np.int64)},
     "DistributedGaussian.share": {"values": np.zeros((4, 4), np.int64)},

@@ -43,7 +43,6 @@ from skprivacy.mechanisms import (
     KNorm,
     Laplace,
     Logistic,
-    MatrixGaussian,
     Mechanism,
     RandomizedResponse,
     RandomizedResponseWithPrior,
@@ -52,6 +51,7 @@ from skprivacy.mechanisms import (
     SecureRandom,
 )
 from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched

@@ -28,7 +28,6 @@ from skprivacy.mechanisms import (
     KNorm,
     Laplace,
     Logistic,
-    MatrixGaussian,
     Mechanism,
     RandomizedResponse,
     RandomizedResponseWithPrior,
@@ -37,6 +36,7 @@ from skprivacy.mechanisms import (
     SecureRandom,
 )
 from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .chance import check_claim

@@ -15,8 +15,9 @@ from skprivacy.accounting import GaussianEvent
 from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
 from skprivacy.accounting.events.matrix_factorization import last_step_deviation, square_root_band
 from skprivacy.accounting.pld.distribution import pld
-from skprivacy.mechanisms import MatrixGaussian, SecureRandom
+from skprivacy.mechanisms import SecureRandom
 from skprivacy.mechanisms import matrix_gaussian as module
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
 from .chance import measured_delta
 

@@ -38,12 +38,12 @@ from ...accounting.events.matrix_factorization import (
 from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
-    MatrixGaussian,
     Mechanism,
     PoissonSampler,
     RoundedGaussian,
     SecureRandom,
 )
+from ...mechanisms.matrix_gaussian import MatrixGaussian
 from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
 
 if TYPE_CHECKING:
