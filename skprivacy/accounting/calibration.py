@@ -192,11 +192,7 @@ def calibrate_to_tpr(
 
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
-
-    B. Balle and Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
-    analytical calibration and optimal denoising", ICML 2018, Theorem 8.
-    """
+    """Return the least noise of a Gaussian (epsilon, delta)-DP release (Balle and Wang 2018)."""
     number("epsilon", epsilon, "a finite number >= 0")
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")

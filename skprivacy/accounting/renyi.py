@@ -29,7 +29,7 @@ _MAX_NODES = 1_000_000  # of a quadrature
 
 
 def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders:
-    """Return the Renyi divergence bound of an event at each order; infinity where none holds."""
+    """Return the Renyi divergence bound of an event at each order (Mironov 2017), or infinity."""
     check_work(event)
     check_known(event, relation)
     orders = np.asarray(orders, dtype=float)

@@ -60,16 +60,12 @@ def sum_sensitivities(
 
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
     increases with q up to q0, at the latest at ln q = -(order/sigma)^2. From q0 on the
-    data-independent cost applies, which is constant. Papernot et al. assume that the change by one
-    vote grows with q up to q1, one vote below q0. These are their conditions C5 and C6, which are
-    equivalent because a step down from q is a step up from one vote below. Then the change is
-    largest between q1 and q0. The conditions are checked at several thousand points. If one fails,
-    as for large orders and little noise, the result is the largest change over all q, for any votes
-    and distance.
-
-    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, appendix B.
-    K. Nissim, S. Raskhodnikova and A. Smith, "Smooth sensitivity and sampling in private data
-    analysis", STOC 2007.
+    data-independent cost applies, which is constant. Papernot et al. (2018, appendix B) assume that
+    the change by one vote grows with q up to q1, one vote below q0. These are their conditions C5
+    and C6, which are equivalent because a step down from q is a step up from one vote below. Then
+    the change is largest between q1 and q0. The conditions are checked at several thousand points.
+    If one fails, as for large orders and little noise, the result is the largest change over all q,
+    for any votes and distance.
     """
     return sum((n * bound.sensitivity(distance) for n, bound in bounds), np.zeros(distance.shape))
 

@@ -153,9 +153,6 @@ def rmia(
 
     Ratios that differ only by rounding count as equal: a record of the population is also compared
     with itself, and a model's answers differ in the last bits between batch sizes.
-
-    S. Zarifzadeh, P. Liu, R. Shokri. Low-cost high-power membership inference attacks.
-    ICML 2024.
     """
     # Zarifzadeh et al. 2024: the share of z whose pairwise likelihood ratio LR(x, z) >= gamma
     least = np.sort(population_ratio) * (gamma * (1 - _ROUNDING))

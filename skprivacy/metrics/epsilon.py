@@ -62,11 +62,8 @@ def epsilon_from_guesses(
     e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
     number of right guesses.
 
-    **Guarantees.** Exact (not asymptotic) in one training run, without independence of records
-    (theorem 5.2 of the reference): only the coins must be independent.
-
-    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
-    2023.
+    **Guarantees.** Exact in one training run, without independence of records: only the coins must
+    be independent (Steinke, Nasr and Jagielski 2023, theorem 5.2).
     """
     check_guesses(right, guesses, n_coins)
     delta = check_delta(delta)

@@ -44,11 +44,7 @@ def check_alpha(alpha: Any) -> None:
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
-    """Return the Clopper-Pearson interval for the probability behind ``k`` hits in ``n`` trials.
-
-    C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the
-    case of the binomial. Biometrika 26, 1934.
-    """
+    """Return the Clopper-Pearson interval (1934) of the rate behind ``k`` hits in ``n`` trials."""
     alpha = open_unit("alpha", alpha)
     if not (is_whole(n) and n >= 1):
         raise ValueError(
