@@ -86,7 +86,7 @@ class Head(PlainNumbers, ABC):
     """
 
     def ready(self, task: Task) -> Head:
-        """Return the head with all settings chosen, from public facts alone."""
+        """Return the head with all settings chosen from public facts."""
         return self
 
     @abstractmethod
