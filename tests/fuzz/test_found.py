@@ -48,7 +48,6 @@ from skprivacy.accounting.events import (
     PrivateSelectionEvent,
     SmoothGaussianEvent,
 )
-from skprivacy.accounting.events.matrix_factorization import square_root_band
 from skprivacy.attacks import LabeledRecords
 from skprivacy.attacks.aggregates import ExpectedPower
 from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
@@ -153,8 +152,6 @@ FOUND = [
     ("event", lambda: accounting.delta_of({}, 1.0)),
     ("epsilon", lambda: accounting.delta_of(ONE, np.zeros(2))),
     ("delta", lambda: accounting.epsilon_of(ONE, "1")),
-    ("most", lambda: square_root_band(10, 1, 10**30)),
-    ("epochs", lambda: square_root_band(10, "1")),
     ("accountant", lambda: accounting.calibrate_noise_multiplier(
         GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),

@@ -226,10 +226,6 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
 @cached_answer(64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
     """Return the leading coefficients of the square root of the matrix of running sums."""
-    for name, value in {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "most": most}.items():
-        whole(name, value)
-        positive(name, value)
-    steps_per_epoch, epochs, most = int(steps_per_epoch), int(epochs), int(most)
     n = steps_per_epoch * epochs
     j = np.arange(1, min(most, n))
     # Fichtenberger, Henzinger and Upadhyay 2023: the square root of the matrix of ones
