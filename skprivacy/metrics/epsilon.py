@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from .._docs import fill_docs
-from .._validation import open_unit, whole
+from .._validation import open_unit
 from .evidence import epsilon_of_rates, gather_evidence
 from .rates import (
     RATE_DOCS,
     as_numbers,
     check_delta,
     check_guesses,
-    check_hits,
     check_scores,
     clopper_pearson,
     count_above,
@@ -40,16 +39,10 @@ def epsilon_from_counts(
     ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
     of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
     """
-    delta = check_delta(delta)
-    for name, value in {"n_in": n_in, "n_out": n_out}.items():
-        whole(name, value)
-    hits = check_hits("true_positives", true_positives, n_in)
-    false = check_hits("false_positives", false_positives, n_out)
     # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
-    tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
-    fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
-    bound = epsilon_of_rates(tpr, fpr, delta)
-    return bound if bound.ndim else float(bound)
+    tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
+    fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
+    return epsilon_of_rates(tpr, fpr, delta)
 
 
 def epsilon_from_guesses(

@@ -60,7 +60,6 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
     PolynomialObjective,
 )
-from skprivacy.metrics.epsilon import epsilon_from_counts
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.model_selection import loss_auc
 from skprivacy.preprocessing import Schema
@@ -168,7 +167,6 @@ FOUND = [
     ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: clopper_pearson(3, 10, None)),
     ("alpha", lambda: clopper_pearson(3, 10, 1e-300)),
-    ("false_positives", lambda: epsilon_from_counts(8, 10, None, 10)),
     ("random_state", lambda: metrics.bootstrap_epsilon(*SCORES, random_state="abc")),
     ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
     ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),

@@ -100,7 +100,6 @@ def test_clopper_pearson_is_right_far_in_the_tails(k, n, alpha):
         (lambda: auc([1.0], [np.inf]), "infinite"),
         (lambda: auc(["a"], [1.0]), "numbers"),
         (lambda: auc([[1.0]], [1.0]), "shape"),
-        (lambda: epsilon_from_counts(1, 2, 0, 2, delta=1.0), "delta=1.0"),
         (lambda: epsilon_lower_bound([1.0], [0.0], thresholds=[]), "thresholds"),
     ],
 )
