@@ -4,6 +4,8 @@ tune     on the tables of the tuning: R2 by training time, for a network and a l
          loss against the best time of each table and epsilon
 held     on 8 tables that were not used for any choice: the default, the settings before this rule,
          and the best of a search over 12 settings that is not private
+models   the network, the same without hidden layers, and the other private regressors, on up to
+         5,000 records of the same tables
 without  epsilon = inf on the same tables, beside scikit-learn's perceptron, boosted trees and ridge
 
 ``benchmarks/shared/regression_tables.py`` states how to obtain the tables.
@@ -25,6 +27,7 @@ from sklearn.neural_network import MLPRegressor
 from benchmarks.shared.quick import choose, make_parser
 from benchmarks.shared.regression_tables import HELD_BACK, TUNING, Split, split
 from skprivacy.accounting.calibration import analytic_noise_multiplier
+from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.neural_network import DPSGDRegressor
 
 DELTA = 1e-5
@@ -96,6 +99,35 @@ def held(names: Iterable[str], seeds: int) -> None:
                   flush=True)  # fmt: skip
 
 
+def models(names: Iterable[str], seeds: int) -> None:
+    public = {"delta": DELTA, "target_bounds": (-1, 1)}
+    compared = {
+        "network": DPSGDRegressor(**public),
+        "no hidden layers": DPSGDRegressor(hidden_layer_sizes=(), **public),
+        "functional": FunctionalMechanismRegressor(bounds=(-1, 1), **public),
+        "AdaSSP": AdaSSPRegressor(bounds=(-1, 1), **public),
+        "ridge, no privacy": Ridge(),
+    }
+    print("epsilon  table          ", *compared, sep="  ")
+    for epsilon in choose((0.3, 1.0, 3.0), (1.0,)):
+        rows = []
+        for name in names or HELD_BACK:
+            splits = [split(name, seed, 5000) for seed in range(seeds)]
+            rows.append([_mean_r2(model, splits, epsilon) for model in compared.values()])
+            print(f"{epsilon:7g}  {name:14s}", *(f"{r2:8.3f}" for r2 in rows[-1]), flush=True)
+        print(f"{epsilon:7g}  mean          ", *(f"{r2:8.3f}" for r2 in np.mean(rows, axis=0)))
+
+
+def _mean_r2(model: Any, splits: list[Split], epsilon: float) -> float:
+    private = {"epsilon": epsilon} if "epsilon" in model.get_params() else {}
+    scores = []
+    for seed, at in enumerate(splits):
+        seeded = {"random_state": seed} if "random_state" in model.get_params() else {}
+        fitted = clone(model).set_params(**private, **seeded).fit(at.X, at.y)
+        scores.append(max(-1.0, float(fitted.score(at.X_test, at.y_test))))
+    return float(np.mean(scores))
+
+
 def without(names: Iterable[str], seeds: int) -> None:
     print("table          epsilon=inf  MLPRegressor  boosted trees  ridge")
     others = MLPRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0), Ridge()
@@ -115,7 +147,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=choose([], ["friedman1"]))
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
     options = parser.parse_args()
-    parts = {"tune": tune, "held": held, "without": without}
+    parts = {"tune": tune, "held": held, "models": models, "without": without}
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
     with warnings.catch_warnings():

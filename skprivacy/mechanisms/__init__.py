@@ -22,7 +22,7 @@ from .distributed_gaussian import DistributedGaussian
 from .float_noise import FloatGaussian, FloatLogistic
 from .rounded_gaussian import RoundedGaussian
 from .secure_random import PoissonSampler, SecureRandom
-from .selection import Exponential, RandomizedResponse, RandomizedResponseWithPrior, ReportNoisyMax
+from .selection import Exponential, RandomizedResponse, ReportNoisyMax
 
 __all__ = [
     "DistributedGaussian",
@@ -36,7 +36,6 @@ __all__ = [
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",
-    "RandomizedResponseWithPrior",
     "ReportNoisyMax",
     "RoundedGaussian",
     "SecureRandom",

@@ -164,13 +164,6 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     ----------
     B. Ghazi, N. Golowich, R. Kumar, P. Manurangsi and C. Zhang, "Deep learning with label
     differential privacy", NeurIPS 2021: RRTop-k.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import RandomizedResponseWithPrior, SecureRandom
-    >>> responses = RandomizedResponseWithPrior(epsilon=2.0, n_categories=3)
-    >>> responses.release([0, -1, 1], SecureRandom()).shape
-    (3,)
     """
 
     arithmetic = "exact"

@@ -189,7 +189,6 @@ OWN: dict[str, dict[str, Any]] = {
     "DistributedGaussian.share": {"values": np.zeros((4, 4), np.int64)},
     "DistributedGaussian.masks": {"n": 4, "size": 4},
     "RandomizedResponse.release": {"value": [0, 1, 2]},
-    "RandomizedResponseWithPrior.release": {"value": [0, -1, 2]},
     "SecureRandom.add_normal": {"values": np.zeros(3)}, "SecureRandom.random_bytes": {"n": 3},
     "DateColumn": {"parts": ("month",)}, "Grid": {"cells": 10},
     "SupervisedAttack.evaluate": {"X_in": X * 0.7, "X_out": X * 0.8},

@@ -45,7 +45,6 @@ from skprivacy.mechanisms import (
     Logistic,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
@@ -53,6 +52,7 @@ from skprivacy.mechanisms import (
 from skprivacy.mechanisms.additive import SmoothGaussian
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup

@@ -30,13 +30,13 @@ from skprivacy.mechanisms import (
     Logistic,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
 from skprivacy.mechanisms.additive import SmoothGaussian
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .chance import check_claim

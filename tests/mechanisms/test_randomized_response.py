@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivacy.accounting.events import RandomizedResponseEvent
-from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
+from skprivacy.mechanisms import RandomizedResponse, SecureRandom
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 from .chance import check_claim
 
