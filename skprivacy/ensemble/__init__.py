@@ -19,7 +19,7 @@ from .pate import PATEClassifier
 from .published_cost import sanitized_cost
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import VoteAnalysis, analyze_votes, epsilon_of_moments
+from .vote_analysis import VoteAnalysis, analyze_votes
 
 __all__ = [
     "ConfidentGNMax",
@@ -32,6 +32,5 @@ __all__ = [
     "PublicRecords",
     "VoteAnalysis",
     "analyze_votes",
-    "epsilon_of_moments",
     "sanitized_cost",
 ]

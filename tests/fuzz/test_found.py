@@ -223,7 +223,6 @@ FOUND = [
     ("model", lambda: loss_auc(3, X, y, X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
     ("votes", lambda: ensemble.analyze_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
-    ("at", lambda: ensemble.epsilon_of_moments([0.1], 1e-5, at="a")),
     ("noise", lambda: ensemble.GNMax(DAY)),
     ("max_grad_norm", lambda: GradientHead(max_grad_norm="a")),
     ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=3)),
