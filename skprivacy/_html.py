@@ -16,12 +16,6 @@ from ._version import __version__
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "NARROW",
-    "embed_figure",
-    "render",
-]
-
 
 def render(template: str, **context: Any) -> str:
     """Render one of the templates; all values except embedded images are escaped."""

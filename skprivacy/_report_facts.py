@@ -15,26 +15,6 @@ from ._output import displayable, json_safe
 if TYPE_CHECKING:
     from .accounting import PrivacyGuarantee
 
-__all__ = [
-    "Column",
-    "Fact",
-    "FactReport",
-    "ReportFacts",
-    "Section",
-    "details",
-    "format_guarantee",
-    "format_interval",
-    "format_number",
-    "format_percent",
-    "format_share",
-    "format_significant",
-    "interval",
-    "number",
-    "spread",
-    "values",
-    "yes_or_not_shown",
-]
-
 # Only pages show a "detail". The other levels say how a fact is marked.
 Level = Literal["plain", "detail", "warning", "good", "open", "bad"]
 Cell = str | tuple[str, str]  # text, or text and a note in small letters

@@ -33,8 +33,8 @@ from benchmarks.shared.regression_tables import (
     Split,
     split,
 )
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
-from skprivacy.mechanisms import analytic_noise_multiplier
 from skprivacy.neural_network import DPSGDRegressor
 from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
 

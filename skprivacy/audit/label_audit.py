@@ -13,7 +13,8 @@ from .._clones import train_clone
 from .._groups import Groups
 from .._validation import check_random_state, num_samples
 from ..accounting import PrivacyGuarantee
-from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from ..attacks import LabelInferenceAttack
+from ..attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport

@@ -16,8 +16,6 @@ from sklearn.utils import Bunch
 from .._output import as_path
 from .._validation import as_paths, flag, sequence
 
-__all__ = ["open_parquet"]
-
 _ROWS_PER_READ = 1 << 14  # per read
 _BUFFER_BYTES = 1 << 16  # bytes read ahead per column
 _NUMERIC_KINDS = "iufb"

@@ -22,8 +22,6 @@ from .._sklearn import safe_indexing
 from .._validation import Interval, check_random_state, num_samples
 from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
 
-__all__ = ["MemGuardClassifier"]
-
 _STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
 _LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
 _SIZE_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn

@@ -19,9 +19,7 @@ from .._input_data import ClassifierMixin, validate_data
 from .._sklearn import HasMethods
 from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
-from ..metrics import clopper_pearson
-
-__all__ = ["SmoothedClassifier"]
+from ..metrics.rates import clopper_pearson
 
 _ROWS = 1 << 16  # number of noisy rows to predict, or of numbers to draw, at a time
 _KEY_BYTES = 32

@@ -11,9 +11,7 @@ from .._output import without_mathtext
 from .._validation import open_unit
 from ..attacks.attack_result import AttackResult
 from ..attacks.attributes.label import LabelInferenceResult
-from ..metrics import clopper_pearson, roc
-
-__all__ = ["MembershipRocDisplay"]
+from ..metrics.rates import clopper_pearson, roc
 
 
 class MembershipRocDisplay:

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._output import without_mathtext
 
-__all__ = ["PrivacyUtilityDisplay"]
-
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
 _MODELS = (UTILITY, ATTACK, "#117a65", "#6c3483", "#7e5109")
 _LEVELS = (

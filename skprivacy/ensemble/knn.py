@@ -20,14 +20,12 @@ from ..accounting import (
     PrivacyBudget,
     RepeatedEvent,
     calibrate_noise_multiplier,
-    check_delta,
 )
+from ..accounting.event import check_delta
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
 from .student_classifier import STUDENT_DOCS, StudentClassifier, check_not_private, choose_queries
-
-__all__ = ["PrivateKNNClassifier"]
 
 # Removing a neighbour admits the next one: one vote less, one more.
 _L2_SENSITIVITY = math.sqrt(2.0)

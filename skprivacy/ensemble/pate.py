@@ -15,7 +15,8 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
+from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
@@ -42,8 +43,6 @@ from .teachers import (
     partition_by_hash,
     partition_by_index,
 )
-
-__all__ = ["PATEClassifier", "TeacherEnsembleClassifier"]
 
 
 class TeacherEnsembleClassifier(StudentClassifier):
@@ -161,7 +160,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
     n_teachers : int, default=250
         Number of teachers. With more teachers noise matters less, but each has fewer records. A
         rule of thumb is at most a few hundred records for each.
-    aggregator : Aggregator, default=None
+    aggregator : GNMax, LNMax, ConfidentGNMax or InteractiveGNMax, default=None
         Rule that turns votes into labels. ``None`` means :class:`GNMax`.
     n_queries : int, default=100
         Number of public records to label; each costs privacy. If there are fewer, all are labelled.

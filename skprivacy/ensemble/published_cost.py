@@ -8,26 +8,14 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from .._validation import number, positive
-from ..accounting import (
-    Event,
-    GNMaxEvent,
-    PrivacyBudget,
-    VoteThresholdEvent,
-    check_delta,
-    events,
-    flatten,
-    rdp,
-    smoothed_cost,
-)
-from ..accounting.smooth_sensitivity import check_order
+from ..accounting import Event, GNMaxEvent, PrivacyBudget, events
+from ..accounting.event import check_delta, flatten
+from ..accounting.events import VoteThresholdEvent
+from ..accounting.renyi import rdp
+from ..accounting.smooth_sensitivity import check_order, smoothed_cost
 from ..base import private_release
 from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom
-
-__all__ = [
-    "SanitizedCost",
-    "sanitized_cost",
-]
 
 
 @dataclass(frozen=True)
@@ -55,18 +43,7 @@ class SanitizedCost:
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at ``delta`` of the votes and this release together.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-
-        Returns
-        -------
-        float
-            In nats.
-        """
+        """Return epsilon at ``delta`` of the votes and this release together."""
         if check_delta(delta) == 0:
             raise ValueError(
                 "delta=0 must be above 0: a Renyi cost gives no pure guarantee. Pass a delta > 0."

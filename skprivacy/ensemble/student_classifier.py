@@ -41,20 +41,6 @@ from ..preprocessing.transformer import check_columns
 from .aggregators import UNANSWERED
 from .students import PropagationStudent, default_students, fit_student, select_student
 
-__all__ = [
-    "N_DRAWN",
-    "STUDENT_DOCS",
-    "PublicRecords",
-    "StudentClassifier",
-    "check_not_private",
-    "choose_queries",
-    "compose_with_marginals",
-    "draw_records",
-    "scatter_labels",
-    "to_container_of",
-    "with_public_categories",
-]
-
 # Paragraphs of docstrings that PATE and Private-kNN share, see skprivacy/_docs.py.
 STUDENT_DOCS = {
     "teacher": """\
@@ -77,7 +63,7 @@ random_state : int, RandomState instance or None, default=None
 student_ : classifier
     The fitted student. It predicts indices of ``classes_``.""",
     "aggregator_": """\
-aggregator_ : Aggregator
+aggregator_ : object
     The aggregator, with the noise that was used.""",
     "votes_raises": """\
 ValueError

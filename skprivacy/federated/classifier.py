@@ -22,16 +22,12 @@ from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.base import LinearScores
-from ..mechanisms import SecureRandom, analytic_noise_multiplier
+from ..mechanisms import SecureRandom
 from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan
-
-__all__ = [
-    "DPFederatedClassifier",
-    "resolve_auto_settings",
-]
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
 _BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same

@@ -25,13 +25,6 @@ from ..accounting import (
 )
 from ..mechanisms import DistributedGaussian
 
-__all__ = [
-    "FederatedPlan",
-    "gradient_factors",
-    "mean_gradient",
-    "usable_rows",
-]
-
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 _INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm

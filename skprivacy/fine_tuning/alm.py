@@ -27,7 +27,8 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
@@ -38,8 +39,6 @@ from .heads import HEADS, choose_head
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 from .sensitivity import MECHANISMS, Sensitivity
-
-__all__ = ["ALMFineTuner"]
 
 _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
@@ -60,8 +59,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Maps records to features, each record separately. If unfitted, a clone is fitted to
         ``X_public``. Pass a fitted encoder as ``sklearn.frozen.FrozenEstimator(encoder)``; it must
         not have seen private records. ``None`` uses the records as features.
-    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"} or Head, \
-            default="auto"
+    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"}, NetworkHead, \
+            GradientHead or SoftmaxHead, default="auto"
         Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" means
         "softmax" with a ``sensitivity`` other than "proved", "prototypes" with ``delta=0`` or a
         mechanism other than Gaussian noise, and "gradient" otherwise.
@@ -69,7 +68,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Noise of a head that releases once. "auto" is the mechanism with the least noise for
         (``epsilon``, ``delta``). "logistic" has two analyses, pure from the L1 sensitivity and by
         moments from the L2 sensitivity, and uses the one with less noise.
-    sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
+    sensitivity : "proved", "sampled", float or SampledSensitivity, default="proved"
         How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
         number is an L2 sensitivity that the guarantee then assumes. "sampled" stands
         for ``SampledSensitivity()``, which uses the largest movement among the private records and
@@ -93,7 +92,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         The fitted encoder.
     whitening_ : HalfWhitening or None
         The whitening fitted to the features of ``X_public``, if given.
-    head_ : Head
+    head_ : object
         The head, with its settings chosen from public facts.
     weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
         The released weights of the features, scaled to norm 1, and of the constant. For "dpsgd",

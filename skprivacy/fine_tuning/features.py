@@ -38,16 +38,6 @@ from .._validation import num_samples
 from ..base import rolls_back_on_error
 from ..mechanisms.bounds import exact_map, quantize, row_norms, row_slices
 
-__all__ = [
-    "FEATURE_NORM",
-    "HalfWhitening",
-    "encode_each",
-    "encode_together",
-    "head_rows",
-    "unit_rows",
-    "with_constant",
-]
-
 _LARGEST = 1e30  # largest absolute input: finite in single precision, which most encoders use
 # Each number of the output is computed from one number of the record, so that rounding depends on
 # no other record. Matched by exact type.

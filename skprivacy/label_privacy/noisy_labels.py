@@ -20,7 +20,8 @@ from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, PrivacyBudget, weakest_arithmetic
-from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
+from ..mechanisms import Laplace, RandomizedResponse, SecureRandom
+from ..mechanisms.selection import RandomizedResponseWithPrior
 from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
 from .posterior import (
     class_scores,
@@ -32,11 +33,6 @@ from .posterior import (
     scores_to_probabilities,
 )
 
-__all__ = [
-    "ALIBIClassifier",
-    "LP2STClassifier",
-    "RandomizedResponseClassifier",
-]
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -18,8 +18,9 @@ from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateFit, public_classes
-from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
+from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
 from .logistic_solver import LogisticLoss, minimize
 

@@ -14,19 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import is_number, number, positive, whole
-from ..accounting import Event, Smoothed, events
+from ..accounting import Event, events
 from ..accounting.calibration import CALIBRATIONS
+from ..accounting.smooth_sensitivity import Smoothed
 from . import integer_samplers as discrete
 from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom
-
-__all__ = [
-    "Gaussian",
-    "KNorm",
-    "Laplace",
-    "Logistic",
-    "SmoothGaussian",
-]
 
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
@@ -445,12 +438,12 @@ class KNorm(_PureGridNoise):
 class SmoothGaussian(Mechanism):
     """Add Gaussian noise scaled by a smooth sensitivity.
 
-    The value is a :class:`~skprivacy.accounting.Smoothed`: a number and its smooth sensitivity.
+    The value is a ``Smoothed``: a number and its smooth sensitivity.
 
     Parameters
     ----------
     noise_multiplier, smoothness, lift : float
-        See :class:`skprivacy.accounting.SmoothGaussianEvent`.
+        See ``SmoothGaussianEvent``.
     upper : float
         Public upper end of the range. It also sets the grid, a billionth of it.
     sensitivity : float, default=1.0

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_flat, is_tensor
-from ..accounting import BandedFactorizationEvent, MatrixFactorizationEvent, TreeAggregationEvent
+from ..accounting.events import (
+    BandedFactorizationEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
 from ..accounting.events.matrix_factorization import last_step_deviation
 from .base import Mechanism
 from .float_noise import check_finite, check_noise
@@ -24,8 +28,6 @@ if TYPE_CHECKING:
     from .chacha import DeviceRandom
 
     Random = SecureRandom | DeviceRandom
-
-__all__ = ["MatrixGaussian"]
 
 _CHUNK = 1 << 16  # numbers of noise computed at a time
 # Single precision keeps four digits of a step's fresh noise next to earlier noise of this size.
@@ -57,16 +59,6 @@ class MatrixGaussian(Mechanism):
     would reveal the data. The object stores noise: it cannot be copied, and a reader of its
     memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
     precision. A tree needs one vector for each binary digit of the number of steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.accounting import BandedFactorizationEvent
-    >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-    >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
-    >>> random = SecureRandom()
-    >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
-    [(3,), (3,)]
     """
 
     arithmetic = "floating_point"
@@ -148,7 +140,7 @@ class _BandedNoise(_CorrelatedNoise):
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
                 "times as large as in the first step, too much for single precision. Use "
-                "decreasing coefficients, such as square_root_band, or fewer steps."
+                "decreasing coefficients, or fewer steps."
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 

@@ -20,13 +20,6 @@ from ..accounting import Event, events
 from .float_noise import VectorNoise, check_finite
 from .secure_random import SecureRandom
 
-__all__ = [
-    "RoundedGaussian",
-    "decide_rounded_cell",
-    "normal_tail",
-    "rounded_normal",
-]
-
 _SPARE = 32  # bits beyond the requested ones
 _STEP_BITS = 22  # the sensitivity is 2**22 to 2**23 grid steps
 _LARGE = 1024.0  # noise multiplier from which on the noise has 2**32 to 2**33 steps instead

@@ -22,24 +22,6 @@ from .._validation import open_unit
 from .epsilon import epsilon_from_guesses, largest_refuted
 from .rates import Float64Array, check_delta, check_guesses
 
-__all__ = [
-    "BOUNDS",
-    "GuessBound",
-    "Inverse",
-    "best_n_guesses",
-    "bound_from_guesses",
-    "default_guess_sizes",
-    "default_n_guesses",
-    "gaussian_epsilon",
-    "guess_each",
-    "guess_top_scores",
-    "independent_p_value",
-    "inverse_gaussian_curve",
-    "inverse_line_curve",
-    "refutes_curve",
-    "refutes_with_separate_runs",
-]
-
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
 _INDEPENDENT = "holds only if canaries do not interfere"
 BOUNDS: dict[str, tuple[str, ...]] = {
@@ -122,7 +104,8 @@ def bound_from_guesses(
     Returns
     -------
     GuessBound
-        With its assumptions.
+        ``epsilon``, the lower bound ``mu`` if Gaussian differential privacy is assumed, and the
+        ``assumptions`` beyond fair and independent coins.
 
     Raises
     ------

@@ -18,16 +18,6 @@ from .._validation import generator
 from .rates import Float64Array, count_above, high_rates, low_rates
 from .roc_area import auc
 
-__all__ = [
-    "Evidence",
-    "Rates",
-    "bound_area",
-    "bound_split_rates",
-    "epsilon_of_rates",
-    "gather_evidence",
-    "mean_lower_bound",
-]
-
 Curve = Callable[[Float64Array], Float64Array]
 # Share of the area's error probability for members that score LOW. Exchanged samples are a gross
 # mistake, which a small share detects; it costs the usual direction little.

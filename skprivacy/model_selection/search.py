@@ -12,7 +12,8 @@ from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom

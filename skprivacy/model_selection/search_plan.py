@@ -27,10 +27,10 @@ from ..accounting import (
     Event,
     MixtureEvent,
     PrivacyGuarantee,
-    PrivateSelectionEvent,
     epsilon_of,
     weakest_arithmetic,
 )
+from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from .search_candidates import Candidates
@@ -119,7 +119,7 @@ def search_event(
     are drawn uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the
     second case the fits are equal, and a trial costs as much as its noisy score. In both cases one
     mechanism runs several times and its best outcome is released:
-    :class:`~skprivacy.accounting.PrivateSelectionEvent`. A record is held out with probability
+    ``PrivateSelectionEvent``. A record is held out with probability
     ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """
     counts = Counter(fits)
@@ -307,7 +307,7 @@ _MIN_PROBABILITY_OF_ONE = (
 class NumberOfTrials:
     """Truncated negative binomial distribution of the number of trials K.
 
-    ``eta`` and ``gamma`` have the meaning of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
+    ``eta`` and ``gamma`` have the meaning of ``PrivateSelectionEvent``.
 
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits. So each probability has
     an error of about 1e-16, and less probable numbers are never drawn. The distribution of the best

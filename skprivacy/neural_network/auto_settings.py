@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mechanisms import analytic_noise_multiplier
-
-__all__ = ["PublicFacts", "Recipe", "resolve_auto_settings"]
+from ..accounting.calibration import analytic_noise_multiplier
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["freeze_batch_norm"]
-
 
 def freeze_batch_norm(module: nn.Module) -> nn.Module:
     """Return a copy of a pre-trained module with fixed scales and shifts for batch normalisation.

@@ -24,8 +24,6 @@ from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPSGDClassifier"]
-
 
 @fill_docs(NETWORK_DOCS)
 class DPSGDClassifier(ClassifierMixin, PrivateNetwork):

@@ -24,8 +24,6 @@ from ._training.training_config import SequentialBatches, TrainingConfig
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPSGDRegressor"]
-
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
 # Chosen in the benchmark of automatic settings for regression, as are those of auto_settings.

@@ -51,19 +51,6 @@ from .augmentation import Views
 from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
 
-__all__ = [
-    "EPOCHS",
-    "NETWORK_CONSTRAINTS",
-    "STEP_SIZE",
-    "TRAINING_CONSTRAINTS",
-    "PrivateNetwork",
-    "PrivateTrainingMixin",
-    "TrainingData",
-    "has_random_start",
-    "make_module",
-    "training_rows",
-]
-
 Self = TypeVar("Self", bound="PrivateNetwork")
 TrainingData: TypeAlias = tuple[Tensor | MappedRows, Tensor, Groups | None]
 _PREDICT_ROWS = 1 << 16

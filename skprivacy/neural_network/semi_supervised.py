@@ -51,12 +51,6 @@ module_ : torch.nn.Module
 n_features_in_ : int
     Number of features seen during fit.""",
 }
-__all__ = [
-    "ColumnCorruption",
-    "ConsistencyStudent",
-    "SemiSupervisedNetwork",
-    "VATStudent",
-]
 _NO_LABEL = -1
 _LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
 _PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass

@@ -47,8 +47,6 @@ from .network import (
 )
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPNeuralNet"]
-
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 

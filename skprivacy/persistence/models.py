@@ -16,8 +16,6 @@ from ..audit.inspection.claims import claim_of
 from . import file_format as files
 from .state import Given, from_state, to_state
 
-__all__ = ["load_model", "save_model"]
-
 _FORMAT = 3
 _SECTIONS = {"format", "versions", "privacy", "model"}
 

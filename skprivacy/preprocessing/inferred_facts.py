@@ -18,14 +18,6 @@ from .._validation import as_array, raise_alone, whole
 from .cell_values import category_key, column_numbers
 from .columns import BoundedColumn, CategoricalColumn, Column
 
-__all__ = [
-    "NEARLY_UNIQUE",
-    "IdentifierEvidence",
-    "identifier_evidence",
-    "inferred_facts",
-    "target_facts",
-]
-
 NEARLY_UNIQUE = 0.9  # distinct values per row
 _MIN_UNIQUE = 50  # distinct values; in fewer rows, even ages may all differ
 _MAX_COUNT_OVER_MEAN = 10  # rows of a value over the mean: an identifier has no dominant value

@@ -10,20 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
 from ..accounting import ComposedEvent, Event, weakest_arithmetic
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin
-from ..mechanisms import (
-    Gaussian,
-    Laplace,
-    Mechanism,
-    RandomizedResponse,
-    SecureRandom,
-    analytic_noise_multiplier,
-)
+from ..mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse, SecureRandom
 from .columns import BoundedColumn, CategoricalColumn
 from .schema import Schema
 from .transformer import TRANSFORMER_DOCS, SchemaTransformer
-
-__all__ = ["LocalPerturbation"]
 
 
 @fill_docs(TRANSFORMER_DOCS)

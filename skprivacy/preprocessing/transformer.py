@@ -21,15 +21,6 @@ from ..base import PrivateEstimatorMixin, roll_back_on_error
 from .columns import Column
 from .schema import Schema
 
-__all__ = [
-    "TRANSFORMER_DOCS",
-    "SchemaTransformer",
-    "check_columns",
-    "described_columns",
-    "make_private_pipeline",
-]
-
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 TRANSFORMER_DOCS = {
     "optional_schema": """\

@@ -27,9 +27,9 @@ from ..accounting import (
     Event,
     PrivacyBudget,
     calibrate_noise_multiplier,
-    check_delta,
     weakest_arithmetic,
 )
+from ..accounting.event import check_delta
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts

@@ -18,7 +18,8 @@ from .._docs import fill_docs
 from .._input_data import read_records
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts

@@ -39,10 +39,10 @@ from skprivacy.accounting import (
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
-    SampledGroupEvent,
     epsilon_of,
 )
 from skprivacy.accounting.budget.snapshot import export_lines
+from skprivacy.accounting.events import SampledGroupEvent
 from skprivacy.certificates import checking as verification
 from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS

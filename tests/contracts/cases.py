@@ -21,13 +21,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import (
-    ComposedEvent,
-    Event,
-    MixtureEvent,
-    PrivateSelectionEvent,
-    VoteBlockEvent,
-)
+from skprivacy.accounting import ComposedEvent, Event, MixtureEvent, VoteBlockEvent
+from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
     ConfidentGNMax,

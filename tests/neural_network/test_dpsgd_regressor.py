@@ -11,8 +11,9 @@ import torch
 from skprivacy import config_context
 from skprivacy._groups import Groups
 from skprivacy.accounting import GaussianEvent, RepeatedEvent
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.mechanisms import SecureRandom, analytic_noise_multiplier
+from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._training import update_rules as optimizers
 from skprivacy.neural_network._training.engine import SingleProcess

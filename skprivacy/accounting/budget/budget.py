@@ -41,8 +41,6 @@ from .signals import hold_signals, release_signals
 from .statement import FORMAT, Statement
 from .stores import counter_at, ledger_at
 
-__all__ = ["PrivacyBudget"]
-
 
 class PrivacyBudget(Statement):
     """Privacy budget: a cap on the releases about a data set, stored in a ledger on disk.
@@ -296,7 +294,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Receipt
-            Number and cost of the charge, and the digest of the ledger after it.
+            ``charge_id``, ``scope``, ``source``, ``event``, ``relation``, ``unit``, ``delta`` and
+            ``epsilon`` of the charge, and the ``digest`` of the ledger after it.
 
         Raises
         ------
@@ -333,7 +332,7 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Reservation
-            A context manager that yields the :class:`Receipt`. Without ``with``, pass
+            A context manager that yields the receipt of :meth:`charge`. Without ``with``, pass
             ``reservation.receipt.charge_id`` to :meth:`commit` or :meth:`fail`.
 
         Raises

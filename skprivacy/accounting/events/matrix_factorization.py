@@ -83,18 +83,7 @@ class MatrixFactorizationEvent(Event, tag=None):
         """Largest norm of C u, if each contribution in u has a norm of at most 1."""
 
     def effective_noise(self, relation: str) -> float:
-        """Return the noise multiplier of the single Gaussian release equivalent to the run.
-
-        Parameters
-        ----------
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        float
-            Noise divided by the sensitivity of the whole run.
-        """
+        """Return the noise multiplier of the single Gaussian release equivalent to the run."""
         if relation == "add_remove":
             raise NoLossDistributionError(
                 f"{type(self).__name__} has no guarantee under relation='add_remove': adding or "
@@ -153,15 +142,6 @@ class BandedFactorizationEvent(
     ----------
     N. Kalinin and C. Lampert, "Banded square root matrix factorization for differentially private
     model training", NeurIPS 2024.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import BandedFactorizationEvent
-    >>> stream = BandedFactorizationEvent(
-    ...     2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0, 0.75)
-    ... )
-    >>> stream.sensitivity
-    1.25
     """
 
     coefficients: tuple[float, ...] = (1.0,)
@@ -206,12 +186,6 @@ class TreeAggregationEvent(
     ----------
     P. Kairouz et al., "Practical and private (deep) learning without sampling or shuffling",
     ICML 2021.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import TreeAggregationEvent
-    >>> TreeAggregationEvent(2.0, steps_per_epoch=8, epochs=1).sensitivity
-    2.0
     """
 
     @property
@@ -251,41 +225,7 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
 
 @cached_answer(64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
-    """Return the coefficients of the band with the smallest error of running sums.
-
-    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is cut
-    to 1, 2, 4, ... or ``most`` coefficients. The result is the band with the least mean squared
-    error of the running sums times the squared sensitivity of the run.
-
-    Parameters
-    ----------
-    steps_per_epoch, epochs : int
-        The length of the run, each at least 1.
-    most : int, default=64
-        Largest number of coefficients, which is also the number of noise vectors held in memory.
-
-    Returns
-    -------
-    tuple of float
-        The first column of C, beginning with 1.0.
-
-    References
-    ----------
-    H. Fichtenberger, M. Henzinger and J. Upadhyay, "Constant matters: fine-grained error bound on
-    differentially private continual observation", ICML 2023.
-    N. Kalinin and C. Lampert, "Banded square root matrix factorization for differentially private
-    model training", NeurIPS 2024.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import square_root_band
-    >>> square_root_band(100, 1, most=4)
-    (1.0, 0.5, 0.375, 0.3125)
-    """
-    for name, value in {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "most": most}.items():
-        whole(name, value)
-        positive(name, value)
-    steps_per_epoch, epochs, most = int(steps_per_epoch), int(epochs), int(most)
+    """Return the leading coefficients of the square root of the matrix of running sums."""
     n = steps_per_epoch * epochs
     j = np.arange(1, min(most, n))
     # Fichtenberger, Henzinger and Upadhyay 2023: the square root of the matrix of ones

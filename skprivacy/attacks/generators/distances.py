@@ -18,8 +18,6 @@ from ..coordinates import Coordinates
 from ..record_tables import as_records
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated
 
-__all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
-
 _WIDTHS = np.geomspace(0.01, 2.0, 12)  # of kernels, in standard deviations of a column
 _MOST = 5000  # records in a density
 _TRIED = 300  # records that choose the width of kernels

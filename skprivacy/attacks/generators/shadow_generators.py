@@ -23,8 +23,6 @@ from ..coordinates import Cells, Counts
 from ..record_tables import as_records, concat, fingerprints
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
-__all__ = ["MarginalAttack", "ShadowGenerators", "refit_and_sample"]
-
 _COUNTS_NEED_REFERENCE = (
     "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 )

@@ -23,8 +23,6 @@ from ..record_tables import fingerprints
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import ShadowAttack
 
-__all__ = ["IndirectInference", "VulnerableRecordsAttack"]
-
 Float64Array = NDArray[np.float64]
 # Smoothing of log-odds. A record raises the small probabilities that its class has at records of
 # other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.

@@ -36,8 +36,6 @@ from .shadow_attack import (
     mean_tpr,
 )
 
-__all__ = ["LearnedRatio", "StrongestAttack"]
-
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Pooled = tuple[float, float]

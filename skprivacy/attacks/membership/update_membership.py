@@ -20,8 +20,6 @@ from ..updates import Updates, nearest_columns
 from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = ["UpdatesMembership"]
-
 Float64Array = NDArray[np.float64]
 # Relative to the mean variance. On Location-30 the AUC is .95 at 1e-3 and .97 from 1e-4 to 1e-6.
 RIDGE = 1e-4

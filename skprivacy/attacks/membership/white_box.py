@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ... import metrics
 from ..._docs import fill_docs
 from ..._environment import name_missing_torch
 from ..._input_data import column_or_1d, label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval, check_random_state
+from ...metrics.rates import clopper_pearson, roc
 from .. import scores
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
@@ -33,8 +33,6 @@ from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
-
-__all__ = ["GradientNormAttack", "StolenMemoriesAttack", "WhiteBoxAttack", "layer_figures"]
 
 Float64Array = NDArray[np.float64]
 Folds = NDArray[np.intp]
@@ -356,10 +354,10 @@ class StolenMemoriesAttack(MembershipAttack):
         self._choose_threshold(known[half], known[~half])
 
     def _choose_threshold(self, members: Float64Array, others: Float64Array) -> None:
-        false, true, cuts = metrics.roc(members, others)
+        false, true, cuts = roc(members, others)
         hits = np.rint(true[1:] * len(members)).astype(int)
         called = hits + np.rint(false[1:] * len(others)).astype(int)
-        sure = [metrics.clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
+        sure = [clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
         enough = np.flatnonzero(np.array(sure) >= self.precision)
         last = enough[-1] if len(enough) else None
         self._threshold = np.inf if last is None else float(cuts[1:][last])

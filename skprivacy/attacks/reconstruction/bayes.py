@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..torch_gradients import LossGradients
 
-__all__ = ["BayesInversion"]
-
 Float64Array = NDArray[np.float64]
 _AT_ONCE = 2**24  # numbers in gradients that are in memory at once
 _MOST = 10_000  # candidates for batches of several records

@@ -12,8 +12,6 @@ from .inversion_attack import INVERSION_DOCS, InversionAttack, Reconstruction
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FirstLayerInversion"]
-
 _TOLERANCE = 1e-3  # relative error in single precision, where gradients nearly cancel
 _SAME = 1e-3  # relative distance below which two rows are the same record
 _ZERO = 1e-5  # relative to the largest gradient; smaller ones are rounding errors

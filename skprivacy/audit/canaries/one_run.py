@@ -24,9 +24,10 @@ from ..._validation import flag, is_whole, num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.model_answers import class_list, predict_aligned
 from ...attacks.record_tables import as_records
-from ...metrics import GuessBound, bound_from_guesses
+from ...metrics import bound_from_guesses
 from ...metrics.coin_guesses import (
     BOUNDS,
+    GuessBound,
     Inverse,
     best_n_guesses,
     default_guess_sizes,

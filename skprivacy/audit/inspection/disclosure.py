@@ -21,7 +21,7 @@ from ..._groups import Groups, resolve_groups
 from ..._input_data import check_one_type
 from ..._validation import num_samples
 from ...attacks.record_tables import as_records, fingerprints
-from ...metrics import clopper_pearson
+from ...metrics.rates import clopper_pearson
 from .claims import Claim, claim_of
 from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records

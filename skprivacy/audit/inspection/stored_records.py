@@ -25,7 +25,7 @@ from sklearn.pipeline import Pipeline
 from ..._input_data import all_numbers
 from ..._validation import num_samples
 from ...attacks.record_tables import fingerprints
-from ...metrics import clopper_pearson
+from ...metrics.rates import clopper_pearson
 from .attempts import is_alarm
 
 __all__ = [

@@ -24,9 +24,9 @@ from ...accounting.guarantee import auc_ceiling
 from ...attacks import AttackResult
 from ...attacks.attack_result import MIN_GROUP_SIZE
 from ...attacks.model_answers import labels_as_text, targets_as_array
-from ...metrics import auc, auc_interval
+from ...metrics import auc
 from ...metrics.evidence import Evidence, gather_evidence
-from ...metrics.roc_area import auc_p_value, holm
+from ...metrics.roc_area import auc_interval, auc_p_value, holm
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
 

@@ -36,12 +36,11 @@ from ...accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
-    LogisticEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
-    RandomizedResponseEvent,
 )
 from ...accounting.event import flatten
+from ...accounting.events import LogisticEvent, RandomizedResponseEvent
 from ...accounting.events.matrix_factorization import MatrixFactorizationEvent
 from ...mechanisms import Mechanism
 from ...mechanisms.base import record_releases

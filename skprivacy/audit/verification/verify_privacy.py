@@ -21,8 +21,7 @@ from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee
-from ...metrics import GuessBound
-from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
+from ...metrics.coin_guesses import BOUNDS, GuessBound, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
 from ..inspection.passed_claim import CLAIM_DOCS, read_claim

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIPPING", "AdaptiveClipping", "Clip"]
-
 Clip = Callable[[Any, Any, float], Any]
 
 # Clipping is this much below the declared norm, so that neighbouring sums stay within it.
@@ -91,8 +89,6 @@ class AdaptiveClipping:
     **Edge cases.** An empty batch counts nothing, and noise alone moves the norm. With small
     batches the count stays noisy, because it may use a tenth of the privacy at most.
 
-    References
-    ----------
     G. Andrew, O. Thakkar, B. McMahan and S. Ramaswamy, "Differentially private learning with
     adaptive clipping", NeurIPS 2021.
     """

@@ -17,43 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting import (
-    BandedFactorizationEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
-    LogisticEvent,
-    MatrixFactorizationEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    TreeAggregationEvent,
     calibrate_noise_multiplier,
-    square_root_band,
 )
-from ...accounting.events.matrix_factorization import running_sum_error, step_deviation
+from ...accounting.events import (
+    BandedFactorizationEvent,
+    LogisticEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
+from ...accounting.events.matrix_factorization import (
+    running_sum_error,
+    square_root_band,
+    step_deviation,
+)
 from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
-    MatrixGaussian,
     Mechanism,
     PoissonSampler,
     RoundedGaussian,
     SecureRandom,
 )
+from ...mechanisms.matrix_gaussian import MatrixGaussian
 from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
 
 if TYPE_CHECKING:
     from ..augmentation import Views
-
-__all__ = [
-    "NOISE",
-    "SCHEDULES",
-    "Noise",
-    "PerGroup",
-    "Sampler",
-    "SequentialBatches",
-    "TrainingConfig",
-]
 
 
 @dataclass(frozen=True, kw_only=True)

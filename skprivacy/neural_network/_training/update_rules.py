@@ -12,9 +12,6 @@ from torch import Tensor
 from ..._validation import is_number, not_negative, sequence
 from .torch_modes import numpy_sees
 
-__all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
-
-
 _NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
 
 

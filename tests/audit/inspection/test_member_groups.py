@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
+from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import (
     LabelCanaries,
     LabelInferenceAttack,
