@@ -46,7 +46,7 @@ class PrivacyUtilityDisplay:
     attack_name : str, default="attack"
         Name of the attack.
     baselines : dict of float, default=None
-        Utility of unprotected models by name, drawn as horizontal lines.
+        Utility of other models by name, drawn as horizontal lines.
     models : sequence of str of length n_candidates, default=None
         Model of each candidate, if there are several. Each model gets its own curve.
 
@@ -111,7 +111,11 @@ class PrivacyUtilityDisplay:
             raise TypeError(f"sweep={sweep!r} must be a fitted PrivacySweepCV.")
         results = sweep.cv_results_
         main = sweep.scores_[0]
-        compared = sweep.baseline_results_
+        levels = [
+            pair
+            for compared in filter(None, (sweep.baseline_results_, sweep.constant_results_))
+            for pair in zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
+        ]
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
             results[f"mean_test_{main}"],
@@ -121,11 +125,7 @@ class PrivacyUtilityDisplay:
             attack_auc_bound=results["mean_attack_auc_bound"],
             utility_name=sweep.score_name_,
             attack_name=sweep.attack_name_,
-            baselines=dict(
-                zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
-            )
-            if compared
-            else None,
+            baselines=dict(levels),
             models=[params.get("estimator", "") for params in results["params"]],
         )
         return display.plot(axes=axes)
