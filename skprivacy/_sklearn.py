@@ -42,10 +42,10 @@ def uses_predictions_only(scorer: Any) -> bool:
 
 
 def set_positive_class(scorer: Any, label: Any) -> Any:
-    """Return a scorer of one class, such as "f1", for the class ``label``; others unchanged."""
+    """Return a scorer of one class, such as "f1", for the class ``label``; None for others."""
     asks = "pos_label" in signature(scorer._score_func).parameters
     if not asks or scorer._kwargs.get("average", "binary") != "binary":
-        return scorer
+        return None
     found = copy(scorer)
     found._kwargs = {**scorer._kwargs, "pos_label": label}
     return found

@@ -14,7 +14,6 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from .._clones import describe_error
 from .._sklearn import set_positive_class
 from .console import UserError, print_message, print_result
-from .data import Records
 
 __all__ = ["add_argument", "check", "choose_scorers", "print_scores"]
 
@@ -47,31 +46,27 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--scoring {args.scoring} names a score twice.")
 
 
-def choose_scorers(args: argparse.Namespace, records: Records) -> dict[str, Any]:
-    """Return the scorers by name; UserError for one that is for other targets.
+def choose_scorers(args: argparse.Namespace, X: Any, y: Any, *, classifies: bool) -> dict[str, Any]:
+    """Return scorers, or their names, by name; UserError for one that is for other targets.
 
     Each is tried on a constant predictor.
     """
-    y, classes = records.y, np.array([])
-    names = _given_names(args) or [_DEFAULTS[records.classifies]]
-    if records.classifies:
-        classes, counts = np.unique(y, return_counts=True)
-        if args.scoring is None and counts.min() < _RARE * len(y) / len(classes):
-            names += ["balanced_accuracy"] + ["average_precision"] * (len(classes) == 2)
-    scorers = {name: get_scorer(name) for name in names}
-    if len(classes) == 2:
-        scorers = {
-            name: set_positive_class(scorer, classes[counts.argmin()])
-            for name, scorer in scorers.items()
-        }
-    constant = _fit_constant(records.X, y, records.classifies)
+    classes, counts = np.unique(y, return_counts=True)
+    names = _given_names(args) or [_DEFAULTS[classifies]]
+    if classifies and args.scoring is None and counts.min() < _RARE * len(y) / len(classes):
+        names += ["balanced_accuracy"] + ["average_precision"] * (len(classes) == 2)
+    scorers: dict[str, Any] = {name: name for name in names}
+    if classifies and len(classes) == 2:
+        rarer = classes[counts.argmin()]
+        scorers = {name: set_positive_class(get_scorer(name), rarer) or name for name in names}
+    constant = _fit_constant(X, y, classifies)
     for name, scorer in scorers.items():
         try:
-            _score_constant(scorer, constant, records.X, y)
+            _score_constant(scorer, constant, X, y)
         except Exception as error:
             raise UserError(
-                f"--scoring {name} does not suit the target of {records.name}: "
-                f"{describe_error(error)}. Choose another."
+                f"--scoring {name} does not suit the target: {describe_error(error)}. Choose "
+                "another."
             ) from None
     return scorers
 
@@ -84,7 +79,7 @@ def print_scores(model: Any, scorers: dict[str, Any], X: Any, y: Any) -> None:
     for name, scorer in scorers.items():
         word = _WORDS.get(name, name)
         try:
-            score = scorer(model, X, y)
+            score = get_scorer(scorer)(model, X, y)
         except Exception as error:  # the model is trained and charged
             print_message(f"{word} failed on the held-out records: {describe_error(error)}.")
             continue
@@ -107,4 +102,4 @@ def _fit_constant(X: Any, y: Any, classifies: bool) -> Any:
 def _score_constant(scorer: Any, constant: Any, X: Any, y: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes that are never predicted
-        return float(scorer(constant, X, y))
+        return float(get_scorer(scorer)(constant, X, y))

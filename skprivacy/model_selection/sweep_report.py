@@ -343,8 +343,8 @@ def _name_useless(sweep: Any) -> list[str]:
         row["model"] if row["baseline"] else f"{row['model']} epsilon {row['epsilon']:g}".strip()
         for row in useless.to_dict("records")
     )
-    floor = f"{constant['model']}, {format_number(constant['test_score'])}"
-    return [f"useless, not better than the constant predictor ({floor}): {named}"]
+    floor = f"{constant['model']} ({format_number(constant['test_score'])})"
+    return [f"useless by {sweep.score_name_}, not better than the {floor}: {named}"]
 
 
 def _read_off(sweep: Any, name: str) -> list[str]:

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         private_pipeline.group_arguments(
             private_pipeline.make_model(records, args, epsilon), records.groups
         )
-    scorers = scoring.choose_scorers(args, records)
+    scorers = scoring.choose_scorers(args, records.X, records.y, classifies=records.classifies)
     sweep = _sweep(args, records, epsilons, attacks, budget, scorers)
     print_message(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
@@ -151,7 +151,7 @@ def _save_results(args: argparse.Namespace, sweep: Any, records: data.Records, b
             release.save(args, sweep.estimator_)
     finally:  # the results have been paid for, even if the model could not be saved
         results = table(sweep)
-        print_result(_format_table(results, sweep.scores_))
+        print_result(_format_table(sweep, results))
         _print_losses(sweep)
         _print_groups(sweep)
         _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
@@ -218,7 +218,7 @@ def _sweep(
         epsilons=epsilons,
         attack=tried and tried[0],
         cv=_folds(args, records),
-        scoring=scorers,
+        scoring=scorers if args.scoring or len(scorers) > 1 else None,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
         refit=args.refit,
@@ -301,20 +301,20 @@ def _print_cost(sweep: Any, n_models: int) -> None:
     print_result("The scores are not private.")
 
 
-def _format_table(table: pd.DataFrame, scores: list[str]) -> str:
+def _format_table(sweep: Any, table: pd.DataFrame) -> str:
     def spread(key: str) -> pd.Series:
         shown = table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
         return shown.replace("nan ± nan", "-")
 
     epsilons = table["epsilon"].map("{:g}".format)
-    first, *others = scores
+    first = sweep.score_name_.replace("R²", "R2")
     shown = pd.DataFrame(
         {
             "epsilon": table["model"].where(table["baseline"], epsilons),
             f"test {first}": spread("test_score"),
             f"train {first}": spread("train_score"),
         }
-        | {f"test {name}": spread(f"test_{name}") for name in others}
+        | {f"test {name}": spread(f"test_{name}") for name in sweep.scores_[1:]}
         | {
             "attack AUC": spread("attack_auc"),
             "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),

@@ -89,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
     model = private_pipeline.make_model(records, args, args.epsilon, budget)
     public = data.fit_arguments(args, model, records)
     own, new = _hold_out(args, records)
-    scorers = scoring.choose_scorers(args, records) if args.hold_out else {}
+    scorers = {}
+    if args.hold_out:  # chosen by the held-out records alone
+        scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
     given = public | private_pipeline.group_arguments(model, own.groups)
     print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
