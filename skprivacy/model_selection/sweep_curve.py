@@ -76,9 +76,9 @@ class Splits:
 
 
 def is_useless(scores: Floats, constant: Floats) -> NDArray[np.bool_]:
-    """Return whether the mean score of each row is at most that of the constant predictor.
+    """Return whether the constant predictor has at least the mean score of each row.
 
-    The scores are paired by split. NaN is not useless, as nothing is known.
+    The scores are paired by split. A NaN shows nothing, so it is not useless.
     """
     useless: NDArray[np.bool_] = (scores - constant).mean(axis=-1) <= 0
     return useless
@@ -99,8 +99,8 @@ def smallest_epsilon(
     ``epsilons`` increases, ``scores`` has a row for each epsilon and a column for each split, and
     ``reference`` a score for each split, like ``constant``. No useless level counts. Losses are
     paired by split. Levels are tested in sequence. ``high`` is the last one, from the largest down,
-    at which the loss is shown to be at most ``loss``, and the score to be above the constant. Both
-    must be shown, so the error of a level is that of one test. ``low`` is the first one, from the
+    at which the loss is shown to be at most ``loss``, and the score to be above the constant. A
+    level must pass both tests, so together they err no more often than one. ``low`` is the first one, from the
     smallest up, at which the loss is not shown to be larger. Only the first error of a sequence
     counts, so both ends together err with probability ``alpha``. This assumes that a larger epsilon
     never loses more, and that the variance of :class:`Splits`, which is a heuristic, is right.
@@ -126,7 +126,7 @@ def knee(epsilons: Floats, scores: Floats, constant: Floats | float = -math.inf)
         Increasing and finite.
     scores : ndarray of shape (n_levels, n_splits)
     constant : ndarray of shape (n_splits,), default=-infinity
-        Scores of the constant predictor. Levels that are not above it are no knee.
+        Scores of the constant predictor. A knee must be above them.
 
     Returns
     -------

@@ -32,7 +32,6 @@ from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
 from .sweep_curve import is_useless
 from .sweep_plan import validate_models
-from .sweep_results import useless_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +84,7 @@ def _columns(sweep: Any, results: dict[str, Any]) -> dict[str, Any]:
         columns |= {name: results[f"mean_{key}"], f"{name}_std": results[f"std_{key}"]}
     for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
         columns[key] = results.get(f"mean_{key}", math.nan)
-    return columns | {"useless": useless_rows(results, sweep)}
+    return columns | {"useless": sweep._find_useless(results)}
 
 
 def cost_in_words(sweep: Any) -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ResultsMixin",
     "arrange_results",
-    "useless_rows",
 ]
 
 
@@ -341,6 +340,12 @@ class ResultsMixin:
         levels = _scores_by_split(self.constant_results_, score or self.scores_[0])
         return next(iter(levels.values()))
 
+    def _find_useless(self, results: dict[str, Any]) -> np.ndarray:
+        """Return whether each model of ``results`` is no better than the constant predictor."""
+        keys = [f"split{i}_test_{self.scores_[0]}" for i in range(self.n_splits_)]
+        scores = np.stack([results[key] for key in keys], axis=1)
+        return is_useless(scores, self._constant_scores())
+
     def _curve(
         self, score: str | None = None, estimator: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -444,13 +449,6 @@ def _best_level(levels: dict[str, np.ndarray]) -> str | None:
     if not levels:
         return None
     return max(levels, key=lambda name: np.nan_to_num(levels[name].mean(), nan=-np.inf))
-
-
-def useless_rows(results: dict[str, Any], sweep: Any) -> np.ndarray:
-    """Return whether each model of ``results`` is no better than the constant predictor."""
-    score = sweep.scores_[0]
-    splits = [results[f"split{i}_test_{score}"] for i in range(sweep.n_splits_)]
-    return is_useless(np.stack(splits, axis=1), sweep._constant_scores())
 
 
 def _largest_loss(sweep: Any, score: str | None = None) -> float:

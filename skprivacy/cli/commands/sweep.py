@@ -240,7 +240,7 @@ def _folds(args: argparse.Namespace, records: data.Records) -> Any:
 
 
 def _print_losses(sweep: Any) -> None:
-    """Print the losses by the noise and by the model, and what is read off the results."""
+    """Print the losses by the noise and by the model, the useless models and the knee."""
     from ...model_selection.sweep_report import loss_rows, read_results
 
     if rows := loss_rows(sweep):
