@@ -75,7 +75,7 @@ class Splits:
         return np.where(error == 0, 1.0, found)
 
 
-def is_useless(scores: Floats, constant: Floats) -> NDArray[np.bool_]:
+def is_useless(scores: Floats, constant: Floats | float) -> NDArray[np.bool_]:
     """Return whether the constant predictor has at least the mean score of each row.
 
     The scores are paired by split. A NaN shows nothing, so it is not useless.
@@ -100,10 +100,11 @@ def smallest_epsilon(
     ``reference`` a score for each split, like ``constant``. No useless level counts. Losses are
     paired by split. Levels are tested in sequence. ``high`` is the last one, from the largest down,
     at which the loss is shown to be at most ``loss``, and the score to be above the constant. A
-    level must pass both tests, so together they err no more often than one. ``low`` is the first one, from the
-    smallest up, at which the loss is not shown to be larger. Only the first error of a sequence
-    counts, so both ends together err with probability ``alpha``. This assumes that a larger epsilon
-    never loses more, and that the variance of :class:`Splits`, which is a heuristic, is right.
+    level must pass both tests, so together they err no more often than one. ``low`` is the first
+    one, from the smallest up, at which the loss is not shown to be larger. Only the first error of
+    a sequence counts, so both ends together err with probability ``alpha``. This assumes that a
+    larger epsilon never loses more, and that the variance of :class:`Splits`, which is a heuristic,
+    is right.
     """
     lost, least, most = splits.interval(reference - scores, alpha)
     is_better = np.ones(len(epsilons), dtype=bool)
