@@ -306,8 +306,8 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
         check_affordable([*fits.unpaid(candidates), *last])
-        optional = isinstance(self.baseline, str)
-        free, floor = fits.baselines(others, optional, constant)  # nothing is charged yet
+        free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
+        floor = fits.constant(constant)
         rows = fits.models(candidates, total)
         beside = fits.earlier(candidates)
         if refit is not None:

@@ -55,6 +55,7 @@ __all__ = [
     "fit_and_attack",
     "fit_and_score",
     "fit_baseline",
+    "fit_constant",
     "measure_leakage",
     "validate_attack",
 ]
@@ -250,7 +251,7 @@ def fit_baseline(
     """Return the results of a baseline on one split; None if it is optional and cannot be fitted.
 
     Attacks that need shadow models, or labels that nothing protects, are not made: their results
-    are NaN. The constant predictor has no attack, and a scorer that fails on it does not warn.
+    are NaN.
     """
     attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
@@ -258,8 +259,7 @@ def fit_baseline(
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
         with warnings.catch_warnings(), few:  # the private models give the same warnings
             warnings.simplefilter("ignore")
-            if attack is not None:
-                warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
+            warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
             fitting = SplitModel(model, split)
             row = fit_and_score(fitting, scorers)
             return row | measure_leakage(fitting, scorers, attack if attackable else None)
@@ -284,6 +284,14 @@ def fit_baseline(
                 UserWarning,
             )
         return None
+
+
+def fit_constant(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
+    """Return the scores of a constant predictor on one split; NaN from scorers that need more."""
+    fitting = SplitModel(model, split)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit_and_score(fitting, scorers) | measure_leakage(fitting, scorers, None)
 
 
 Row = dict[str, Any]
@@ -323,20 +331,20 @@ class SweepRunner:
         """Return the claims of other models whose results are in the store."""
         return self.store.claims_beside(self._files(candidates))
 
-    def baselines(
-        self, candidates: list[Candidate], optional: bool, constant: Candidate
-    ) -> tuple[list[Row | None], list[Row]]:
-        """Return the results of baselines and of the constant predictor.
-
-        None replaces the result of a baseline that is optional and cannot be fitted.
-        """
+    def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
+        """Return the results of baselines; None for one that is optional and cannot be fitted."""
         how = [(self.scorers, self.attack, c.name, optional) for c in candidates]
-        how.append((self.scorers, None, constant.name, False))
-        fitted = [*candidates, constant]
-        with self._bar("baselines", fitted) as bar:
-            rows = list(self._rows(fitted, fit_baseline, how, bar))
-        n_rows = len(candidates) * len(self.splits)
-        return rows[:n_rows], rows[n_rows:]
+        with self._bar("baselines", candidates) as bar:
+            return list(self._rows(candidates, fit_baseline, how, bar))
+
+    def constant(self, candidate: Candidate) -> list[Row]:
+        """Return the results of the constant predictor, which takes no time and is not stored."""
+        return [
+            fit_constant(
+                clone(candidate.model), Split.from_indices(candidate.records, *split), self.scorers
+            )
+            for split in self.splits
+        ]
 
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
         """Yield the models without a stored result, each with its training rows."""

@@ -18,6 +18,7 @@ from skprivacy.model_selection.sweep_curve import Splits, knee, smallest_epsilon
 from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict, table
 
 from .test_sweep import Noisy, X, sweep_of, y
+from .test_sweep_conformance import Weighted
 from .test_sweep_regressors import CV, NoisyNumbers
 from .test_sweep_regressors import X as X_numbers
 from .test_sweep_regressors import y as numbers
@@ -101,6 +102,17 @@ def test_the_constant_predictor_is_what_one_would_do_by_hand():
         (drawn,) = (level for label, level in levels.items() if label.startswith(name))
         assert drawn == pytest.approx(by_hand.mean())
         plt.close(display.figure_)
+
+
+def test_the_constant_predictor_is_weighted_like_the_model():
+    """The weights make the rarer class the more frequent one, in fits and in scores."""
+    weights = np.where(RARE == "yes", 20.0, 1.0)
+    sweep = sweep_of(Weighted(3.0), epsilons=[3.0], cv=FOLDS)
+    found = sweep.fit(X, RARE, sample_weight=weights).constant_results_
+    for i, (_, test) in enumerate(FOLDS.split(X, RARE)):
+        share = np.average(RARE[test] == "yes", weights=weights[test])
+        assert share > 0.5
+        assert found[f"split{i}_test_score"][0] == pytest.approx(share)
 
 
 @pytest.mark.filterwarnings("error:The scorer")
