@@ -189,6 +189,7 @@ def test_a_model_is_scored_beside_the_most_frequent_class(folder, capsys):
     scores = [part.split(" (most frequent class: ") for part in shown.values()]
     assert all(score == f"{floor.rstrip(')')}" for score, floor in scores)
     assert shown["balanced_accuracy"].startswith("0.500")
+    assert shown["f1"].startswith("0.000")  # of the rarer class
     assert "The model is useless by accuracy: it is not better than the most frequent" in out
     code, out, _ = run(f"{line} {LINEAR} --epsilon 9", capsys)
     assert code == 0

@@ -128,9 +128,12 @@ def test_a_scorer_that_fails_on_the_constant_alone_is_silent():
 
 @pytest.mark.parametrize("swept", [False, True])
 def test_the_loss_is_split_into_noise_and_model(swept):
-    """The tree at infinity is the model without noise, as a baseline or as a level."""
+    """The tree at infinity is the model without noise, as a baseline or as a level.
+
+    The loss is against the other baseline, even if that is worse.
+    """
     free = {"same model without privacy": Noisy(epsilon=np.inf)}
-    stump = {"stump": DecisionTreeClassifier(max_depth=2, random_state=0)}
+    stump = {"stump": DecisionTreeClassifier(max_leaf_nodes=2, max_features=1, random_state=2)}
     given = stump if swept else stump | free
     epsilons = [1, 3, np.inf] if swept else [3, 1]
     sweep = sweep_of(Noisy(), epsilons=epsilons, cv=FOLDS, baseline=given).fit(X, y)
@@ -141,6 +144,7 @@ def test_the_loss_is_split_into_noise_and_model(swept):
         cross_validate(model, X, y, cv=FOLDS)["test_score"]
         for model in (Noisy(1), *stump.values(), *free.values())
     )
+    assert other.mean() < without.mean()
     np.testing.assert_allclose(found["loss"], found["noise_loss"] + found["model_loss"])
     for name, lost in (("noise_loss", without - one), ("model_loss", other - without)):
         assert found[name][0] == pytest.approx(lost.mean())
