@@ -245,15 +245,13 @@ def _print_losses(sweep: Any) -> None:
 
     if rows := loss_rows(sweep):
         shown = pd.DataFrame({"epsilon": [f"{row['epsilon']:g}" for row in rows]})
-        for name, title in (
-            ("loss", f"loss against {rows[0]['compared_with']}"),
-            ("noise_loss", "by the noise"),
-            ("model_loss", "by the model"),
-        ):
+        titles = {"noise_loss": "by the noise"}
+        if other := rows[0]["compared_with"]:
+            titles = {"loss": f"loss against {other}", **titles, "model_loss": "by the model"}
+        for name, title in titles.items():
+            keys = name, f"{name}_low", f"{name}_high"
             shown[title] = [
-                "{:.3f} ({:.3f} to {:.3f})".format(
-                    *(round(row[key], 3) + 0.0 for key in (name, f"{name}_low", f"{name}_high"))
-                )
+                "{:.3f} ({:.3f} to {:.3f})".format(*(round(row[key], 3) + 0.0 for key in keys))
                 for row in rows
             ]
         print_result("\n" + shown.to_string(index=False))
