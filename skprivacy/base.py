@@ -62,10 +62,10 @@ def list_frozen_assumptions(params: Mapping[str, Any], relation: str) -> Iterato
     Under the relation "label", features are public and such parts may have learned from them.
 
     **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``,
-    carries what the estimator has learned. A function may hold a value learned from records, such
-    as a mean, and nothing shows it: functions inside an estimator lead to an assumption. A function
-    that is itself a parameter does not: the estimator that takes it states its own assumption.
-    Parts that learn nothing, or declare so by ``data_independent_``, need no assumption.
+    contains the values that the estimator has learned. Any function may hold a value learned from
+    records, such as a mean, and nothing shows it. So functions inside an estimator lead to an
+    assumption. For a function that is itself a parameter, the estimator states an assumption. Parts
+    that learn nothing, or declare so by ``data_independent_``, need no assumption.
     """
     private = "label" if relation == "label" else "record"
     for name, value in params.items():

@@ -73,12 +73,12 @@ def audit_predictions(
         Probabilities from models that were trained like the audited one: first for its members,
         then for the others. None runs only the attacks that need none, which are weaker.
     shadow_trained : array-like of bool of shape (n_shadows, n_in + n_out), default=None
-        Which of these models was trained on which record. Train one on a random half of all
-        records, regardless of membership, and the next on the other half. Models trained on none
-        of the records (all False) also work, for weaker attacks.
+        True where a shadow model was trained on a record. Train one model on a random half of all
+        records, regardless of membership, and the next on the other half. Models trained on none of
+        the records (all False) also work, for weaker attacks.
     classes : array-like of shape (n_classes,), default=None
         The class of each column. None takes the column names of a DataFrame, or the sorted labels
-        if there are as many, or 0, 1, ...
+        if their number fits, or 0, 1, ...
     %(claim)s
         With ``groups``, a number or an event is a claim for groups. None means no claim.
     attacks : iterable of MembershipAttack, default=None
@@ -87,13 +87,13 @@ def audit_predictions(
         :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the records
         and evaluated on the other.
     alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+        Largest probability that a true claim is reported as violated, over all attacks together.
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None
-        Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people,
-        have several records. Membership is then decided for whole groups, as in
-        :func:`~skprivacy.audit.audit`, and each shadow model was trained on all records of a group
+        Group of each row of ``proba_train`` and of ``proba_test``, if groups, such as people, have
+        several records. Membership is then decided for whole groups, as in
+        :func:`~skprivacy.audit.audit`. Each shadow model must be trained on all records of a group
         or on none.
 
     Returns
@@ -110,10 +110,11 @@ def audit_predictions(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which can refute a claim but never confirm one. The claim is taken as passed and reported as an
-    estimate. A true one is reported as violated with probability ``alpha`` at most, if records are
-    independent given the model, and if the shadow models were trained regardless of membership.
+    **Guarantees.** As for :func:`~skprivacy.audit.audit`, a measured epsilon is a LOWER bound,
+    which can refute a claim but never confirm one. A passed claim is reported as an estimate. A
+    true claim is reported as violated with probability ``alpha`` at most. This assumes that records
+    are independent given the model, and that the shadow models were trained regardless of
+    membership.
 
     Examples
     --------

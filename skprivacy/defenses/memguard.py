@@ -46,7 +46,7 @@ class MemGuardClassifier(OutputDefense):
     max_distortion : float, default=1.0
         Largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
     validation_fraction : float, default=0.25
-        Share of the records that the classifier does not learn from, the non-members for the
+        Share of the records that are held out from the classifier. They are the non-members for the
         defender's attack.
     hidden_layer_sizes : sequence of int, default=(64,)
         Hidden layers of the defender's attack.
@@ -63,8 +63,8 @@ class MemGuardClassifier(OutputDefense):
 
     Notes
     -----
-    **Guarantees.** None. Labels are unchanged, and labels alone separate members from non-members.
-    An attack trained on disguised predictions sees through some of the noise.
+    **Guarantees.** None. Labels are unchanged, and labels by themselves distinguish members from
+    non-members. An attack that is trained on noisy predictions removes some of the noise.
 
     **Edge cases.** A prediction for which no noise is found is shown unchanged. Fitting copies the
     training records, in addition to the estimator's own memory: 2.3 times the memory of the records
@@ -146,7 +146,8 @@ class MemGuardClassifier(OutputDefense):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
 
-        Noise keeps the label, so it is computed only where rounding would change the label.
+        The noise never changes the predicted class. It is computed only for records whose class
+        rounding could change.
 
         Parameters
         ----------

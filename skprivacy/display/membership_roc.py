@@ -84,7 +84,7 @@ class MembershipRocDisplay:
         Parameters
         ----------
         result : AttackResult
-            What is plotted.
+            The result to plot.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None

@@ -127,10 +127,10 @@ def sanitized_cost(
 
     Notes
     -----
-    **Guarantees.** The published number is private at the cost ``release``. With probability
-    1 - ``alpha`` it bounds the Renyi divergence, at this order, between the releases for this data
-    set and for any neighbour of it. The bound is about *this* data set. It is not differential
-    privacy, which is about all data sets, and it is never added to a budget.
+    **Guarantees.** The published number is private, at the cost ``release``. With probability 1 -
+    ``alpha`` it bounds a Renyi divergence of this order: between the releases for this data set and
+    for any of its neighbours. The bound is about *this* data set. It is not differential privacy,
+    which is about all data sets, and is never added to a budget.
 
     **Edge cases.** The published number never exceeds the data-independent cost. Nothing is gained
     if the votes were close, the order is far above the noise of the votes, or there are few

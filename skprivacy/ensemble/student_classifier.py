@@ -247,9 +247,8 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 class PublicRecords:
     """Public records as one object, which a cross-validation does not split.
 
-    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. Public
-    records that happen to be as many as the private ones would be split; wrapped in this class they
-    are not.
+    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. It would
+    split public records of the same number, unless they are wrapped in this class.
 
     Parameters
     ----------
@@ -280,8 +279,8 @@ class PublicRecords:
 
         **Guarantees.** The encoder has seen no other records.
 
-        **Edge cases.** Encoders with equal parameters are the same, even with a ``random_state`` of
-        None.
+        **Edge cases.** Encoders with equal parameters share one fitted clone, even with
+        ``random_state=None``.
 
         Parameters
         ----------

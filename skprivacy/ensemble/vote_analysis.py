@@ -207,15 +207,15 @@ def analyze_votes(
     answered : array-like of bool, shape (n_queries,), default=None
         Which queries were answered; the others cost only a threshold test. ``None`` means all.
     moments : int, default=None
-        Use only the orders 2 to ``moments`` + 1, as the script published with the first paper does
-        with 8. ``None`` means the library's orders.
+        Use only the orders 2 to ``moments`` + 1. The script published with the first paper uses 8.
+        ``None`` means the library's orders.
     conversion : {"tight", "classic", "strong"}, default="tight"
-        Conversion of costs to epsilon. "classic" is the papers', see :func:`epsilon_of_moments`.
-        "strong" is the figure of the first paper for T queries whatever their votes:
-        T e**2 + e sqrt(2 T ln(1 / delta)), with e the pure cost of a query. For Laplace noise of
-        scale 1 / gamma it is 4 T gamma**2 + 2 gamma sqrt(2 T ln(1 / delta)). It is for
-        :class:`LNMax` only, and uses no moments. It is valid, since zero-concentrated differential
-        privacy proves half its first term, but never the smallest.
+        Conversion of costs to epsilon. "classic" is the conversion of the papers, see
+        :func:`epsilon_of_moments`. "strong" is for :class:`LNMax` only, and independent of the
+        votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
+        scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
+        is valid, because zero-concentrated differential privacy proves half its first term, but it
+        is never the smallest.
 
     Returns
     -------

@@ -123,9 +123,10 @@ def head_rows(
 class HalfWhitening(TransformerMixin, BaseEstimator):
     """Centre features, half-whiten them, and scale each record to norm 1.
 
-    Whitening divides each principal direction by its standard deviation, half-whitening by the
-    square root of it. Without whitening, a few directions dominate; with full whitening, directions
-    that hardly vary get as much noise as those that separate classes.
+    Whitening divides each principal direction by its standard deviation. Half-whitening divides it
+    by the square root of the standard deviation. Without whitening, a few directions dominate. With
+    full whitening, directions that hardly vary get as much noise as directions that separate
+    classes.
 
     Fit it to **public** records only: it stores their exact mean and covariance.
 

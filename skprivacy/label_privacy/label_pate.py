@@ -40,7 +40,8 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
     aggregator : Aggregator, default=None
         Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
-        Number of records to label by vote; each costs privacy. More than there are means all.
+        Number of records to label by vote; each costs privacy. If there are fewer, all are
+        labelled.
     %(label_epsilon)s
     delta : float, default=1e-5
         In (0, 1).
@@ -62,9 +63,9 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
-    teachers do. A label, or all labels of a group, reach one teacher, which has one vote on each
-    query. Features and membership are public and unprotected.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, for any teachers. A
+    label, or all labels of a group, reach one teacher, which has one vote on each query. Features
+    and membership are public and unprotected.
 
     **Edge cases.** Those of :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
     records that it learned from, at no extra cost.

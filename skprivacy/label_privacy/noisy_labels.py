@@ -46,9 +46,9 @@ Codes = NDArray[np.int64]
 class ALIBIClassifier(NoisyLabelClassifier):
     """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
 
-    Each label is released as a one-hot vector plus Laplace noise on each number. The class of a
-    vector is inferred by Bayes' rule, with a prior from a model of the features; each round fits a
-    better model, which gives a better prior.
+    Each label is released as a one-hot vector plus Laplace noise on each number. Bayes' rule infers
+    the class of a vector, with a prior from a model of the features. Each round fits a better
+    model, which gives a better prior.
 
     Parameters
     ----------
@@ -127,8 +127,9 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with label privacy by randomised response (Warner 1965).
 
     Each label is reported truthfully with probability e^epsilon / (e^epsilon + k - 1), otherwise as
-    one of the other k - 1. Since this law is known, the bias can be removed: a first model of the
-    reports is solved for the probabilities of the true labels, and the estimator learns from these.
+    one of the other k - 1 labels. This law is known, so its bias can be removed. A first model
+    predicts the reports. Its predictions are converted to probabilities of the true labels, from
+    which the estimator learns.
 
     Parameters
     ----------
@@ -156,8 +157,8 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     against an observer of the reports. With ``groups`` all labels of a group are protected
     together, and one of them is reported. Features and membership are public and unprotected.
 
-    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
-    likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
+    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,
+    which is also behind the forward-corrected loss of Patrini et al. All weights are positive.
 
     %(label_edge_cases)s
 

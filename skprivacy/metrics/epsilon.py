@@ -175,11 +175,14 @@ def epsilon_lower_bound(
 ) -> float:
     """Return a lower confidence bound on epsilon from the scores of an attack.
 
-    It is the larger of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
-    detects strong leakage of few records. The best of many thresholds on one sample would show an
-    epsilon above 3 on pure noise, so the threshold is chosen on one random half of the records and
-    tested on the other half. The second uses the area under the ROC curve and detects slight
-    leakage of many records. Both also detect leakage if members score LOWER than non-members.
+    It is the larger of two bounds, with ``alpha / 2`` for each:
+
+    - The first uses a threshold, and detects strong leakage of few records. The threshold is chosen
+      on one random half of the records and tested on the other half. (The best of many thresholds
+      on one sample would show an epsilon above 3 on pure noise.)
+    - The second uses the area under the ROC curve, and detects slight leakage of many records.
+
+    Both also detect leakage if members score LOWER than non-members.
 
     Thresholds fixed BEFORE the scores were seen need no split. They are tested on all records, with
     ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
@@ -197,7 +200,7 @@ def epsilon_lower_bound(
     Returns
     -------
     float
-        At least 0; 0 if there are too few records to split (two of each are needed).
+        At least 0. It is 0 with fewer than two members or two non-members, which cannot be split.
 
     Notes
     -----
@@ -205,10 +208,10 @@ def epsilon_lower_bound(
     evidence against a claimed epsilon, not a proof, because records of one training run interact.
 
     An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
-    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is an average
-    over all ways to pair members with non-members: the share of pairs in which the member scores
-    higher, where a tie counts one half. A binomial variable bounds its tail (Hoeffding 1963, by
-    Markov's inequality for the excess over a number).
+    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
+    (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
+    an average over all ways to match members with non-members. A binomial variable bounds its tail
+    (Hoeffding 1963, by Markov's inequality for the excess over a number).
 
     Records with equal scores pass a threshold together. Ties are never broken at random, so the
     bound holds for every kind of scores and every number of records.

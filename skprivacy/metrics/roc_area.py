@@ -68,12 +68,14 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Notes
     -----
-    The variance is the larger of two. The first is DeLong's estimate. The second is the variance of
-    one comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the
-    harmonic mean of the sample sizes. For samples of equal size, no distribution of scores has a
-    larger variance (Birnbaum and Klose, extended here to ties). On scores without ties and without
-    information the interval is therefore about 1.2 times as wide as necessary, and covers 0.5 in
-    about 98% of samples at ``alpha=0.05``. With two distinct scores it is not wider than necessary.
+    The variance is the larger of two. The first is DeLong's estimate. The second is ``A (1 - A) -
+    ties / 4``, the variance of one comparison, divided by the harmonic mean of the sample sizes.
+    Here ``ties`` is the probability of a tie. For samples of equal size, the second is the largest
+    variance of any distribution of scores (Birnbaum and Klose, extended here to ties).
+
+    On scores without ties and without information, the interval is about 1.2 times as wide as
+    necessary, and covers 0.5 in about 98% of samples at ``alpha=0.05``. With two distinct scores it
+    is as wide as necessary.
 
     **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
     scores, constant scores and few records. Therefore each sample gets two imaginary records, one

@@ -69,35 +69,35 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     attack : MembershipAttack, default=None
         The attack, without a target, such as ``LiRA(pool=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
-        protect only labels it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
-        two more models for each; attacks on membership are refused. Of regressors residuals are
-        attacked. To keep shadow models, which are private, give the attack a pool that is not
-        fitted: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
+        protect only labels, it means :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
+        two more models per fit. Membership attacks are refused there. For regressors, attacks use
+        the residuals. To keep the shadow models, which are private, give the attack an unfitted
+        pool: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
     param_name : str, default=None
         Name of the parameter to vary, as in ``get_params``. ``None`` selects the only parameter
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str, callable, list of str or dict, default=None
-        The utility; ``None`` means the estimator's ``score``. Several scorers, given as a list of
-        names or a dict of names and scorers, have the keys ``test_<name>``. The first one is drawn.
+        The utility; ``None`` means the estimator's ``score``. Several scorers are a list of names,
+        or a dict of names and scorers. Their keys are ``test_<name>``. Plots show the first one.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
         Whether to show a progress bar.
     refit : float or tuple (str, float), default=None
         The epsilon (one of ``epsilons``) at which a final model is trained on all data. With
-        several estimators, give the name of one and an epsilon. It is never chosen by the scores:
-        the best score would usually select the least privacy.
+        several estimators, give the name of one and an epsilon. The scores never choose it, because
+        the best score usually has the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
-        Models without protection that are fitted on the same splits, for comparison. "auto" is
-        histogram gradient boosting, with text and categories as they are, and the model itself at
-        ``epsilon=inf``. A baseline that does not take the records is left out. A dict has names.
+        Models without protection that are fitted on the same splits, for comparison. "auto" means
+        histogram gradient boosting, and the model itself at ``epsilon=inf``. A baseline that cannot
+        take the records is left out. A dict names the baselines.
     path : str or path-like, default=None
-        Folder in which the results of every fit are saved as soon as it is done. A later ``fit`` of
-        the same sweep takes what is there and fits and charges only the rest, so that an
-        interrupted sweep resumes. It holds no model, but scores of private records: keep it beside
-        the ledger, and as private as the records. ``cv`` must split alike each time.
+        Folder for the results of every fit. A later ``fit`` of the same sweep takes these results,
+        and fits and charges only the rest: an interrupted sweep resumes. ``cv`` must split alike
+        each time. The folder holds no model, but scores of private records: keep it as private as
+        the records.
 
     Attributes
     ----------
@@ -106,8 +106,8 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         ``params``, ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``,
         ``std_`` and ``rank_test_score``. The same keys exist for ``train_score``, ``attack_auc``,
         ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN if the test folds are too small),
-        ``claimed_epsilon``, the claim of a model with all of its private steps, and
-        ``attack_auc_bound``, the highest AUC that this claim allows for any attack. The last two
+        ``claimed_epsilon`` (the claim of a model with all of its private steps) and
+        ``attack_auc_bound`` (the highest AUC that this claim allows for any attack). The last two
         are NaN if nothing is proved for the model as a whole.
     group_results_ : dict of list
         Figures of the ``subgroups`` for each candidate and split, as :meth:`by_group` reads them.
@@ -123,9 +123,9 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         The same keys for the constant predictor: the most frequent class of the training folds, or
         the mean of their targets. A model whose mean score is not higher is useless.
     charged_ : PrivacyGuarantee
-        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
-        covers the scores, nor a model that was chosen by them. With ``path``, all models whose
-        results are in the folder count. A fit that was cut off counts only in its budget.
+        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``, because no
+        guarantee covers the scores, or a model that was chosen by them. With ``path``, all models
+        with results in the folder count. An interrupted fit counts only in its budget.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
@@ -147,27 +147,26 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     ValueError
         If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
     BudgetExceededError
-        If a budget cannot pay for all models. Raised before training where the cost of a fit can be
-        rehearsed, that of an estimator of this library, bare or behind a ``SchemaTransformer``.
+        If a budget cannot pay for all models. Raised before training if the cost of a fit is known
+        beforehand: for an estimator of this library, alone or after a ``SchemaTransformer``.
 
     Notes
     -----
-    **Guarantees.** A sweep is a tool for people who may see the data. Its models compose: releasing
-    all of them costs candidates times folds (plus the refit), each with all of its private steps,
-    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models and baselines are
-    never returned and are not counted. Test scores, attack results and the choice of an epsilon by
-    them are computed from the private data without noise; NO guarantee covers ``cv_results_``,
-    ``baseline_results_`` and ``constant_results_``. Publishing them, or tuning by them, leaks
-    beyond every epsilon in the table.
+    **Guarantees.** A sweep is a tool for people who may see the data. ``charged_`` is the cost of
+    releasing all of its models: candidates times folds, plus the refit, each with all private
+    steps. Its delta is the sum of all deltas. Shadow models and baselines are never returned and
+    are not counted. NO guarantee covers ``cv_results_``, ``baseline_results_`` and
+    ``constant_results_``, because scores and attack results are computed from the private data
+    without noise. Publishing them, or tuning by them, leaks beyond every epsilon in the table.
 
-    A :class:`~skprivacy.preprocessing.SchemaTransformer` that begins a pipeline, with a schema that
-    was not read off data, learns nothing: it is taken once for all models, whose ``fit_time`` is
-    then without it. Any other step is fitted anew for every model.
+    A :class:`~skprivacy.preprocessing.SchemaTransformer` at the start of a pipeline learns nothing,
+    if its schema was not read off data. It runs once for all models, and ``fit_time`` does not
+    include it. All other steps are fitted for every model.
 
     **Edge cases.** The figures of a scorer or an attack that fails are NaN, with a warning: the
-    model has been paid for. A sweep with ``numpy.inf``, or over a model that makes no claim, costs
-    epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
-    read private data outside any guarantee.
+    model has been paid for. A sweep with ``numpy.inf``, or over a model without a claim, costs
+    epsilon = infinity, and ``charged_`` states the reason. ``charged_`` is an estimate if a step of
+    the model read private data outside any guarantee.
 
     Examples
     --------

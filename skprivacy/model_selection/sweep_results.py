@@ -150,7 +150,7 @@ class ResultsMixin:
         )
 
     def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
-        """Return the epsilon from which on more of it brings less, and its range over splits.
+        """Return the knee of a score over epsilon, above which it grows slowly.
 
         Parameters
         ----------
@@ -252,15 +252,16 @@ class ResultsMixin:
             A row for each private epsilon and each group, with ``model``, ``epsilon``, ``by``,
             ``group`` and
 
-            - ``n_test``: the group's test records of a split, in the mean;
-            - ``test_score`` and ``test_score_std``: the first score on them;
-            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: what privacy costs the
-              group, with an interval;
-            - ``pays``: whether that is more than it costs all others, beyond chance, and
+            - ``n_test``: mean number of the group's test records in a split;
+            - ``test_score`` and ``test_score_std``: the first score on these records;
+            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: the group's loss of score by
+              privacy, with an interval;
+            - ``pays``: whether the group loses significantly more than all others, and
               ``pays_p_value``;
             - ``attack_auc``, ``attack_auc_std``: how well the attack tells the group's members from
               its other records;
-            - ``exposed``: whether it does so beyond chance, and ``exposed_p_value``.
+            - ``exposed``: whether the attack is significantly better than chance, and
+              ``exposed_p_value``.
 
             Groups with fewer than five test records in a split are left out.
 
@@ -273,8 +274,9 @@ class ResultsMixin:
         Notes
         -----
         P-values are adjusted by Holm's method for all rows. Losses are paired by split, and their
-        variance is corrected for what splits share (Nadeau and Bengio 2003). Those of the attack
-        are combined over splits, whatever their dependence, by twice their mean.
+        variance is corrected for records that splits share (Nadeau and Bengio 2003). The p-values
+        of the attack are combined over splits by twice their mean, which is valid under any
+        dependence.
         """
         check_is_fitted(self, "cv_results_")
         if self.subgroups_ is None:
@@ -308,8 +310,8 @@ class ResultsMixin:
         Returns
         -------
         PrivacyUtilityDisplay
-            Of the first estimator and at most five groups: those that lose most at an epsilon. The
-            level without privacy is the best baseline's.
+            Curves of the first estimator for at most five groups, which lose most at some epsilon.
+            The line without privacy is the best baseline.
         """
         from .sweep_report import of_groups_drawn
 

@@ -53,13 +53,13 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     the file holds them; the guarantee lists the assumption that they are public. After loading,
     such a model warns again when it is refitted. Callables are not written: a custom module, a
     loss, ``augment`` and ``scoring``. The parameter ``class_weight`` is not written either. A model
-    that trains another model is saved without its teacher, aggregator and schema; a new fit uses
+    that trains another model is saved without its teacher, aggregator and schema. A new fit uses
     the defaults.
 
     See Also
     --------
-    load_model : Reads the file.
-    skprivacy.certificate : Signs what the file states.
+    load_model : Read the file.
+    skprivacy.certificates.issue_certificate : Sign the statements of the file.
 
     Examples
     --------

@@ -207,8 +207,8 @@ class Participation:
     """Counts of the records in each step, tested against sampling by independent coins.
 
     Batches of one size, and records that take turns, are more regular than coins. The noisy sums
-    hardly show this if other records hide the canary, but the claim is then accounted for another
-    sampling than the one that runs.
+    hardly show this if other records hide the canary. But the claim was then computed for a
+    different sampling.
     """
 
     def __init__(self, sampling_rate: float) -> None:

@@ -47,7 +47,7 @@ class AuditReport(FactReport):
     model : str
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
-        Claim of all private steps together; of kind "estimate" if a step is not covered.
+        Claim of all private steps together. It is of kind "estimate" if a step is not covered.
     findings : tuple of AttackFinding
         One for each attack.
     reason : str
@@ -61,7 +61,7 @@ class AuditReport(FactReport):
     train_accuracy, test_accuracy : float
         Accuracy on members and on non-members; NaN for models that predict no classes.
     majority_share : float
-        Share of the most frequent class among the non-members: the accuracy of always guessing it.
+        Share of the most frequent class among the non-members: the accuracy of a constant guess.
     alpha : float
         Error probability of the verdict and of each interval.
     n_shadows : int
@@ -71,20 +71,19 @@ class AuditReport(FactReport):
     not_measured : tuple of str
         Attacks that were not run.
     why_not_measured : str
-        Why they were not run, in words.
+        The reason, in words.
     disclosure : DisclosureReport or None
         Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
     exposures : tuple of GroupExposure
-        How well each attack separates members from non-members within each class and subgroup,
-        most exposed first.
+        Success of each attack within each class and subgroup, most exposed first.
     attacked : str
         Unit of membership: "record", or the name of the ``groups`` passed to the audit.
     copied : str
-        Why the records are not independent of each other; empty if nothing suggests it.
+        Evidence that the records depend on each other; empty if there is none.
     ledger_caveats : tuple of str
         Limits of the ledger of the model's budget: whether a restored older copy is noticed.
     own_claim : Claim or None
-        The model's own claim, if another was passed to the audit and tested; otherwise None.
+        The model's own claim, if the audit tested a passed claim instead; otherwise None.
     """
 
     model: str

@@ -175,7 +175,7 @@ class GroupExposure:
     p_value : float
         Adjusted by Holm's method for all attacks and groups of a report.
     exposed : bool
-        Whether the members score above the non-members of the group, beyond chance.
+        Whether the members score significantly above the non-members of the group.
     """
 
     by: str

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...accounting import (
     BandedFactorizationEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
     LogisticEvent,
@@ -84,6 +85,7 @@ class TrainingConfig:
     views: Views | None = None
     device: str = "cpu"
     per_group: PerGroup | None = None
+    mean_noise: float | None = None  # noise multiplier of a mean that is released before the steps
 
     @classmethod
     def planned(
@@ -183,7 +185,10 @@ class TrainingConfig:
         """Return the event of the whole run at another noise multiplier."""
         if noise_multiplier == 0:
             return NonPrivateEvent()
-        return self.noise_kind.event(noise_multiplier, self)
+        steps = self.noise_kind.event(noise_multiplier, self)
+        if self.mean_noise is None:
+            return steps
+        return ComposedEvent((GaussianEvent(self.mean_noise), steps))
 
     def clip(self) -> Clip:
         """Return the clipping function; an adaptive one starts anew."""
