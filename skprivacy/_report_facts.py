@@ -206,7 +206,12 @@ def number(name: str, digits: int = 3) -> Callable[[Any], Cell]:
 
 def spread(name: str) -> Callable[[Any], Cell]:
     """Return the cell of a mean in a row, with its standard deviation."""
-    return lambda row: f"{format_number(row[name])} ± {format_number(row[f'{name}_std'])}"
+
+    def cell(row: Any) -> Cell:
+        mean = format_number(row[name])
+        return mean if math.isnan(row[name]) else f"{mean} ± {format_number(row[f'{name}_std'])}"
+
+    return cell
 
 
 def interval(name: str) -> Callable[[Any], Cell]:

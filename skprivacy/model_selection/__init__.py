@@ -5,6 +5,7 @@ Files, in reading order:
 - ``sweep``: `PrivacySweepCV`: parameters, and fit = plan, run, collect
 - ``sweep_plan``: Checked parameters, splits, routing, groups, budgets: one frozen plan
 - ``sweep_records``: Records, splits, the shared stateless first step
+- ``sweep_baselines``: Models without privacy to compare with, and the constant predictor
 - ``sweep_runner``: Fit, score and attack every candidate and baseline on every split, in parallel,
   resumed
 - ``sweep_store``: Results on disk, keyed by digest

@@ -21,6 +21,7 @@ from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
 from .delegation import RefittedMixin
+from .sweep_baselines import make_constant, name_constant, sibling_name, validate_baselines
 from .sweep_groups import collect_groups, resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
@@ -43,9 +44,7 @@ from .sweep_results import ResultsMixin, arrange_results
 from .sweep_runner import (
     SweepRunner,
     check_fit_arguments,
-    sibling_name,
     validate_attack,
-    validate_baselines,
 )
 from .sweep_store import ResultStore, describe_sweep
 
@@ -120,6 +119,9 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     baseline_results_ : dict of ndarray
         The same keys for the baselines, named in ``param_baseline``. Empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
+    constant_results_ : dict of ndarray
+        The same keys for the constant predictor: the most frequent class of the training folds, or
+        the mean of their targets. A model whose mean score is not higher is useless.
     charged_ : PrivacyGuarantee
         Joint cost of ALL trained private models, see Notes. There is no ``privacy_``, because no
         guarantee covers the scores, or a model that was chosen by them. With ``path``, all models
@@ -153,9 +155,9 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     **Guarantees.** A sweep is a tool for people who may see the data. ``charged_`` is the cost of
     releasing all of its models: candidates times folds, plus the refit, each with all private
     steps. Its delta is the sum of all deltas. Shadow models and baselines are never returned and
-    are not counted. NO guarantee covers ``cv_results_`` and ``baseline_results_``, because scores
-    and attack results are computed from the private data without noise. Publishing them, or tuning
-    by them, leaks beyond every epsilon in the table.
+    are not counted. NO guarantee covers ``cv_results_``, ``baseline_results_`` and
+    ``constant_results_``, because scores and attack results are computed from the private data
+    without noise. Publishing them, or tuning by them, leaks beyond every epsilon in the table.
 
     A :class:`~skprivacy.preprocessing.SchemaTransformer` at the start of a pipeline learns nothing,
     if its schema was not read off data. It runs once for all models, and ``fit_time`` does not
@@ -289,15 +291,11 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
             for epsilon in epsilons
         ]
         others = [
-            Candidate(
-                name,
-                model,
-                _baseline_records(name, model, models, records),
-                {"baseline": name},
-                repr(model),
-            )
-            for name, model in compared.items()
+            _baseline_candidate(name, model, models, records) for name, model in compared.items()
         ]
+        constant = _baseline_candidate(
+            name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records
+        )
         plan = {}
         if path is not None:
             again = validate_splits(splitter, self.cv, X, y, **routed.split)
@@ -308,6 +306,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
         check_affordable([*fits.unpaid(candidates), *last])
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
+        floor = fits.constant(constant)
         rows = fits.models(candidates, total)
         beside = fits.earlier(candidates)
         if refit is not None:
@@ -325,6 +324,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         self.scores_, self.subgroups_ = list(scorers), by
         self.cv_results_ = arrange_results(rows, [c.params for c in candidates], len(splits))
         self.baseline_results_, fitted = _collect_baselines(others, free, len(splits))
+        self.constant_results_ = arrange_results(floor, [constant.params], len(splits))
         self.group_results_ = {
             "models": collect_groups(rows, len(splits)),
             "baselines": collect_groups(fitted, len(splits)),
@@ -352,10 +352,17 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         return tags
 
 
+def _baseline_candidate(
+    name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
+) -> Candidate:
+    """Return a baseline, with the fit arguments of its private sibling, or weights."""
+    own = _baseline_records(name, model, models, records)
+    return Candidate(name, model, own, {"baseline": name}, repr(model))
+
+
 def _baseline_records(
     name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
 ) -> Records:
-    """Return the records of a baseline, with its private sibling's arguments, or weights."""
     for owner, own in records.items():
         if name == sibling_name(owner):
             return own

@@ -261,10 +261,11 @@ def _circumstances(report: Any) -> list[Fact]:
     found = f"{report.n_train:,} used in training, {report.n_test:,} not"
     accuracy = ""
     if not math.isnan(report.test_accuracy):
+        useless = report.test_accuracy <= report.majority_share
         accuracy = (
             f"{format_percent(report.test_accuracy)} on new records, "
             f"{format_percent(report.train_accuracy)} on training records (most frequent class: "
-            f"{format_percent(report.majority_share)})"
+            f"{format_percent(report.majority_share)}{'; the model is useless' if useless else ''})"
         )
     return [
         Fact("n_train", report.n_train, found, "detail", label=report._members),
