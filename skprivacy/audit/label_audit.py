@@ -67,6 +67,8 @@ class LabelAuditReport(AuditReport):
         Empty: coins flip labels independently, even for records with equal features.
     ledger_caveats, own_claim : as in :class:`AuditReport`
         The limits of the budget's ledger, and the model's own claim if another was passed.
+    baseline, pairs : None
+        Fair coins choose which labels are flipped, so the two sides differ by chance alone.
     """
 
     of_labels: ClassVar[bool] = True

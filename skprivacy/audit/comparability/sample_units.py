@@ -1,0 +1,186 @@
+"""Units of an audit: the records or groups of both samples, as one encoded numeric table.
+
+Start reading at :meth:`SampleUnits.from_records`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..._input_data import type_of_target
+from ...attacks.model_answers import labels_as_text, targets_as_array
+from ...attacks.record_tables import as_table, concat, fingerprints, num_samples
+from ..inspection.member_groups import MemberGroups
+
+__all__ = ["SampleUnits"]
+
+Ints = NDArray[np.int64]
+MAX_CATEGORIES = 20  # distinct texts of a column, above which their sorted order is one number
+MAX_LABELS = 100  # distinct labels; rarer ones count as one
+N_BINS = 10  # of numeric targets
+
+
+@dataclass(frozen=True)
+class SampleUnits:
+    """Members and non-members, as classifiers of membership see them.
+
+    All fields but the order of the rows are functions of both samples together. A random split
+    therefore leaves the membership of the units a random arrangement, given these fields.
+    """
+
+    features: Any  # of each record, members first: an array or a CSR matrix
+    codes: Ints  # unit of each record, from 0; the units of members come first
+    labels: Ints | None  # label of each unit; None if targets have none
+    ranks: tuple[Ints, Ints]  # place of each unit in a fixed pseudo-random order of its sample
+    seed: int  # of pseudo-random choices; a function of the records
+
+    @classmethod
+    def from_records(
+        cls, X_in: Any, y_in: Any, X_out: Any, y_out: Any, people: MemberGroups | None = None
+    ) -> SampleUnits:
+        """Encode the records of both samples; with ``people``, their groups are the units.
+
+        Parameters
+        ----------
+        X_in, X_out : record tables of shape (n_in, ...) and (n_out, ...)
+            Members and non-members, of the same columns.
+        y_in, y_out : array-like or None
+            Their targets.
+        people : MemberGroups or None
+            Groups of the records.
+        """
+        X, n_in = concat(X_in, X_out), num_samples(X_in)
+        n = num_samples(X)
+        y = None if y_in is None else _concat_targets(y_in, y_out)
+        codes, sizes = np.arange(n), (n_in, n - n_in)
+        if people is not None:
+            codes, sizes = people.all_groups.codes, (people.inside.n, people.outside.n)
+        keys = np.zeros(sum(sizes), np.uint64)
+        np.add.at(keys, codes, fingerprints(X))
+        labels = None if y is None else _label_codes(y)
+        return cls(
+            _encode_records(X, y),
+            codes,
+            None if labels is None else _most_frequent(labels, codes),
+            (_rank_keys(keys[: sizes[0]]), _rank_keys(keys[sizes[0] :])),
+            int(keys.sum(dtype=np.uint64)),
+        )
+
+    @property
+    def n_in(self) -> int:
+        """Number of member units."""
+        return len(self.ranks[0])
+
+    @property
+    def n_out(self) -> int:
+        """Number of non-member units."""
+        return len(self.ranks[1])
+
+    @property
+    def is_member(self) -> NDArray[np.bool_]:
+        """Membership of each unit."""
+        return np.arange(self.n_in + self.n_out) < self.n_in
+
+    def average_units(self, scores: NDArray[np.float64], rows: Ints) -> NDArray[np.float64]:
+        """Return the mean score of each unit that has some of the rows; NaN for the others."""
+        n = self.n_in + self.n_out
+        counts = np.bincount(self.codes[rows], minlength=n)
+        with np.errstate(invalid="ignore"):
+            means: NDArray[np.float64] = np.bincount(self.codes[rows], scores, n) / counts
+        return means
+
+
+def _rank_keys(keys: NDArray[np.uint64]) -> Ints:
+    """Return the rank of each key; the order of a sample's rows decides among equal keys only."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+    return ranks
+
+
+def _concat_targets(y_in: Any, y_out: Any) -> NDArray[Any]:
+    return np.concatenate([targets_as_array(y_in, 0), targets_as_array(y_out, 0)])
+
+
+def _label_codes(y: NDArray[Any]) -> Ints | None:
+    """Return a label for each record: its class, or the tenth in which its number lies."""
+    kind = type_of_target(y)
+    if kind == "continuous":
+        return np.searchsorted(np.quantile(y, np.arange(1, N_BINS) / N_BINS), y, side="right")
+    if kind == "continuous-multioutput":
+        return None
+    codes = _sorted_codes(labels_as_text(y))
+    counts = np.bincount(codes)
+    frequency_rank = np.argsort(np.argsort(-counts, kind="stable"))
+    return np.minimum(frequency_rank, MAX_LABELS - 1)[codes]
+
+
+def _most_frequent(labels: Ints, codes: Ints) -> Ints:
+    """Return the most frequent label of each unit."""
+    counts = np.zeros((codes.max() + 1, labels.max() + 1), np.int32)
+    np.add.at(counts, (codes, labels), 1)
+    return counts.argmax(axis=1)
+
+
+def _encode_records(X: Any, y: NDArray[Any] | None) -> Any:
+    """Return standardised features and targets; texts become indicators or their sorted order."""
+    targets = None if y is None else _encode_columns(y)
+    if sparse.issparse(X):
+        spread = np.sqrt(X.multiply(X).mean(axis=0)).A1 if hasattr(X, "A1") else _root_mean(X)
+        scaled = X @ sparse.diags(1 / np.where(spread > 0, spread, 1.0))
+        parts = [scaled] if targets is None else [scaled, sparse.csr_matrix(targets)]
+        return sparse.hstack(parts, format="csr", dtype=np.float32)
+    features = _encode_columns(X)
+    return features if targets is None else np.hstack([features, targets])
+
+
+def _root_mean(X: Any) -> NDArray[np.float64]:
+    return np.sqrt(np.asarray(X.multiply(X).mean(axis=0), dtype=float)).ravel()
+
+
+def _encode_columns(X: Any) -> NDArray[np.float32]:
+    if not isinstance(X, pd.DataFrame):
+        X = X.reshape(len(X), -1)
+        if X.dtype.kind in "biuf":
+            return _standardize(X.astype(float))
+    frame = as_table(X)
+    return np.hstack([_encode_column(frame.iloc[:, i]) for i in range(frame.shape[1])])
+
+
+def _encode_column(column: pd.Series[Any]) -> NDArray[np.float32]:
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return _standardize(column.astype("int64").to_numpy(dtype=float)[:, None])
+    try:
+        numbers = pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
+        return _standardize(numbers[:, None])
+    except (TypeError, ValueError):  # texts and categories
+        codes = _sorted_codes(np.array([str(value) for value in column], dtype=object))
+    if (n := codes.max() + 1) > MAX_CATEGORIES:
+        return _standardize(codes[:, None].astype(float))
+    return _standardize((codes[:, None] == np.arange(n)).astype(float))
+
+
+def _sorted_codes(values: NDArray[Any]) -> Ints:
+    """Number values in sorted order: an order of appearance would disclose who comes first."""
+    return np.asarray(np.unique(values, return_inverse=True)[1]).ravel()
+
+
+def _standardize(matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scale columns to mean 0 and variance 1; missing values become medians, with an indicator."""
+    missing = ~np.isfinite(matrix)
+    if missing.any():
+        known = np.where(missing, np.nan, matrix)
+        medians = np.nan_to_num(
+            [np.median(c[~np.isnan(c)]) if (~np.isnan(c)).any() else 0.0 for c in known.T]
+        )
+        indicators = missing[:, missing.any(axis=0)].astype(float)
+        matrix = np.hstack([np.where(missing, medians, matrix), indicators])
+    spread = matrix.std(axis=0)
+    centered = matrix - matrix.mean(axis=0)
+    scaled: NDArray[np.float32] = (centered / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+    return scaled
