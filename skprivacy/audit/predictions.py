@@ -193,8 +193,8 @@ def _read_features(records: Any, n_in: int, n_out: int) -> tuple[Any, Any] | Non
     sizes = num_samples(pair[0]), num_samples(pair[1])
     if sizes != (n_in, n_out):
         raise ValueError(
-            f"records have {sizes[0]} and {sizes[1]} rows; expected one for each of the {n_in} rows "
-            f"of proba_train and the {n_out} of proba_test."
+            f"records have {sizes[0]} and {sizes[1]} rows; expected one for each of the {n_in} "
+            f"rows of proba_train and the {n_out} of proba_test."
         )
     check_alike(*pair, "records")
     return pair

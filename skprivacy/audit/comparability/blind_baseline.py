@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from .sample_units import SampleUnits
 
-__all__ = ["BlindBaseline", "classify_blindly", "compare_labels", "compare_samples", "rank_blindly"]
+__all__ = ["BlindBaseline", "BlindClassifiers", "compare_labels", "compare_samples", "rank_blindly"]
 
 FloatArray = NDArray[np.float64]
 FALSE_DOUBT = 0.01  # probability that two parts of one random split are called different, at most
@@ -27,7 +27,7 @@ CLASSIFIER_SHARE = 0.8
 MIN_UNITS = 30  # in each sample, below which they are not compared
 FIRST_SHARE, N_BLOCKS = 0.4, 4  # share of each sample that is only learned, and blocks of the rest
 N_PERMUTATIONS = 9999
-N_TREES, MIN_LEAF = 30, 5
+FIRST_TREES, TREES_PER_BLOCK, MIN_LEAF = 12, 6, 5
 MAX_ROWS_PER_TREE = 1000  # so that the cost of a tree does not grow with the tables
 CAVEATS = {
     "records": "",
@@ -148,9 +148,10 @@ def compare_samples(units: SampleUnits, compared: str = "records") -> BlindBasel
 def rank_blindly(units: SampleUnits) -> tuple[float, float]:
     """Return the AUC of blind classifiers that learn from earlier blocks, and its p-value.
 
-    Each sample is cut into a first part and four blocks. For each block, the classifiers learn from
-    all earlier units and rank those of the block. The Mann-Whitney statistics of the blocks are
-    added (Stouffer), weighted by the roots of their sizes.
+    Each sample is cut at random into a first part and four blocks. For each block, the classifiers
+    learn from all earlier units and rank those of the block. The forest keeps its earlier trees.
+    The Mann-Whitney statistics of the blocks are added (Stouffer), weighted by the roots of their
+    sizes.
 
     **Guarantees.** After a random split, given all units and the membership of earlier ones, the
     members of a block are a random subset of it. So the statistics of the blocks are independent
@@ -161,45 +162,64 @@ def rank_blindly(units: SampleUnits) -> tuple[float, float]:
     statistic has a negative excess kurtosis.
     """
     stages = np.concatenate([_assign_stages(ranks) for ranks in units.ranks])
-    rng = np.random.default_rng(units.seed)
+    classifiers = BlindClassifiers(units.seed)
     sizes, areas, scores = [], [], []
     for block in range(1, N_BLOCKS + 1):
-        found = classify_blindly(units, stages < block, stages == block)
-        ranks = _rank_values(sum(_rank_values(part, rng) for part in found), rng)
-        member = units.is_member[stages == block]
-        n_in, n_out = int(member.sum()), int((~member).sum())
-        areas.append((ranks[member].sum() - n_in * (n_in + 1) / 2) / (n_in * n_out))
-        # Mann and Whitney 1947: the variance of the AUC without ties
-        scores.append((areas[-1] - 0.5) * np.sqrt(12 * n_in * n_out / (n_in + n_out + 1)))
-        sizes.append(n_in + n_out)
+        trees = FIRST_TREES if block == 1 else TREES_PER_BLOCK
+        classifiers.learn(units, _mark_earlier(stages, block), trees)
+        found = classifiers.score(units, stages == block)
+        area, score = _compare_ranks(
+            np.sum([rankdata(part) for part in found], axis=0), units.is_member[stages == block]
+        )
+        areas.append(area)
+        scores.append(score)
+        sizes.append(int((stages == block).sum()))
     weights = np.sqrt(sizes)
     total = weights @ np.array(scores) / np.sqrt(weights @ weights)
     return float(np.average(areas, weights=sizes)), float(norm.sf(total))
 
 
-def classify_blindly(
-    units: SampleUnits, learned: NDArray[np.bool_], scored: NDArray[np.bool_]
-) -> list[FloatArray]:
-    """Return two probabilities of membership for each unit in ``scored``, averaged over records.
+def _compare_ranks(values: FloatArray, member: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the AUC of a block, and its Mann-Whitney statistic in standard deviations."""
+    ranks, n = rankdata(values), len(values)
+    n_in = int(member.sum())
+    n_out = n - n_in
+    area = (ranks[member].sum() - n_in * (n_in + 1) / 2) / (n_in * n_out)
+    # The variance of a sum of n_in of these ranks, drawn without replacement: exact with ties
+    variance = n_in * n_out * ranks.var() / (n - 1)
+    if variance == 0:
+        return 0.5, 0.0
+    return area, (area - 0.5) * n_in * n_out / np.sqrt(variance)
 
-    A forest and a logistic regression learn from the records of the units in ``learned``.
-    """
-    known, asked = np.flatnonzero(learned[units.codes]), np.flatnonzero(scored[units.codes])
-    member = units.is_member[units.codes[known]]
-    forest = RandomForestClassifier(
-        N_TREES,
-        min_samples_leaf=MIN_LEAF,
-        max_samples=min(len(known), MAX_ROWS_PER_TREE),
-        random_state=units.seed % 2**32,
-    )
-    found = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of regressions that stop early, which do no harm
-        for classifier in (forest, LogisticRegression(C=0.1)):
-            classifier.fit(units.features[known], member)
-            proba = classifier.predict_proba(units.features[asked])[:, 1]
-            found.append(units.average_units(proba, asked)[scored])
-    return found
+
+class BlindClassifiers:
+    """A forest and a logistic regression of membership, which never see the audited model."""
+
+    def __init__(self, seed: int) -> None:
+        self.forest = RandomForestClassifier(
+            0, min_samples_leaf=MIN_LEAF, warm_start=True, random_state=seed % 2**32
+        )
+        self.regression = LogisticRegression(C=0.1)
+
+    def learn(self, units: SampleUnits, learned: NDArray[np.bool_], n_trees: int) -> None:
+        """Add trees that learn from the marked units, and learn the regression anew."""
+        rows = np.flatnonzero(learned[units.codes])
+        features, member = units.features[rows], units.is_member[units.codes[rows]]
+        self.forest.set_params(
+            n_estimators=self.forest.n_estimators + n_trees,
+            max_samples=min(len(rows), MAX_ROWS_PER_TREE),
+        ).fit(features, member)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a regression that stops early does no harm
+            self.regression.fit(features, member)
+
+    def score(self, units: SampleUnits, scored: NDArray[np.bool_]) -> list[FloatArray]:
+        """Return two probabilities of membership for each marked unit, averaged over records."""
+        rows = np.flatnonzero(scored[units.codes])
+        return [
+            units.average_units(model.predict_proba(units.features[rows])[:, 1], rows)[scored]
+            for model in (self.forest, self.regression)
+        ]
 
 
 def compare_labels(units: SampleUnits) -> float:
@@ -225,8 +245,5 @@ def _assign_stages(ranks: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.searchsorted(cuts, (ranks + 0.5) / len(ranks), side="right")
 
 
-def _rank_values(values: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return ranks from 1; ties are ordered at random."""
-    ranks = np.empty(len(values))
-    ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(1, len(values) + 1)
-    return ranks
+def _mark_earlier(stages: NDArray[np.intp], block: int) -> NDArray[np.bool_]:
+    return stages < block

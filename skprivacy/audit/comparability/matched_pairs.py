@@ -22,7 +22,7 @@ from ..._report_facts import format_percent
 from ...accounting import PrivacyGuarantee
 from ...metrics.evidence import Evidence
 from ..report.findings import AttackFinding, claimed_delta, evidence_against
-from .blind_baseline import classify_blindly, compare_samples
+from .blind_baseline import BlindClassifiers, compare_samples
 from .sample_units import SampleUnits
 
 __all__ = ["MatchedPairs", "bound_pairs", "comparability_facts", "needed_factor", "pair_units"]
@@ -31,7 +31,7 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.int64]
 MIN_PAIRS = 100  # below which the samples have too little in common
 CALIPER = 0.2  # largest distance of a pair, in standard deviations of the log odds (Austin 2011)
-N_FOLDS = 5
+N_FOLDS, N_TREES = 5, 30
 LEAST_PROBABILITY = 0.01  # of blind classifiers, so that log odds are finite
 LARGEST_FACTOR = 1e6
 GRID = 400  # steps of the integral of a claimed curve
@@ -159,8 +159,9 @@ def estimate_log_odds(units: SampleUnits) -> FloatArray:
     folds = np.concatenate([ranks % N_FOLDS for ranks in units.ranks])
     proba = np.empty(len(folds))
     for fold in range(N_FOLDS):
-        scored = folds == fold
-        proba[scored] = np.mean(classify_blindly(units, ~scored, scored), axis=0)
+        scored, classifiers = folds == fold, BlindClassifiers(units.seed)
+        classifiers.learn(units, ~scored, N_TREES)
+        proba[scored] = np.mean(classifiers.score(units, scored), axis=0)
     clipped = np.clip(proba, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
     odds: FloatArray = logit(clipped)
     return odds

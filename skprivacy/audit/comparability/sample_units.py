@@ -30,14 +30,14 @@ N_BINS = 10  # of numeric targets
 class SampleUnits:
     """Members and non-members, as classifiers of membership see them.
 
-    All fields but the order of the rows are functions of both samples together. A random split
-    therefore leaves the membership of the units a random arrangement, given these fields.
+    Features, labels and the seed are functions of both samples together. A random split therefore
+    leaves the membership of the units a random arrangement, given these fields.
     """
 
     features: Any  # of each record, members first: an array or a CSR matrix
     codes: Ints  # unit of each record, from 0; the units of members come first
     labels: Ints | None  # label of each unit; None if targets have none
-    ranks: tuple[Ints, Ints]  # place of each unit in a fixed pseudo-random order of its sample
+    ranks: tuple[Ints, Ints]  # place of each unit in a pseudo-random order of its sample
     seed: int  # of pseudo-random choices; a function of the records
 
     @classmethod
@@ -61,15 +61,15 @@ class SampleUnits:
         codes, sizes = np.arange(n), (n_in, n - n_in)
         if people is not None:
             codes, sizes = people.all_groups.codes, (people.inside.n, people.outside.n)
-        keys = np.zeros(sum(sizes), np.uint64)
-        np.add.at(keys, codes, fingerprints(X))
+        seed = int(fingerprints(X).sum(dtype=np.uint64))
+        rng = np.random.default_rng(seed)
         labels = None if y is None else _label_codes(y)
         return cls(
             _encode_records(X, y),
             codes,
             None if labels is None else _most_frequent(labels, codes),
-            (_rank_keys(keys[: sizes[0]]), _rank_keys(keys[sizes[0] :])),
-            int(keys.sum(dtype=np.uint64)),
+            (rng.permutation(sizes[0]), rng.permutation(sizes[1])),
+            seed,
         )
 
     @property
@@ -94,13 +94,6 @@ class SampleUnits:
         with np.errstate(invalid="ignore"):
             means: NDArray[np.float64] = np.bincount(self.codes[rows], scores, n) / counts
         return means
-
-
-def _rank_keys(keys: NDArray[np.uint64]) -> Ints:
-    """Return the rank of each key; the order of a sample's rows decides among equal keys only."""
-    ranks = np.empty(len(keys), np.int64)
-    ranks[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-    return ranks
 
 
 def _concat_targets(y_in: Any, y_out: Any) -> NDArray[Any]:

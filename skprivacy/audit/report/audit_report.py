@@ -17,10 +17,10 @@ from ..._report_facts import FactReport, ReportFacts
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence
-from ..inspection.claims import CHOSEN, NO_CLAIM, Claim
-from ..inspection.disclosure_report import DisclosureReport
 from ..comparability.blind_baseline import BlindBaseline
 from ..comparability.matched_pairs import MatchedPairs
+from ..inspection.claims import CHOSEN, NO_CLAIM, Claim
+from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
 from .document import About, about_or_empty
 from .facts import audit_facts, explain_exchange, list_caveats

@@ -78,7 +78,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
                     *refuted,
                     paired,
                     *_circumstances(report),
-                ),  # fmt: skip
+                ),
             ),
             _attacks(report),
             *_exposure(report, records),

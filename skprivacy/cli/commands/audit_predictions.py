@@ -154,7 +154,7 @@ def _read_features(
     args: argparse.Namespace, inside: NDArray[np.intp], outside: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the features of members and of non-members."""
-    frame, n = tables.read_table(Path(args.records), args, (), {}), len(inside) + len(outside)
+    frame, n = tables.read_table(Path(args.records), args), len(inside) + len(outside)
     if len(frame) != n:
         raise UserError(
             f"--records {args.records} has {len(frame):,} rows; expected one for each of the "
