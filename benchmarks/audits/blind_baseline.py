@@ -1,6 +1,6 @@
 """Blind baseline of audits: false doubts, found shifts, its cost, and bounds on matched pairs.
 
-splits  samples called different, in 300 random splits of five tables
+splits  samples called different, in 300 random splits of each of five tables
 shifts  samples called different, in draws whose members and non-members differ
 cost    processor time of the baseline as a share of a whole audit
 pairs   wrong and right bounds on epsilon, over all records and on matched pairs
@@ -36,16 +36,16 @@ from skprivacy.audit.comparability.matched_pairs import bound_pairs, comparabili
 from skprivacy.audit.comparability.sample_units import SampleUnits
 from skprivacy.audit.runner import Records
 
-N_SPLITS, N_DRAWS, N_PAIRED = choose((60, 20, 6), (2, 2, 1))  # per table, shift and cell
+N_SPLITS, N_DRAWS, N_PAIRED = choose((300, 20, 6), (2, 2, 1))  # per table, shift and cell
 SIZES = choose((50, 100, 200, 400), (50,))  # in each sample
-COST_SIZES = choose((100, 400, 3000), (60,))
+COST_SIZES = choose((100, 400, 2000), (60,))
 N_COMPARED = choose(400, 150)
 CLAIM = 0.1
 MODELS: dict[str, Any] = {
     "tree": DecisionTreeClassifier(random_state=0),
     "forest, leaf 5": RandomForestClassifier(min_samples_leaf=5, random_state=0),
     "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
-    "network": make_pipeline(StandardScaler(), MLPClassifier(max_iter=100, random_state=0)),
+    "network": make_pipeline(StandardScaler(), MLPClassifier(max_iter=30, random_state=0)),
 }
 
 

@@ -20,9 +20,13 @@ def few_values(rng, n):
     return rng.integers(0, 2, size=(2 * n, 1)).astype(float), rng.integers(0, 3, 2 * n), None
 
 
+def one_bit(rng, n):
+    return rng.integers(0, 2, size=(2 * n, 1)).astype(float), None, None
+
+
 def texts(rng, n):
     """Names of records, which differ, and a number to predict."""
-    names = rng.permutation(2 * n).astype(str)
+    names = np.array([f"name {i}" for i in rng.permutation(2 * n)])
     return pd.DataFrame({"name": names}), rng.normal(size=2 * n), None
 
 
@@ -41,7 +45,7 @@ def people(rng, n):
     return X, rng.integers(0, 2, len(X)), groups
 
 
-KINDS = {f.__name__: f for f in (numbers, few_values, texts, missing_values, people)}
+KINDS = {f.__name__: f for f in (numbers, few_values, one_bit, texts, missing_values, people)}
 
 
 def draw_units(kind, rng, n):
@@ -68,6 +72,10 @@ def check_numbers():
 
 def check_few_values():
     check_null_law("few_values")
+
+
+def check_one_bit():
+    check_null_law("one_bit", runs=200)
 
 
 def check_texts():
