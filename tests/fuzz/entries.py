@@ -38,10 +38,11 @@ PACKAGES = [
 # ``MADE`` has an object.
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
-        "AttackFinding", "AttributeRates", "AttributeResult", "AuditReport", "CertificateCheck",
+        "AttackFinding", "AttributeRates", "AttributeResult", "AuditReport", "BlindBaseline", "CertificateCheck",
         "Claim", "ColumnCheck",
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
         "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport", "LabelCanaries",
+        "MatchedPairs",
         "OneRunAuditReport", "OperatingPoint", "PrivacyLossDistribution",
         "PrivacyVerificationReport", "PropertyPrediction", "Receipt",
         "Reservation", "RowsPerGroup", "SanitizedCost",

@@ -27,8 +27,8 @@ CLASSIFIER_SHARE = 0.8
 MIN_UNITS = 30  # in each sample, below which they are not compared
 FIRST_SHARE, N_BLOCKS = 0.4, 4  # share of each sample that is only learned, and blocks of the rest
 N_PERMUTATIONS = 9999
-FIRST_TREES, TREES_PER_BLOCK, MIN_LEAF = 12, 6, 5
-MAX_ROWS_PER_TREE = 1000  # so that the cost of a tree does not grow with the tables
+FIRST_TREES, TREES_PER_BLOCK, MIN_LEAF = 8, 4, 5
+MAX_ROWS_PER_TREE = 2000  # so that the cost of a tree does not grow with the tables
 CAVEATS = {
     "records": "",
     "shadow predictions": (

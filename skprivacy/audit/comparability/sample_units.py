@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.impute import SimpleImputer
 
 from ..._input_data import type_of_target
 from ...attacks.model_answers import labels_as_text, targets_as_array
@@ -122,40 +123,37 @@ def _most_frequent(labels: Ints, codes: Ints) -> Ints:
 
 def _encode_records(X: Any, y: NDArray[Any] | None) -> Any:
     """Return standardised features and targets; texts become indicators or their sorted order."""
-    targets = None if y is None else _encode_columns(y)
-    if sparse.issparse(X):
-        spread = np.sqrt(X.multiply(X).mean(axis=0)).A1 if hasattr(X, "A1") else _root_mean(X)
-        scaled = X @ sparse.diags(1 / np.where(spread > 0, spread, 1.0))
-        parts = [scaled] if targets is None else [scaled, sparse.csr_matrix(targets)]
-        return sparse.hstack(parts, format="csr", dtype=np.float32)
-    features = _encode_columns(X)
-    return features if targets is None else np.hstack([features, targets])
+    targets = [] if y is None else [_encode_columns(y)]
+    if not sparse.issparse(X):
+        return _standardize(np.hstack([_encode_columns(X), *targets]))
+    spread = np.sqrt(np.asarray(X.multiply(X).mean(axis=0), dtype=float).ravel())
+    scaled = X @ sparse.diags(1 / np.where(spread > 0, spread, 1.0))
+    parts = [scaled, *(sparse.csr_matrix(_standardize(part)) for part in targets)]
+    return sparse.hstack(parts, format="csr", dtype=np.float32)
 
 
-def _root_mean(X: Any) -> NDArray[np.float64]:
-    return np.sqrt(np.asarray(X.multiply(X).mean(axis=0), dtype=float)).ravel()
-
-
-def _encode_columns(X: Any) -> NDArray[np.float32]:
+def _encode_columns(X: Any) -> NDArray[np.float64]:
     if not isinstance(X, pd.DataFrame):
         X = X.reshape(len(X), -1)
         if X.dtype.kind in "biuf":
-            return _standardize(X.astype(float))
+            numbers: NDArray[np.float64] = X.astype(float)
+            return numbers
     frame = as_table(X)
-    return np.hstack([_encode_column(frame.iloc[:, i]) for i in range(frame.shape[1])])
+    return np.column_stack([_encode_column(frame.iloc[:, i]) for i in range(frame.shape[1])])
 
 
-def _encode_column(column: pd.Series[Any]) -> NDArray[np.float32]:
+def _encode_column(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return numbers or times as they are, and texts as indicators or by their sorted order."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        return _standardize(column.astype("int64").to_numpy(dtype=float)[:, None])
+        times = column.to_numpy("datetime64[s]")
+        return np.where(np.isnat(times), np.nan, times.astype(float))
     try:
-        numbers = pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
-        return _standardize(numbers[:, None])
+        return pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
     except (TypeError, ValueError):  # texts and categories
         codes = _sorted_codes(np.array([str(value) for value in column], dtype=object))
-    if (n := codes.max() + 1) > MAX_CATEGORIES:
-        return _standardize(codes[:, None].astype(float))
-    return _standardize((codes[:, None] == np.arange(n)).astype(float))
+    if codes.max() >= MAX_CATEGORIES:
+        return codes.astype(float)
+    return (codes[:, None] == np.arange(codes.max() + 1)).astype(float)
 
 
 def _sorted_codes(values: NDArray[Any]) -> Ints:
@@ -165,15 +163,10 @@ def _sorted_codes(values: NDArray[Any]) -> Ints:
 
 def _standardize(matrix: NDArray[np.float64]) -> NDArray[np.float32]:
     """Scale columns to mean 0 and variance 1; missing values become medians, with an indicator."""
-    missing = ~np.isfinite(matrix)
-    if missing.any():
-        known = np.where(missing, np.nan, matrix)
-        medians = np.nan_to_num(
-            [np.median(c[~np.isnan(c)]) if (~np.isnan(c)).any() else 0.0 for c in known.T]
-        )
-        indicators = missing[:, missing.any(axis=0)].astype(float)
-        matrix = np.hstack([np.where(missing, medians, matrix), indicators])
+    if not np.isfinite(matrix).all():
+        known = np.where(np.isfinite(matrix), matrix, np.nan)
+        imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        matrix = imputer.fit_transform(known)
     spread = matrix.std(axis=0)
-    centered = matrix - matrix.mean(axis=0)
-    scaled: NDArray[np.float32] = (centered / np.where(spread > 0, spread, 1.0)).astype(np.float32)
-    return scaled
+    scaled = (matrix - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled.astype(np.float32)
