@@ -68,7 +68,7 @@ class LabelAuditReport(AuditReport):
     ledger_caveats, own_claim : as in :class:`AuditReport`
         The limits of the budget's ledger, and the model's own claim if another was passed.
     baseline, pairs : None
-        Fair coins choose which labels are flipped, so the two sides differ by chance alone.
+        Fair coins choose which labels are flipped, so nothing but chance separates the two sides.
     """
 
     of_labels: ClassVar[bool] = True

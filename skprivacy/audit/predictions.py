@@ -30,7 +30,7 @@ from .inspection.member_groups import MemberGroups, claim_for_groups
 from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .report.audit_report import AuditReport
 from .report.findings import group_exposures, group_facts, group_partitions, report_facts
-from .runner import check_attacks, check_verbose, run_attacks, wants_pool
+from .runner import Records, check_attacks, check_verbose, run_attacks, wants_pool
 
 __all__ = ["audit_predictions"]
 
@@ -143,7 +143,7 @@ def audit_predictions(
     n_in = len(inside)
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
-    table = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
+    rows = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     features = _read_features(records, n_in, len(outside))
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
     tested = claim_to_test(_UNKNOWN, claim, "record" if people is None else people.unit)
@@ -163,12 +163,12 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = run_attacks(chosen, table, tested, alpha, people=people, verbose=verbose)
-    partitions = group_partitions(None, *table) if people is None else {}
-    compared, features = _known_features(features, pool, table)
-    units = SampleUnits.from_records(features[0], table[1], features[1], table[3], people)
+    findings = run_attacks(chosen, rows, tested, alpha, people=people, verbose=verbose)
+    partitions = group_partitions(None, *rows) if people is None else {}
+    compared, known = _known_features(features, pool, rows)
+    units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], people)
     return AuditReport(
-        **(report_facts(model, tested, *table) | group_facts(people)),
+        **(report_facts(model, tested, *rows) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -201,15 +201,15 @@ def _read_features(records: Any, n_in: int, n_out: int) -> tuple[Any, Any] | Non
 
 
 def _known_features(
-    features: tuple[Any, Any] | None, pool: ShadowPool | None, table: Any
+    features: tuple[Any, Any] | None, pool: ShadowPool | None, rows: Records
 ) -> tuple[str, tuple[Any, Any]]:
     """Return the kind of features by which the samples are compared, and the features."""
     if features is not None:
         return "records", features
     if pool is None:
-        return "labels", (table[1], table[3])
-    X, n_in = np.concatenate([table[0], table[2]]), len(table[0])
-    left_out, total = pool.left_out(X), 0.0
+        return "labels", (rows[1], rows[3])
+    X, n_in = np.concatenate([rows[0], rows[2]]), len(rows[0])
+    left_out, total = pool.left_out(X), np.zeros(1)
     for proba, mask in zip(pool.iter_proba(X), left_out, strict=True):
         total = total + np.where(mask[:, None], proba, 0.0)
     with np.errstate(invalid="ignore"):  # a record that all models were trained on has none

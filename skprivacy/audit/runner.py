@@ -409,10 +409,10 @@ def _of_known_members(
     labeled, (inside, outside) = label_records(X, None if records[1] is None else y), parts[2:]
     attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
     result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
-    rows = inside, outside - n_in
+    judged = inside, outside - n_in
     if people is None:
-        return [result], rows
-    return people.select(*rows).join_results(result), people.selected_groups(*rows)
+        return [result], judged
+    return people.select(*judged).join_results(result), people.selected_groups(*judged)
 
 
 def _unordered(

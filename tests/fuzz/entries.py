@@ -38,8 +38,8 @@ PACKAGES = [
 # ``MADE`` has an object.
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
-        "AttackFinding", "AttributeRates", "AttributeResult", "AuditReport", "BlindBaseline", "CertificateCheck",
-        "Claim", "ColumnCheck",
+        "AttackFinding", "AttributeRates", "AttributeResult", "AuditReport", "BlindBaseline",
+        "CertificateCheck", "Claim", "ColumnCheck",
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
         "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport", "LabelCanaries",
         "MatchedPairs",

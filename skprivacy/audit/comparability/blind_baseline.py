@@ -1,6 +1,6 @@
-"""Blind baseline: can classifiers that never see the model tell members from non-members?
+"""Blind baseline: do classifiers that never see the model distinguish members from non-members?
 
-If they can, a membership attack may find the difference between the samples in place of the members
+If they do, a membership attack may find the difference between the samples in place of the members
 (Das, Zhang and Tramèr 2024; Meeus et al. 2024). Start reading at :func:`compare_samples`.
 """
 
@@ -73,7 +73,7 @@ class BlindBaseline:
 
     @property
     def caveat(self) -> str:
-        """What was not compared, in words; empty if all was."""
+        """Limit of the comparison, in words; empty if there is none."""
         return CAVEATS[self.compared]
 
     @property
@@ -92,12 +92,13 @@ class BlindBaseline:
         seen = (
             "their labels differ"
             if self.auc is None
-            else "classifiers that never saw the model tell them apart"
+            else "classifiers that never saw the model distinguish them"
         )
         return (
             f"Members and non-members differ by more than membership: {seen} ({self.finding}). An "
             "attack may find this difference in place of the members, so the audit says nothing "
-            "about the claim. Repeat it with samples from one random split."
+            "about the claim. Repeat it with samples from one random split. If a person or another "
+            "group has several records, pass groups."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def compare_samples(units: SampleUnits, compared: str = "records") -> BlindBasel
     """
     if min(units.n_in, units.n_out) < MIN_UNITS:
         return BlindBaseline("nothing")
-    by_label = 1.0 if units.labels is None else compare_labels(units)
+    by_label = compare_labels(units)
     if compared == "labels":
         return BlindBaseline(compared, None, by_label)
     area, by_classifiers = rank_blindly(units)
@@ -149,8 +150,8 @@ def rank_blindly(units: SampleUnits) -> tuple[float, float]:
     """Return the AUC of blind classifiers that learn from earlier blocks, and its p-value.
 
     Each sample is cut at random into a first part and four blocks. For each block, the classifiers
-    learn from all earlier units and rank those of the block. The forest keeps its earlier trees.
-    The Mann-Whitney statistics of the blocks are added (Stouffer), weighted by the roots of their
+    learn from all earlier units and rank the units of the block. The forest keeps its trees. The
+    Mann-Whitney statistics of the blocks are added (Stouffer), weighted by the roots of their
     sizes.
 
     **Guarantees.** After a random split, given all units and the membership of earlier ones, the
@@ -226,7 +227,11 @@ def compare_labels(units: SampleUnits) -> float:
     """Return the p-value of Pearson's chi-square statistic of labels and membership.
 
     **Guarantees.** Exact: permutations of membership are drawn in place of the asymptotic law.
+
+    **Edge cases.** 1 for units without labels.
     """
+    if units.labels is None:
+        return 1.0
     codes = np.unique(units.labels, return_inverse=True)[1]
     counts, n_in = np.bincount(codes), units.n_in
     expected = counts * n_in / len(codes)

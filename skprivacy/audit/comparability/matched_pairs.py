@@ -39,7 +39,7 @@ GRID = 400  # steps of the integral of a claimed curve
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """Evidence of an audit on pairs of similar units alone.
+    """Evidence of an audit that uses only pairs of similar units.
 
     Attributes
     ----------
@@ -52,9 +52,8 @@ class MatchedPairs:
     epsilon_lower_bound : float or None
         The largest epsilon that an attack refutes on the pairs; None if there are too few.
     factor : float
-        How many times as frequent a unit must be in one matched sample as in the other for the
-        claim to allow the evidence; 1 if the claim allows it anyhow. Without a claim, for a model
-        that leaks nothing.
+        Ratio of frequencies of some unit in the two matched samples that the claim needs to allow
+        the evidence; 1 if it needs none. Without a claim, for a model that leaks nothing.
     """
 
     n_pairs: int
@@ -197,7 +196,7 @@ def pair_units(
 def needed_factor(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> float:
     """Return the least factor G, at least 1, for which G times the claimed curve allows evidence.
 
-    Without a claim, the curve is that of a model that leaks nothing.
+    Without a claim, the curve is the diagonal: a model that leaks nothing.
     """
     bounds = guarantee is not None and math.isfinite(guarantee.epsilon())
     allowed = guarantee.tpr_bound if guarantee is not None and bounds else np.asarray

@@ -109,7 +109,7 @@ def test_a_claim_that_withstands_is_doubted_too():
     fitted = TREE.fit(*records[:2])
     report = audit(fitted, *records, claim=9.0, n_shadows=2, random_state=0)
     assert report.verdict == "doubtful"
-    assert "tell them apart (AUC" in report.doubt
+    assert "distinguish them (AUC" in report.doubt
     assert report.caveats[0] == report.doubt
     assert report.to_dict()["blind_baseline"]["differs"]
     fair = samples("none", 200)
