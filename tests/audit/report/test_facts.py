@@ -67,7 +67,8 @@ def reports():
     """Return one report for each verdict, claim, unit and kind of audit."""
     liar = audit(Claiming().fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     honest = audit(Claiming(max_depth=1).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
-    later = PARTS[2] + np.linspace(0.3, 0.9, PARTS[2].shape[1])
+    later = PARTS[2].copy()
+    later[:, 0] += later[:, 0].std()
     unlike = audit(
         Claiming().fit(*PARTS[:2]), *PARTS[:2], later, PARTS[3], attacks=[LossThreshold()]
     )
