@@ -81,8 +81,13 @@ class BlindBaseline:
         """The comparison in words; empty if nothing was compared."""
         if self.p_value is None:
             return ""
-        seen = "their labels" if self.auc is None else f"AUC {self.auc:.3f} without the model"
-        return f"{seen}, p = {self.p_value:.2g}"
+        compared = "labels alone" if self.auc is None else "classifiers that never saw the model"
+        return f"{compared}: {self._figures}"
+
+    @property
+    def _figures(self) -> str:
+        area = "" if self.auc is None else f"AUC {self.auc:.3f}, "
+        return f"{area}p = {self.p_value:.2g}"
 
     @property
     def doubt(self) -> str:
@@ -95,7 +100,7 @@ class BlindBaseline:
             else "classifiers that never saw the model distinguish them"
         )
         return (
-            f"Members and non-members differ by more than membership: {seen} ({self.finding}). An "
+            f"Members and non-members differ by more than membership: {seen} ({self._figures}). An "
             "attack may find this difference in place of the members, so the audit says nothing "
             "about the claim. Repeat it with samples from one random split. If a person or another "
             "group has several records, pass groups."

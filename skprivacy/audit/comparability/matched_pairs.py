@@ -46,7 +46,7 @@ class MatchedPairs:
     n_pairs : int
         Number of pairs.
     by_label : bool
-        Whether the units of a pair have equal labels.
+        Whether the units of a pair have equal labels; of numbers, equal tenths.
     attack : str
         Attack that shows most on the pairs; empty if there are fewer than 100.
     epsilon_lower_bound : float or None

@@ -162,11 +162,12 @@ def _sorted_codes(values: NDArray[Any]) -> Ints:
 
 
 def _standardize(matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Scale columns to mean 0 and variance 1; missing values become medians, with an indicator."""
+    """Scale columns to mean 0 and variance 1, in place; missing values become medians, marked."""
     if not np.isfinite(matrix).all():
         known = np.where(np.isfinite(matrix), matrix, np.nan)
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         matrix = imputer.fit_transform(known)
     spread = matrix.std(axis=0)
-    scaled = (matrix - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return scaled.astype(np.float32)
+    matrix -= matrix.mean(axis=0)
+    matrix /= np.where(spread > 0, spread, 1.0)
+    return matrix.astype(np.float32)
