@@ -68,6 +68,8 @@ class LabelAuditReport(AuditReport):
         Empty: coins flip labels independently, even for records with equal features.
     ledger_caveats, own_claim : as in :class:`AuditReport`
         The limits of the budget's ledger, and the model's own claim if another was passed.
+    baseline, pairs : None
+        Fair coins choose which labels are flipped, so nothing but chance separates the two sides.
     """
 
     of_labels: ClassVar[bool] = True

@@ -28,6 +28,8 @@ from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_ar
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
+from .comparability.matched_pairs import comparability_facts
+from .comparability.sample_units import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
 from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
@@ -36,6 +38,7 @@ from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
 from .report.findings import (
     AttackFinding,
+    Evaluated,
     explain_copies,
     group_exposures,
     group_facts,
@@ -268,6 +271,9 @@ def audit(
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
         copied=explain_copies(*prints) if people is None else "",
+        **comparability_facts(
+            SampleUnits.from_records(*records, people), findings, tested.guarantee, float(alpha)
+        ),
     )
 
 
@@ -285,12 +291,16 @@ def run_attacks(
     Each result gets an equal share of the error probability (Bonferroni), because the verdict
     takes the strongest of them.
     """
-    results: list[AttackResult] = []
+    results: list[tuple[AttackResult, Evaluated | None]] = []
     for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
-        results += run(attack, records, people)
+        found, evaluated = run(attack, records, people)
+        results += [(result, evaluated) for result in found]
     share = alpha / len(results)  # Bonferroni
-    return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
+    return tuple(
+        AttackFinding.of(result, claim.guarantee, alpha, share, evaluated)
+        for result, evaluated in results
+    )
 
 
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
@@ -358,18 +368,18 @@ def wants_pool(attack: Any) -> bool:
 
 def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
+) -> tuple[list[AttackResult], Evaluated | None]:
     X_train, y_train, X_test, y_test = records
     X, y = concat_records(records)
     attack.fit(label_records(X, None if y_train is None else y))
     del X, y  # evaluate concatenates the records again, and they may be large
     result = attack.evaluate(label_records(X_train, y_train), label_records(X_test, y_test))
-    return [result] if people is None else people.join_results(result)
+    return [result] if people is None else people.join_results(result), None
 
 
 def _of_known_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
+) -> tuple[list[AttackResult], Evaluated | None]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
     Exchanging the halves and joining both results would use all records. But the two attack models
@@ -397,9 +407,10 @@ def _of_known_members(
     labeled, (inside, outside) = label_records(X, None if records[1] is None else y), parts[2:]
     attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
     result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
-    return (
-        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
-    )
+    judged = inside, outside - n_in
+    if people is None:
+        return [result], judged
+    return people.select(*judged).join_results(result), people.selected_groups(*judged)
 
 
 def _unordered(

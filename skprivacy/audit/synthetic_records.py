@@ -26,6 +26,8 @@ from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
 from ..synthesis import MarginalSynthesizer
+from .comparability.matched_pairs import comparability_facts
+from .comparability.sample_units import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .inspection.passed_claim import CLAIM_DOCS, read_claim
@@ -168,6 +170,7 @@ def audit_synthetic(
             AttackFinding.of(found, tested.guarantee, alpha, share / len(results))
             for found in results
         ]
+    units = SampleUnits.from_records(X_train, None, X_test, None, people)
     left_out = usual and reference is None
     counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
@@ -186,6 +189,7 @@ def audit_synthetic(
         n_shared=n_shared,
         not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,
+        **comparability_facts(units, findings, tested.guarantee, float(alpha)),
     )
 
 

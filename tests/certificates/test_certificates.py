@@ -290,6 +290,14 @@ def test_an_issuer_who_lies_is_contradicted_by_the_rest(issued, tmp_path, path, 
     assert "the signature" not in failed(found)
 
 
+def test_a_doubtful_audit_counts_as_not_checked(issued, tmp_path):
+    doubted = changed_at(content(issued), ("audit", "verdict"), lambda _: "doubtful")
+    found = verified(issued, tmp_path, signed_anew(issued, doubted))
+    assert found.holds
+    (check,) = [check for check in found.checks if check.name == "the audit"]
+    assert (check.status, check.words) == ("not checked", "doubtful")
+
+
 @pytest.mark.heavy
 def test_a_claim_with_too_little_noise_is_found_by_the_second_accountant(
     issued, tmp_path, monkeypatch

@@ -218,9 +218,9 @@ def test_every_way_of_joining_has_its_share_of_the_error():
     shares = []
     whole = attacking.AttackFinding.of
 
-    def noting(result, guarantee, alpha, corrected):
+    def noting(result, guarantee, alpha, corrected, evaluated):
         shares.append(corrected)
-        return whole(result, guarantee, alpha, corrected)
+        return whole(result, guarantee, alpha, corrected, evaluated)
 
     with mock.patch.object(attacking.AttackFinding, "of", noting):
         audit(model, *records, attacks=[LossThreshold()], groups=groups, alpha=0.1)
