@@ -97,16 +97,14 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     ndarray of the shape of ``distances``
         Upper bounds, private like the votes.
 
-    Notes
-    -----
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
-    increases with q up to q0, at the latest at ln q = -(order/sigma)^2. From q0 on the
-    data-independent cost applies, which is constant. Papernot et al. assume that the change by one
-    vote grows with q up to q1, one vote below q0. These are their conditions C5 and C6, which are
-    equivalent because a step down from q is a step up from one vote below. Then the change is
-    largest between q1 and q0. The conditions are checked at several thousand points. If one fails,
-    as for large orders and little noise, the result is the largest change over all q, for any votes
-    and distance.
+    increases with q up to some q0, where ln q0 <= -(order/sigma)^2. Above q0 the data-independent
+    cost applies, which is constant. Let q1 be the value from which one vote leads to q0. Papernot
+    et al. assume that the change of the cost by one vote grows with q up to q1. Then the change is
+    largest between q1 and q0. This is their condition C5. Their C6 is about a vote in the other
+    direction, and is equivalent. The conditions are checked at several thousand points. If one
+    fails, as for large orders and little noise, the result is the largest change over all q, for
+    any votes and distance.
 
     References
     ----------

@@ -138,8 +138,8 @@ def epsilon_of_moments(
         In (0, 1).
     at : array-like of shape (n_moments,), default=None
         The l of each moment, above 0. ``None`` means 1, 2, ..., n_moments, as in the script
-        published with the first paper on PATE. Where the script prints an epsilon for each l, the
-        moment is that epsilon times l, plus ln(delta).
+        published with the first paper on PATE. That script prints an epsilon for each l. The
+        moment alpha(l) is this epsilon times l, plus ln(delta).
 
     Returns
     -------
@@ -214,8 +214,8 @@ def analyze_votes(
         :func:`epsilon_of_moments`. "strong" is for :class:`LNMax` only, and independent of the
         votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
         scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
-        is valid, because zero-concentrated differential privacy proves half its first term, but it
-        is never the smallest.
+        is valid but never the smallest: zero-concentrated differential privacy proves a bound with
+        half its first term.
 
     Returns
     -------

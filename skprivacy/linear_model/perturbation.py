@@ -275,7 +275,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     adversary who reads the lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare. If the minimum cannot be reached within
+    reported. A class without records gets low probabilities. If the minimum cannot be reached within
     the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
 
     References
@@ -375,7 +375,7 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare.
+    reported. A class without records gets low probabilities.
 
     References
     ----------

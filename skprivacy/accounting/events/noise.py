@@ -398,7 +398,10 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 class SmoothGaussianEvent(
     Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
 ):
-    """GNSS: a number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise scaled to S.
+    """Gaussian noise scaled to the smooth sensitivity of a number (GNSS, Papernot et al. 2018).
+
+    A number with smooth sensitivity S is released plus ``lift`` S plus Gaussian noise of standard
+    deviation ``noise_multiplier`` S.
 
     Parameters
     ----------

@@ -106,11 +106,9 @@ class AttributeInference(TargetAttack):
     attack_ : UpdatesMembership
         Scores a record with each value, if the target is Updates.
 
-    Notes
-    -----
-    The residual of a regressor has, given its scale, a normal distribution. The scale on members is
-    unknown to the attacker. He assumes it log-uniform between .001 and 1 times the root mean square
-    on his own records.
+    Given its scale, the residual of a regressor is treated as normal. The scale on members is
+    unknown. It is assumed to be log-uniform between .001 and 1 times the root mean square on the
+    attacker's own records.
 
     For a quantity, ``predict`` returns the value with the highest probability within ``within_``.
     Codes of categories are not quantities: set ``within=0``, or make them text or categorical.

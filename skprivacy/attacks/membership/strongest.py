@@ -175,15 +175,14 @@ class LearnedRatio(TunedAttack):
     model_ : Pipeline
         The logistic regression.
     power_ : float
-        Mean share of the shadow models' members found by self-attack, with regressions that did
-        not learn from the attacked model.
+        Mean share of a shadow model's members that the attack finds if it has learned from the
+        other shadow models only.
 
-    Notes
-    -----
     The pool must have at least 4 models, trained on every record that is given to ``fit`` or
     scored. The score is the log-odds of membership. Neighbours are the 25 nearest of the records
-    given to ``fit``, with standardised numbers and indicators of other columns. They are left out
-    for more than 10,000 distinct records, or if the search would take more than seconds.
+    given to ``fit``, with standardised numbers and indicators of other columns. The attack does not
+    use neighbours if there are more than 10,000 distinct records, or if the search for them would
+    take longer than some seconds.
 
     **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
     order of the records.
