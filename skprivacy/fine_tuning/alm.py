@@ -114,9 +114,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     depend on other records. Predictions encode records in one call.
 
     **Edge cases.** A record with NaN or infinity, or with features that are not finite, contributes
-    nothing, which is not reported; its predictions are equally probable for all classes. A class
-    without records gets low probabilities. An encoder of columns that are not numbers must accept every
-    record: a record that it refuses makes the fit fail, which reveals the record's presence.
+    nothing, which is not reported. Its predictions are equally probable for all classes. A class
+    without records gets low probabilities. An encoder of columns that are not numbers must accept
+    every record: a record that it refuses makes the fit fail, which reveals the record's presence.
 
     References
     ----------
