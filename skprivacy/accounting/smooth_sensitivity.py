@@ -97,6 +97,8 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     ndarray of the shape of ``distances``
         Upper bounds, private like the votes.
 
+    Notes
+    -----
     With x = Phi^-1(q / (m - 1)) for m classes, one vote moves x by at most sqrt(2)/sigma. The cost
     increases with q up to some q0, where ln q0 <= -(order/sigma)^2. Above q0 the data-independent
     cost applies, which is constant. Let q1 be the value from which one vote leads to q0. Papernot

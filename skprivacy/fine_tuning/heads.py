@@ -211,6 +211,8 @@ class PrototypeHead(OneRelease):
     It is the most accurate head where noise is large: a small epsilon, a pure guarantee, or few
     records.
 
+    Notes
+    -----
     **Guarantees.** A record is a row in the unit ball: its features, scaled to norm .944, and a
     constant. It adds its features to the sum of its class only. The L2 sensitivity is this norm, or
     twice this norm if the record is replaced. The constant is not used. The sums are exact.

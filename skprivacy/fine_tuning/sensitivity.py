@@ -22,7 +22,7 @@ class Sensitivity:
     l2 : float
         L2 sensitivity.
     l1 : float, default=None
-        L1 sensitivity, if it is known to be less than ``sqrt(size) * l2``, which always holds.
+        L1 sensitivity. None means ``sqrt(size) * l2``, which is always a bound.
 
     Examples
     --------

@@ -456,6 +456,8 @@ class SmoothGaussian(Mechanism):
     sensitivity : float, default=1.0
         In units of the smooth sensitivity, which is part of the value.
 
+    Notes
+    -----
     **Guarantees.** ``SmoothGaussianEvent`` holds. An exact discrete Gaussian is multiplied by the
     smooth sensitivity, which is private, and the product is rounded to ``grid``. This rounding
     hides all but one part in 10**7 of the bits that the floating-point product could reveal. The

@@ -106,6 +106,8 @@ class AttributeInference(TargetAttack):
     attack_ : UpdatesMembership
         Scores a record with each value, if the target is Updates.
 
+    Notes
+    -----
     Given its scale, the residual of a regressor is treated as normal. The scale on members is
     unknown. It is assumed to be log-uniform between .001 and 1 times the root mean square on the
     attacker's own records.

@@ -178,6 +178,8 @@ class LearnedRatio(TunedAttack):
         Mean share of a shadow model's members that the attack finds if it has learned from the
         other shadow models only.
 
+    Notes
+    -----
     The pool must have at least 4 models, trained on every record that is given to ``fit`` or
     scored. The score is the log-odds of membership. Neighbours are the 25 nearest of the records
     given to ``fit``, with standardised numbers and indicators of other columns. The attack does not
