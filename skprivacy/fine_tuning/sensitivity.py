@@ -93,7 +93,7 @@ def _logistic_moments(
 
 
 # Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
-# times that of Laplace noise at the same epsilon, and for L2 it is at least as large as
+# times as large as for Laplace noise at the same epsilon, and for L2 it is at least as large as
 # Gaussian noise with the same trade-off curve.
 MECHANISMS: dict[str, tuple[Make, ...]] = {
     "auto": (_gaussian, _k_norm, _laplace),

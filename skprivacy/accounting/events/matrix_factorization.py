@@ -150,8 +150,8 @@ class BandedFactorizationEvent(
 
     Notes
     -----
-    Batch 0 has the largest sensitivity, since the sum for batch i is the same sum cut off i steps
-    earlier. If the coefficients decrease, the order of batches may even change between epochs. The
+    Batch 0 has the largest sensitivity: the run ends i steps earlier for the records of batch i, so
+    their sum has the same terms or fewer. If the coefficients decrease, the order of batches may even change between epochs. The
     sensitivity then covers every record that contributes at most ``epochs`` times, at public steps
     at least ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
 

@@ -282,7 +282,7 @@ class AttributeInference(TargetAttack):
             return 0.0, *self._list_values(column)
         numbers = self._truth(column, "X")
         shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-        # quantiles of the distinct values, too, since one value may be that of nearly all records
+        # quantiles of the distinct values, too, since nearly all records may share one
         tried = np.unique(
             [np.quantile(v, shares, method="inverted_cdf") for v in (numbers, np.unique(numbers))]
         )
@@ -315,7 +315,7 @@ class AttributeInference(TargetAttack):
         return frame
 
     def _encode_target(self, y: Any, name: str = "y") -> NDArray[np.float64]:
-        """Return the targets as columns of numbers: one for each class, or those of a regressor."""
+        """Return the targets as columns of numbers: one for each class, or the targets of a regressor."""
         if not predicts_numbers(self.target):
             return np.eye(len(self.classes_))[label_columns(y, self.classes_, name)]
         found = as_numbers(name, y, "one target of the regressor for each record")
