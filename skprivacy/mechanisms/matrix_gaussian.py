@@ -49,7 +49,8 @@ class MatrixGaussian(Mechanism):
     the difference of its noisy running sums. The z are independent normal numbers of standard
     deviation ``run.noise_multiplier * sensitivity``. All releases together are accounted as
     ``run``, if each record is in the same batch of every epoch. The caller must ensure this. More
-    releases than steps are refused. The numbers are floating point and **not hardened**, as for :class:`FloatGaussian`.
+    releases than steps are refused. The numbers are floating point and **not hardened**, as for
+    :class:`FloatGaussian`.
 
     **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
     coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more

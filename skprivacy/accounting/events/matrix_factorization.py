@@ -150,10 +150,11 @@ class BandedFactorizationEvent(
 
     Notes
     -----
-    Batch 0 has the largest sensitivity: the run ends i steps earlier for the records of batch i, so
-    their sum has the same terms or fewer. If the coefficients decrease, the order of batches may even change between epochs. The
-    sensitivity then covers every record that contributes at most ``epochs`` times, at public steps
-    at least ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
+    Batch 0 has the largest sensitivity: the columns of C for batch i add up to the sum for batch 0,
+    moved down by i steps and cut off at the end of the run. If the coefficients decrease, the order
+    of batches may even change between epochs. The sensitivity then covers every record that
+    contributes at most ``epochs`` times, at public steps at least ``steps_per_epoch`` apart
+    (Kalinin and Lampert 2024, theorem 2).
 
     References
     ----------

@@ -315,7 +315,7 @@ class AttributeInference(TargetAttack):
         return frame
 
     def _encode_target(self, y: Any, name: str = "y") -> NDArray[np.float64]:
-        """Return the targets as columns of numbers: one for each class, or the targets of a regressor."""
+        """Return the targets as numbers: a column for each class, or the targets of a regressor."""
         if not predicts_numbers(self.target):
             return np.eye(len(self.classes_))[label_columns(y, self.classes_, name)]
         found = as_numbers(name, y, "one target of the regressor for each record")

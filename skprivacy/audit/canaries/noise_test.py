@@ -138,8 +138,8 @@ def _test_shape(normal: Float64Array) -> float:
     statistic = -n - float(np.mean((2.0 * np.arange(n) + 1.0) * logs))
     if statistic <= 0:
         return 1.0
-    # The statistic is asymptotically sum Z_j^2 / (j (j + 1)). Its tail is the tail of Z_1^2 / 2, times
-    # prod_{j>1} (1 - 2 / (j (j + 1)))^(-1/2) = sqrt(3) (Zolotarev 1961). The next term adds
+    # The statistic is asymptotically sum Z_j^2 / (j (j + 1)). Its tail is the tail of Z_1^2 / 2,
+    # times prod_{j>1} (1 - 2 / (j (j + 1)))^(-1/2) = sqrt(3) (Zolotarev 1961). The next term adds
     # sum_{j>1} 1 / ((j - 1) (j + 2)) = 11/18, divided by twice the statistic.
     tail = math.sqrt(3.0) * (1.0 + 11.0 / (36.0 * statistic)) * float(erfc(math.sqrt(statistic)))
     return min(1.0, tail)
