@@ -77,15 +77,13 @@ class StrongestAttack(ShadowAttack):
         This share for every attack that took part. If no self-attack is possible (a pool of two
         models, or records outside the pool), all are 0 and RMIA is used.
 
-    Notes
-    -----
-    **Guarantees.** The choice is a function of the shadow models and of the set of records given
-    to ``fit``. The halves that shadow models are trained on are drawn without regard to the
-    target's members, and neither its members nor its answers are used. Suppose that this set does
-    not depend on which records are members (members and non-members together, as in an audit).
-    Then, given the shadow models, the winner is one test fixed in advance. Every bound for such a
-    test holds for it, without a correction for having tried several. Training may depend on the
-    order of records, so use an order that is independent of membership, as
+    **Guarantees.** The choice is a function of the shadow models and of the set of records given to
+    ``fit``. It uses neither the target's members nor its answers, and the halves on which shadow
+    models are trained are drawn without regard to the members. Suppose that the set of records
+    given to ``fit`` does not depend on which records are members (members and non-members together,
+    as in an audit). Then, given the shadow models, the winner is one test fixed in advance. Every
+    bound for such a test holds for it, without a correction for having tried several. Training may
+    depend on the order of records, so use an order that is independent of membership, as
     :func:`~skprivacy.audit.audit` does.
 
     Examples
