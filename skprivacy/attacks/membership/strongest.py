@@ -77,6 +77,8 @@ class StrongestAttack(ShadowAttack):
         This share for every attack that took part. If no self-attack is possible (a pool of two
         models, or records outside the pool), all are 0 and RMIA is used.
 
+    Notes
+    -----
     **Guarantees.** The choice is a function of the shadow models and of the set of records given to
     ``fit``. It uses neither the target's members nor its answers, and the halves on which shadow
     models are trained are drawn without regard to the members. Suppose that the set of records
