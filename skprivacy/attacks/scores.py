@@ -107,7 +107,7 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
 
 
 def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
-    """Return the variance within columns, pooled over all columns, from the rows where ``used``.
+    """Return the variance of the used values within columns, pooled over all columns.
 
     Each column has its own mean, so differences between records do not count.
     """

@@ -145,12 +145,12 @@ def analyze_votes(
         Use only the orders 2 to ``moments`` + 1. The script published with the first paper uses 8.
         ``None`` means the library's orders.
     conversion : {"tight", "classic", "strong"}, default="tight"
-        Conversion of costs to epsilon. "classic" is the conversion of the papers, from log moments
-        (Abadi et al. 2016). "strong" is for :class:`LNMax` only, and independent of the votes:
-        T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of scale
-        1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It is
-        valid, because zero-concentrated differential privacy proves half its first term, but it is
-        never the smallest.
+        Conversion of costs to epsilon. "classic" is the conversion of the papers, from log
+        moments (Abadi et al. 2016). "strong" is for :class:`LNMax` only, and independent of the
+        votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
+        scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
+        is valid but never the smallest: zero-concentrated differential privacy proves a bound with
+        half its first term.
 
     Returns
     -------

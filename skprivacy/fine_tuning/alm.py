@@ -61,13 +61,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         not have seen private records. ``None`` uses the records as features.
     head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"}, NetworkHead, \
             GradientHead or SoftmaxHead, default="auto"
-        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" means
-        "softmax" with a ``sensitivity`` other than "proved", "prototypes" with ``delta=0`` or a
-        mechanism other than Gaussian noise, and "gradient" otherwise.
+        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" is
+        "softmax" if ``sensitivity`` is not "proved". Otherwise it is "prototypes" if ``delta`` is 0
+        or the mechanism is not Gaussian, and "gradient" if not.
     mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
         Noise of a head that releases once. "auto" is the mechanism with the least noise for
-        (``epsilon``, ``delta``). "logistic" has two analyses, pure from the L1 sensitivity and by
-        moments from the L2 sensitivity, and uses the one with less noise.
+        (``epsilon``, ``delta``). "logistic" has two proofs: a pure epsilon by the L1
+        sensitivity, and moments by the L2 sensitivity. The one with less noise is used.
     sensitivity : "proved", "sampled", float or SampledSensitivity, default="proved"
         How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
         number is an L2 sensitivity that the guarantee then assumes. "sampled" stands
@@ -113,9 +113,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     depend on other records. Predictions encode records in one call.
 
     **Edge cases.** A record with NaN or infinity, or with features that are not finite, contributes
-    nothing, which is not reported; its predictions are equally probable for all classes. A class
-    without records is learned as rare. An encoder of columns that are not numbers must accept every
-    record: a record that it refuses makes the fit fail, which reveals the record's presence.
+    nothing, which is not reported. Its predictions are equally probable for all classes. A class
+    without records gets low probabilities. An encoder of columns that are not numbers must accept
+    every record: a record that it refuses makes the fit fail, which reveals the record's presence.
 
     References
     ----------

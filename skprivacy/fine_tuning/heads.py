@@ -199,9 +199,9 @@ class PrototypeHead(OneRelease):
     It is the most accurate head where noise is large: a small epsilon, a pure guarantee, or few
     records.
 
-    **Guarantees.** A record adds its features, which have norm .944 in a row of the unit ball, to
-    the sum of its class only. The L2 sensitivity is this norm, or twice this norm if the record is
-    replaced. The constant is not used. The sums are exact.
+    **Guarantees.** A record is a row in the unit ball: its features, scaled to norm .944, and a
+    constant. It adds its features to the sum of its class only. The L2 sensitivity is this norm, or
+    twice this norm if the record is replaced. The constant is not used. The sums are exact.
 
     P. Wahdany, M. Jagielski, A. Dziedzic and F. Boenisch, "Differentially private prototypes for
     imbalanced transfer learning", AAAI 2025.

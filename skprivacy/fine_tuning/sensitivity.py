@@ -22,7 +22,7 @@ class Sensitivity:
     l2 : float
         L2 sensitivity.
     l1 : float, default=None
-        L1 sensitivity, if it is known to be less than ``sqrt(size) * l2``, which always holds.
+        L1 sensitivity. None means ``sqrt(size) * l2``, which is always a bound.
     """
 
     l2: float
@@ -76,7 +76,7 @@ def _logistic_moments(
 
 
 # Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
-# times that of Laplace noise at the same epsilon, and for L2 it is at least as large as
+# times as large as for Laplace noise at the same epsilon, and for L2 it is at least as large as
 # Gaussian noise with the same trade-off curve.
 MECHANISMS: dict[str, tuple[Make, ...]] = {
     "auto": (_gaussian, _k_norm, _laplace),

@@ -200,9 +200,10 @@ class LP2STClassifier(NoisyLabelClassifier):
     """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
     In the first stage, the labels of some records are released by randomised response, and a model
-    of them gives a prior for the other records. In the second stage, each of these responds among
-    its most probable classes only; their number maximises the probability of a true response. Fewer
-    candidates mean less noise. Each label is released once.
+    of them predicts probable classes for each other record. In the second stage, the other records
+    respond by randomised response among their most probable classes only. The number of these
+    classes is chosen so that a true response is most probable. Fewer candidates mean less noise.
+    Each label is released once.
 
     Parameters
     ----------

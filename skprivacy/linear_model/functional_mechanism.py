@@ -282,8 +282,8 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     1/2, while the decision boundary changes little.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped. Neither is
-    reported, since a report would reveal the record's presence. A class without records is
-    learned as rare. A feature with equal bounds gets weight 0.
+    reported, since a report would reveal the record's presence. A class without records
+    gets low probabilities. A feature with equal bounds gets weight 0.
 
     References
     ----------

@@ -276,8 +276,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     adversary who reads the lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare. If the minimum cannot be reached within
-    the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
+    reported. A class without records gets low probabilities. If rounding prevents the minimum
+    within the tolerance, as may happen beyond some 10**9 records, RuntimeError is raised.
 
     References
     ----------
@@ -376,7 +376,7 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare.
+    reported. A class without records gets low probabilities.
 
     References
     ----------

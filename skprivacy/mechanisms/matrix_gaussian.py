@@ -47,11 +47,12 @@ class MatrixGaussian(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Release t adds row t of C^-1 z, or for a tree the difference of its noisy
-    running sums. Here z are independent normal numbers of standard deviation ``run.noise_multiplier
-    * sensitivity``. All releases together are accounted as ``run``. Its condition is up to the
-    caller: each record is in the same batch of every epoch. More releases than its steps are
-    refused. The numbers are floating point and **not hardened**, as for :class:`FloatGaussian`.
+    **Guarantees.** Release t adds row t of C^-1 z, where C is the matrix of ``run``, or for a tree
+    the difference of its noisy running sums. The z are independent normal numbers of standard
+    deviation ``run.noise_multiplier * sensitivity``. All releases together are accounted as
+    ``run``, if each record is in the same batch of every epoch. The caller must ensure this. More
+    releases than steps are refused. The numbers are floating point and **not hardened**, as for
+    :class:`FloatGaussian`.
 
     **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
     coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more

@@ -139,8 +139,8 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     """Randomised response among candidates that need not contain the true category (RRTop-k).
 
     A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
-    with the same probability. The candidates may differ from report to report, if no list depends
-    on private facts about its own report.
+    with the same probability. The candidates may differ from report to report. The candidates of
+    a report must not depend on its own true category.
 
     Parameters
     ----------

@@ -140,8 +140,9 @@ def epsilon_lower_bound(
     An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
     area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
     (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
-    an average over all ways to match members with non-members. A binomial variable bounds its tail
-    (Hoeffding 1963, by Markov's inequality for the excess over a number).
+    an average over all ways to match members with non-members. A tail bound for a binomial variable
+    also holds for this average, if it follows from Markov's inequality for the excess over a number
+    (Hoeffding 1963).
 
     Records with equal scores pass a threshold together. Ties are never broken at random, so the
     bound holds for every kind of scores and every number of records.

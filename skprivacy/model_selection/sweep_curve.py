@@ -48,8 +48,8 @@ class Splits:
     """Corrected errors of means over cross-validation splits (Nadeau and Bengio 2003).
 
     Splits share training records, so the variance of their mean is (1 / n + test_per_train) times
-    that of a split. It does not vanish with repeated splits: these steady the mean, but hold no new
-    information about the population (Bouckaert and Frank 2004).
+    the variance of a split. It does not vanish with repeated splits: these steady the mean, but
+    hold no new information about the population (Bouckaert and Frank 2004).
     """
 
     n: int

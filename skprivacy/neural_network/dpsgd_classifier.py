@@ -101,7 +101,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     given, training is clipped gradient descent, as with privacy.
 
     %(network_edge_cases)s
-    A class without records is learned as rare.
+    A class without records gets low probabilities.
 
     References
     ----------

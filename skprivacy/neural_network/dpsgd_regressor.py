@@ -26,7 +26,7 @@ from .network_docs import NETWORK_DOCS
 
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
-# Chosen in the benchmark of automatic settings for regression, as are those of auto_settings.
+# Chosen in the benchmark of automatic settings for regression, as in auto_settings.
 _NOISE_SHARE = 0.1  # of the noise norm that shrinks the weights
 _MEMORY = 25.0  # training time after which noise is forgotten, at a usual scale of features
 
@@ -289,7 +289,7 @@ def release_mean(
     peers: Peers,
     random: SecureRandom,
 ) -> float:
-    """Release the mean of targets in [-1, 1]; that of the groups' means, if groups are protected.
+    """Release the mean of targets in [-1, 1]; with groups, the mean of the groups' means.
 
     **Guarantees.** Targets are rounded to multiples of 2**-12 and shares to 2**-20, so sums are
     exact. A record moves the sum by at most 1, and so does a group: its shares add up to at most 1.

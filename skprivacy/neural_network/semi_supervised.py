@@ -47,7 +47,7 @@ random_state : int, RandomState instance or None, default=None
 classes_ : ndarray of shape (n_classes,)
     The labels, sorted, without -1.
 module_ : torch.nn.Module
-    The fitted network; it takes rows as they come.
+    The fitted network; it takes rows as ``fit`` does, unscaled.
 n_features_in_ : int
     Number of features seen during fit.""",
 }

@@ -26,7 +26,7 @@ _MANY_VALUES = 200  # distinct values: more than an age or a blood pressure take
 _SMALL_NUMBER = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
 _DATE = r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # how text with a date begins
-_MAX_UNEVENNESS = 0.15  # Kolmogorov distance from a uniform distribution; that of incomes is larger
+_MAX_UNEVENNESS = 0.15  # Kolmogorov distance from a uniform distribution; for incomes it is larger
 
 
 class IdentifierEvidence(NamedTuple):

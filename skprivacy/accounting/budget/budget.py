@@ -80,9 +80,9 @@ class PrivacyBudget(Statement):
     **Filters.** All filters except ``"pld"`` hold even if each event, with its parameters, is
     chosen after seeing all earlier answers.
 
-    - ``"adaptive"`` is never worse than basic composition: charges whose epsilons and deltas sum to
-      at most the cap are admitted by their sums. The first charge that does not fit the sums is
-      composed, together with all later charges, within the remaining cap. Repetitions of that
+    - ``"adaptive"`` is never worse than basic composition. It admits charges as long as their
+      epsilons and deltas add up to at most the cap. From the first charge that this rule would
+      refuse, it composes all charges tightly within the rest of the cap. Repetitions of that first
       charge or of its parts, in any number and order, compose as privacy loss distributions with
       four tenths of delta. All other charges compose at four Renyi orders with half of delta
       (Feldman and Zrnic 2021, arXiv:2008.11193).

@@ -31,6 +31,9 @@ _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each le
 class MatrixFactorizationEvent(Event, tag=None):
     """Matrix factorisation mechanism: each record is in the same public batch of every epoch.
 
+    Step t yields a vector x_t. The mechanism releases C x + z row by row, for a public matrix C and
+    independent Gaussian noise z.
+
     A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times. Each
     contribution is a vector of norm at most 1.
 
@@ -118,7 +121,10 @@ class BandedFactorizationEvent(
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
     knows_label=True,
 ):
-    """Banded matrix factorisation: row t of the Toeplitz C is ``coefficients``, backwards from t.
+    """Banded matrix factorisation: the released matrix C is Toeplitz, with few diagonals.
+
+    Row t of C has ``coefficients`` from the diagonal to the left; all other entries are 0. See
+    :class:`MatrixFactorizationEvent` for C and z.
 
     Parameters
     ----------
@@ -133,10 +139,11 @@ class BandedFactorizationEvent(
 
     Notes
     -----
-    Batch 0 has the largest sensitivity, since the sum for batch i is the same sum cut off i steps
-    earlier. If the coefficients decrease, the order of batches may even change between epochs. The
-    sensitivity then covers every record that contributes at most ``epochs`` times, at public steps
-    at least ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
+    Batch 0 has the largest sensitivity: the columns of C for batch i add up to the sum for batch 0,
+    moved down by i steps and cut off at the end of the run. If the coefficients decrease, the order
+    of batches may even change between epochs. The sensitivity then covers every record that
+    contributes at most ``epochs`` times, at public steps at least ``steps_per_epoch`` apart
+    (Kalinin and Lampert 2024, theorem 2).
 
     References
     ----------
@@ -170,8 +177,9 @@ class TreeAggregationEvent(
 ):
     """Tree aggregation: running sums are made of noisy sums over 2^l steps.
 
-    Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the
-    first t steps uses one such row for each binary digit 1 of t.
+    Each noisy sum is a row of the matrix C of :class:`MatrixFactorizationEvent`. Row (l, m) sums
+    the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the first t steps uses
+    one such row for each binary digit 1 of t.
 
     Parameters
     ----------

@@ -106,9 +106,9 @@ class AttributeInference(TargetAttack):
 
     Notes
     -----
-    The residual of a regressor has, given its scale, a normal distribution. The scale on members is
-    unknown to the attacker. He assumes it log-uniform between .001 and 1 times the root mean square
-    on his own records.
+    Given its scale, the residual of a regressor is treated as normal. The scale on members is
+    unknown. It is assumed to be log-uniform between .001 and 1 times the root mean square on the
+    attacker's own records.
 
     For a quantity, ``predict`` returns the value with the highest probability within ``within_``.
     Codes of categories are not quantities: set ``within=0``, or make them text or categorical.
@@ -274,7 +274,7 @@ class AttributeInference(TargetAttack):
             return 0.0, *self._list_values(column)
         numbers = self._truth(column, "X")
         shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-        # quantiles of the distinct values, too, since one value may be that of nearly all records
+        # quantiles of the distinct values, too, since nearly all records may share one
         tried = np.unique(
             [np.quantile(v, shares, method="inverted_cdf") for v in (numbers, np.unique(numbers))]
         )
@@ -307,7 +307,7 @@ class AttributeInference(TargetAttack):
         return frame
 
     def _encode_target(self, y: Any, name: str = "y") -> NDArray[np.float64]:
-        """Return the targets as columns of numbers: one for each class, or those of a regressor."""
+        """Return the targets as numbers: a column for each class, or the targets of a regressor."""
         if not predicts_numbers(self.target):
             return np.eye(len(self.classes_))[label_columns(y, self.classes_, name)]
         found = as_numbers(name, y, "one target of the regressor for each record")

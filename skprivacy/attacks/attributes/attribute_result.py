@@ -129,7 +129,8 @@ class AttributeResult(FactReport):
         """One of "leak", "population" and "nothing".
 
         "leak": the intervals of the members' gain and of the advantage lie above 0. "population":
-        only that of the members' gain does. "nothing": it does not, which proves no privacy.
+        only the interval of the members' gain does. "nothing": the latter does not, which proves no
+        privacy.
         """
         if self.members.gain_interval[0] <= 0:
             return "nothing"

@@ -95,7 +95,7 @@ class PropertyPrediction:
 
 
 class PropertyInference(BaseEstimator):
-    """Infer from a model or from updates whether the records have one or another share of a group.
+    """Infer a property of the training data, such as a share of women, from a model or updates.
 
     Shadow sets with and without the property are drawn from the attacker's records (Ateniese et al.
     2015). An attack model learns to distinguish shadow models by their predictions on fixed

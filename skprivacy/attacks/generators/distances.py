@@ -53,7 +53,7 @@ class _DistanceAttack(GeneratorAttack):
 class NearestGenerated(_DistanceAttack):
     """Score a record by its distance to the nearest generated record (Chen et al. 2020).
 
-    With ``reference`` records, the distance is divided by that to the nearest reference record,
+    With ``reference`` records, it is divided by the distance to the nearest reference record,
     since every record in a dense part of the population has near neighbours.
 
     Notes

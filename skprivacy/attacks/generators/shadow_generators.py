@@ -35,8 +35,8 @@ class MarginalAttack(GeneratorAttack):
 
     A generator that measures marginals reveals a record in the counts of its cells, even if no
     synthetic record is near it. To learn which columns the generator counts together, the attack
-    fits the generator several times to the attacker's own records. A marginal has the weight of how
-    often it is chosen.
+    fits the generator several times to the attacker's own records. The weight of a marginal is the
+    share of these fits that choose it.
 
     Parameters
     ----------

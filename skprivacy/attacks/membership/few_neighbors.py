@@ -116,9 +116,10 @@ class IndirectInference(ShadowAttack):
     """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 
     A training record also changes predictions for other records. The attacker queries the
-    probability of the record's class at records of OTHER classes. Each answer is weighted by the
-    record's effect on it in shadow models, trained on the record or not. A defence that watches
-    for queries of training records does not detect this attack.
+    probability of the record's class at records of OTHER classes. The weight of an answer
+    is the record's effect on it: the difference between shadow models that were trained on the
+    record and other shadow models. A defence that watches for queries of training records does not
+    detect this attack.
 
     Parameters
     ----------

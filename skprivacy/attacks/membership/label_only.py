@@ -222,7 +222,7 @@ class LabelOnlyAttack(MembershipAttack):
 class BoundarySearch:
     """Search of each record's nearest point with another label, within a budget of queries.
 
-    ``changed(rows, points)`` tells which points have another label than these records.
+    ``changed(rows, points)`` returns which points have another label than these records.
     """
 
     def __init__(

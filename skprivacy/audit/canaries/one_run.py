@@ -164,7 +164,7 @@ def audit_one_run(
     holds the scores. Do not use the model, because it was trained on canaries.
 
     Gradient canaries pass through the network's own sampling, clipping, noise and release. The
-    attacker sees every noisy sum. He knows all other records, their sampling, and the weight of
+    attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
     each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
     because it is computed for all sums together and for any gradients. If it is refuted, the
     training is not the one that its epsilon was computed for. The final weights may still leak
@@ -237,7 +237,7 @@ class OneRunAuditReport(FactReport):
     fitted : estimator
         The trained model, WITH canaries.
     claim : Claim
-        The tested claim: the passed claim, with the model's own beside it, or the model's own.
+        The tested claim: the passed one, if there is one, and otherwise the claim of the model.
     canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
         Kind of canary, and where the attack searched for it.
     coin : {"add_remove", "replace_one", "zero_out"}

@@ -310,8 +310,8 @@ def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechani
     """Return whether a claim covers all answers of mechanisms, released together.
 
     It does if it sums the events of exactly the mechanisms that answered in a fit, or only events
-    whose cost always covers the whole answer. The event of a vote covers the winners only, and that
-    of a private selection covers the best run only.
+    whose cost always covers the whole answer. The event of a vote covers the winners only, and the
+    event of a private selection covers the best run only.
     """
 
     def covers_all(event: Event) -> bool:
