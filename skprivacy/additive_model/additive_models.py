@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -191,18 +190,18 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
             ):
                 codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
                 records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                random = SecureRandom(self.noise_seed)
+                rate = _PLAIN_RATE if noiseless else 1.0
+                target = target[kept]
                 fitted = fit_effects(
-                    loss, target[kept], records, domain, plan,
-                    _PLAIN_RATE if noiseless else 1.0, self.max_pairs, SecureRandom(self.noise_seed),
-                )  # fmt: skip
+                    loss, target, records, domain, plan, rate, self.max_pairs, random
+                )
             self.schema_, self.domain_ = schema, domain
             self._store(fitted)
         return self
 
     @abstractmethod
-    def _public_target(
-        self, fit: PrivateFit, y: NDArray, schema: Schema
-    ) -> tuple[Loss, NDArray]:
+    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
         """Return the loss and the targets in its form, from public facts."""
 
     def _score_unit(self) -> float:
@@ -299,7 +298,9 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
     >>> from skprivacy.preprocessing import BoundedColumn, Schema
     >>> X = np.random.default_rng(0).uniform(-1, 1, (10_000, 2))
     >>> y = X[:, 0] * X[:, 1] > 0  # neither column tells anything by itself
-    >>> schema = Schema({"a": BoundedColumn(-1, 1), "b": BoundedColumn(-1, 1)}, classes=[False, True])
+    >>> schema = Schema(
+    ...     {"a": BoundedColumn(-1, 1), "b": BoundedColumn(-1, 1)}, classes=[False, True]
+    ... )
     >>> model = PrivateAdditiveClassifier(1.0, 1e-6, schema=schema).fit(X, y)
     >>> model.privacy_
     (1.00, 1e-06)-DP, add-remove, exact noise, proved

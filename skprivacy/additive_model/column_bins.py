@@ -43,7 +43,9 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
     """
     values = column.cells.size
     mass = project_to_counts(counts, max(float(counts.sum()), 1.0))
-    order = np.arange(values) if column.ordered else _order_by_effect(mass[:values], effect[:values])
+    order = (
+        np.arange(values) if column.ordered else _order_by_effect(mass[:values], effect[:values])
+    )
     finest = np.empty(values, np.int64)
     finest[order] = join_neighbor_cells(mass[order], RESOLUTIONS[0], 0.0)
     cells = np.append(finest, finest.max() + 1) if column.may_be_missing else finest

@@ -38,7 +38,9 @@ class GradientPlan(MeasurementPlan):
     shares: ClassVar[tuple[float, float, float]] = 0.15, 0.15, 0.70
 
     def calibrated(self, epsilon: float, delta: float) -> Self:
-        return replace(self, noise=0.0) if math.isinf(epsilon) else super().calibrated(epsilon, delta)
+        return (
+            replace(self, noise=0.0) if math.isinf(epsilon) else super().calibrated(epsilon, delta)
+        )
 
     @property
     def _score_change(self) -> float:

@@ -75,7 +75,9 @@ def fit_effects(
     for _ in range(plan.n_choices):
         rows = _weighted_rows(fitted.loss.derivative_row(scores, target), records)
         chosen = _choose_table(candidates, fitted, records, rows, plan, random)
-        axes = [fitted.bins[c].levels[v] for c, v in zip(chosen.columns, chosen.levels, strict=True)]
+        axes = [
+            fitted.bins[c].levels[v] for c, v in zip(chosen.columns, chosen.levels, strict=True)
+        ]
         table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
         noisy = plan.marginal_mechanism.release(table, random)
         std = noise_std(plan.marginal_mechanism)
