@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -88,6 +89,11 @@ value has no effect.""",
 }
 
 
+def build_domain(facts: Mapping[str, Any]) -> Domain:
+    """Return the public cells of the columns that a schema describes."""
+    return Domain.from_facts(facts, {}, [n for n, f in facts.items() if f.missing], {})
+
+
 class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
     """Base class: sums of effects of one and two columns, fitted in private rounds."""
 
@@ -102,11 +108,20 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
     domain_: Domain
     effects_: list[AdditiveEffect]
 
+    # attributes that save_model writes; persistence.attribute_states explains the words
+    _saved_state = {
+        "schema_": "schema",
+        "bins_": "bins",
+        "effects_": "effects",
+        "intercept_": "array outputs",
+        "n_records_": "count",
+        "privacy_": "guarantee",
+    }
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 1e-3, None, closed="both")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "schema": [Schema, None],
-        "n_rounds": [Interval(Integral, 0, 1000, closed="both"), None],
+        "n_rounds": [Interval(Integral, 1, 1000, closed="both"), None],
         "max_pairs": [Interval(Integral, 0, None, closed="left")],
         "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
         "budget": [PrivacyBudget, None],
@@ -173,7 +188,7 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 check_delta(self.delta, who.n)
             schema, X = public_schema(fit, X, self.schema)
             facts = schema.check_kinds(fit.source, missing=True)
-            domain = Domain.from_facts(facts, {}, [n for n, f in facts.items() if f.missing], {})
+            domain = build_domain(facts)
             loss, target = self._public_target(fit, np.asarray(y), schema)
             d, noiseless = len(schema), math.isinf(self.epsilon)
             rounds = d * (_PLAIN_ROUNDS if noiseless else 1)
@@ -227,6 +242,14 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
         self.intercept_ = unit * constant
         self.bins_ = [bins.cells for bins in fitted.bins]
         self.n_records_ = round(fitted.n_records)
+
+    def _finish_loading(self) -> None:
+        """Rebuild the public cells of a model from a file."""
+        if self.n_features_in_ != len(self.schema_):
+            raise ValueError(
+                f"the schema has {len(self.schema_)} columns, and the model another number"
+            )
+        self.domain_ = build_domain(self.schema_)
 
     def _input_checks(self) -> dict[str, Any]:
         """Return the checks of the table: without a schema, facts are read off finite numbers."""
@@ -308,6 +331,8 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
     True
     """
 
+    _saved_state = {"classes_": "labels", **PrivateAdditiveModel._saved_state}
+
     def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
         self.classes_, codes = public_classes(fit, y, schema.classes)
         n_classes = len(self.classes_)
@@ -364,6 +389,8 @@ class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
     >>> model.score(X, y) > 0.8
     True
     """
+
+    _saved_state = {"target_bounds_": "interval", **PrivateAdditiveModel._saved_state}
 
     target_bounds_: tuple[float, float]
 

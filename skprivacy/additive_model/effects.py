@@ -32,7 +32,8 @@ def shrink_step(sums: NewtonSums, dispersion: float) -> tuple[Floats, Floats]:
         other = dispersion * hessian + std**2
         excess = float((gradient**2 - other).sum())
         variance = max(excess, 0.0) / float((hessian**2).sum())
-        shrunk = variance * hessian / np.where(variance > 0, variance * hessian**2 + other, 1.0)
+        total = variance * hessian**2 + other
+        shrunk = np.divide(variance * hessian, total, out=np.zeros_like(total), where=total > 0)
         step[..., k], noise[..., k] = -shrunk * gradient, shrunk * std
     return step, noise
 

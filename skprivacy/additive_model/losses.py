@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 
 _LEAST_RATE = 1e-3  # of a class in the constant model
 _COUNT_WEIGHT = 0.5  # of a count beside a residual in [-1, 1]
-_CLIP_IN_STDS = 2.0  # at which residuals are clipped, in standard deviations of the target
+_CLIP_IN_STDS = 2.0  # at which residuals are clipped, in standard deviations of residuals
+_LEAST_VARIANCE = 0.01  # of residuals, in units of the target's
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Loss(ABC):
     n_outputs: int
     dispersion: float  # variance of a record's first derivative, in units of the second one
     step: float = 1.0  # change of the score for a Newton step of 1
+
+    def after(self, explained: float) -> Self:
+        """Return the loss after steps that reduce its mean by ``explained`` of its unit."""
+        return self
 
     @abstractmethod
     def start_row(self, target: NDArray) -> Floats:
@@ -163,17 +168,31 @@ class SquaredLoss(Loss):
 
     A start row is (1, y, y^2) / sqrt(3), of norm at most 1. The inner product of two is (1 + t +
     t^2) / 3 >= 1 / 4 with t = y y'. Later, a row is (clipped residual / clip, 1 / 2) / sqrt(5 / 4).
-    The second derivative is constant, so a count is enough.
+    The second derivative is constant, so a count is enough. The clip follows the variance of the
+    residuals, which is estimated from noisy tables: the target's, less what the steps explain.
     """
 
-    clip: float = 1.0
+    variance: float = 0.25  # of the residuals
+    least_variance: float = 0.0
     n_outputs = 1
-    dispersion = 1.0 / _CLIP_IN_STDS**2
     scale = math.hypot(1.0, _COUNT_WEIGHT)
+
+    @property
+    def clip(self) -> float:
+        """Residual at which the loss becomes linear."""
+        return min(_CLIP_IN_STDS * math.sqrt(self.variance), 1.0)
+
+    @property
+    def dispersion(self) -> float:  # type: ignore[override]
+        return self.variance / self.clip**2
 
     @property
     def step(self) -> float:  # type: ignore[override]
         return self.clip
+
+    def after(self, explained: float) -> Self:
+        left = self.variance - explained * self.clip**2
+        return replace(self, variance=max(left, self.least_variance))
 
     def start_row(self, target: NDArray) -> Floats:
         return np.column_stack([np.ones(len(target)), target, target**2]) / math.sqrt(3.0)
@@ -182,8 +201,9 @@ class SquaredLoss(Loss):
         n, total, squares = totals * math.sqrt(3.0)
         n = max(float(n), 1.0)
         mean = float(np.clip(total / n, -1.0, 1.0))
-        std = math.sqrt(np.clip(squares / n - mean**2, 0.01**2, 1.0))
-        return replace(self, clip=min(_CLIP_IN_STDS * std, 1.0)), np.array([mean]), n
+        variance = float(np.clip(squares / n - mean**2, 0.01**2, 1.0))
+        least = _LEAST_VARIANCE * variance
+        return replace(self, variance=variance, least_variance=least), np.array([mean]), n
 
     def counts(self, table: Floats) -> Floats:
         return table[:, 0] * math.sqrt(3.0)

@@ -56,6 +56,15 @@ class FittedEffects:
     counts: list[Floats]  # noisy counts of the finest bins of each column
     effects: dict[tuple[int, ...], EffectSum]
 
+    def add_step(self, chosen: Candidate, step: Floats, noise: Floats) -> Floats:
+        """Add a step over a candidate's bins, and return it over the finest bins."""
+        own = [self.bins[c] for c in chosen.columns]
+        if chosen.columns not in self.effects:
+            shape = (*(bins.n_bins for bins in own), step.shape[-1])
+            self.effects[chosen.columns] = EffectSum(np.zeros(shape), np.zeros(shape))
+        axes = [bins.levels[level] for bins, level in zip(own, chosen.levels, strict=True)]
+        return self.effects[chosen.columns].add(step, noise, axes)
+
 
 def fit_effects(
     loss: Loss,
@@ -68,31 +77,24 @@ def fit_effects(
     random: SecureRandom,
 ) -> FittedEffects:
     """Release the start tables and the tables of all rounds, and add up their steps."""
-    fitted = _start(loss, target, records, domain, plan, rate, random)
+    fitted = _start(loss, target, records, domain, plan, random)
+    loss = fitted.loss
     records = records.binned([bins.cells for bins in fitted.bins])
     scores = fitted.constant + _start_scores(fitted, records)
     candidates = _list_candidates(fitted, max_pairs)
+    mechanism = plan.marginal_mechanism
     for _ in range(plan.n_choices):
-        rows = _weighted_rows(fitted.loss.derivative_row(scores, target), records)
+        rows = _weighted_rows(loss.derivative_row(scores, target), records)
         chosen = _choose_table(candidates, fitted, records, rows, plan, random)
-        axes = [
-            fitted.bins[c].levels[v] for c, v in zip(chosen.columns, chosen.levels, strict=True)
-        ]
         table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
-        noisy = plan.marginal_mechanism.release(table, random)
-        std = noise_std(plan.marginal_mechanism)
-        sums = fitted.loss.sums(noisy, std)
-        step, noise = shrink_step(sums, fitted.loss.dispersion)
-        scale = rate * fitted.loss.step
-        shape = tuple(fitted.bins[c].n_bins for c in chosen.columns)
-        known = fitted.effects.setdefault(chosen.columns, _no_effect((*shape, loss.n_outputs)))
-        added = known.add(scale * step, scale * noise, axes)
+        sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
+        step, noise = shrink_step(sums, loss.dispersion)
+        added = fitted.add_step(chosen, rate * loss.step * step, rate * loss.step * noise)
         scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
+        # a step s on a quadratic of curvature H, of which a share `rate` is taken
+        explained = float((np.maximum(sums.hessian, 0.0) * step**2).sum()) / fitted.n_records
+        loss = loss.after(rate * (2 - rate) * explained)
     return fitted
-
-
-def _no_effect(shape: tuple[int, ...]) -> EffectSum:
-    return EffectSum(np.zeros(shape), np.zeros(shape))
 
 
 def _weighted_rows(rows: Floats, records: EncodedRecords) -> Floats:
@@ -124,7 +126,6 @@ def _start(
     records: EncodedRecords,
     domain: Domain,
     plan: GradientPlan,
-    rate: float,
     random: SecureRandom,
 ) -> FittedEffects:
     """Release a table of each column, and compute bins and first effects from them."""
@@ -143,9 +144,8 @@ def _start(
         n_joined = np.bincount(own.cells)[:, None]
         sums = loss.start_sums(joined, constant, noise_std(mechanism) * np.sqrt(n_joined))
         step, noise = shrink_step(sums, loss.dispersion)
-        effects[c,] = _no_effect(step.shape)
         scale = START_RATE * loss.step
-        effects[c,].add(scale * step, scale * noise, [own.levels[0]])
+        effects[c,] = EffectSum(scale * step, (scale * noise) ** 2)
         bins.append(own)
         counts.append(loss.counts(joined))
     return FittedEffects(loss, constant, n_records, bins, counts, effects)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
+from .file_format import Arrays
 
 __all__ = [
     "check_names",
@@ -17,6 +18,7 @@ __all__ = [
     "common",
     "make",
     "number",
+    "restore_bins",
     "restore_classes",
     "restore_common",
     "restore_guarantee",
@@ -117,3 +119,12 @@ def restore_classes(stated: Any) -> NDArray:
     if len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
         raise ValueError(f"the labels are {values!r}, expected at least two sorted labels")
     return classes
+
+
+def restore_bins(arrays: Arrays, name: str, n_cells: int) -> NDArray[np.int64]:
+    """Return the bin of each cell, checked: numbers from 0 without gaps."""
+    bins = arrays.take(name, (n_cells,))
+    numbers = np.unique(bins)
+    if not np.array_equal(numbers, np.arange(len(numbers))):
+        raise ValueError(f"the bins {name!r} are not numbered from 0")
+    return bins.astype(np.int64)

@@ -12,7 +12,7 @@ import pytest
 
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [
-    "accounting", "attacks", "attacks.candidate_records",
+    "accounting", "additive_model", "attacks", "attacks.candidate_records",
     "attacks.reconstruction.model_inversion", "attacks.scores", "audit",
     "base",
     "certificates", "datasets", "defenses", "display", "ensemble", "exceptions", "federated",
@@ -94,7 +94,8 @@ def test_the_reference_describes_what_is_taken_and_returned(name):
 def test_private_estimators_state_guarantees_and_edge_cases():
     pytest.importorskip("torch")
     parts = (
-        "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.", "model_selection.",
+        "additive_model.", "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.",
+        "model_selection.",
         "neural_network.",
         "preprocessing.", "synthesis.",
     )  # fmt: skip
