@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +25,7 @@ from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes, public_target_bounds
 from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom
-from ..preprocessing import Schema
+from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
@@ -37,7 +38,9 @@ from .rounds import FittedEffects, fit_effects
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
 
-# Without noise, many small steps are more accurate than few large ones.
+# Rounds for each column: twice as many if there is little noise. Without noise, many small steps
+# are more accurate than few large ones.
+_LITTLE_NOISE, _ROUNDS, _MORE_ROUNDS = 5.0, 1, 2
 _PLAIN_ROUNDS, _PLAIN_RATE = 12, 0.3
 
 # Paragraphs of docstrings that both models share, see skprivacy/_docs.py.
@@ -53,7 +56,7 @@ schema : Schema, default=None
     reads them off the data, and the guarantee then names this as an assumption.
 n_rounds : int, default=None
     Number of tables that are chosen and measured after the first ones. ``None`` means the number of
-    columns, or twelve times as many without noise.
+    columns, twice as many from ``epsilon=5`` on, and twelve times as many without noise.
 max_pairs : int, default=300
     Largest number of pairs of columns among which tables are chosen, which determines the time.
     Beyond it, columns with large first effects are paired. 0 leaves single columns only.
@@ -70,6 +73,8 @@ n_records_ : int
     The number of records, or of groups, estimated from noisy tables.
 domain_ : Domain
     The public cells of each column.
+integer_columns_ : tuple of str
+    The columns whose type holds integers only. A cell of these is one or more integers.
 bins_ : list of ndarray of shape (n_cells,)
     The bin of each cell, by column.
 schema_ : Schema
@@ -83,15 +88,27 @@ with discrete Gaussian noise. Bounds and proofs are in ``losses`` and ``gradient
 and their shrinkage are computed from noisy tables only. The releases are composed by their privacy
 loss distributions.""",
     "additive_edge_cases": """\
-A value beyond its range counts as the nearer end. A record is left out of the fit if a value is
-missing or unknown, unless its column has ``missing=True`` in the schema. In predictions such a
-value has no effect.""",
+A value beyond its range counts as the nearer end. A column of an integer type has cells of whole
+numbers, and the guarantee then names the types as an assumption. A record is left out of the fit if
+a value is missing or unknown, unless its column has ``missing=True`` in the schema. In predictions
+such a value has no effect.""",
 }
 
 
-def build_domain(facts: Mapping[str, Any]) -> Domain:
+def build_domain(facts: Mapping[str, Any], integers: Collection[str]) -> Domain:
     """Return the public cells of the columns that a schema describes."""
-    return Domain.from_facts(facts, {}, [n for n, f in facts.items() if f.missing], {})
+    missing = [name for name, fact in facts.items() if fact.missing]
+    return Domain.from_facts(facts, {}, missing, dict.fromkeys(integers, np.dtype(np.int64)))
+
+
+def _find_integers(facts: Mapping[str, Any], X: Any) -> list[str]:
+    """Return the numeric columns whose type holds integers only."""
+    types = dict(X.dtypes) if isinstance(X, pd.DataFrame) else dict.fromkeys(facts, X.dtype)
+    return [
+        name
+        for name, fact in facts.items()
+        if isinstance(fact, BoundedColumn) and pd.api.types.is_integer_dtype(types[name])
+    ]
 
 
 class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
@@ -111,6 +128,7 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
     # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "schema_": "schema",
+        "integer_columns_": "values",
         "bins_": "bins",
         "effects_": "effects",
         "intercept_": "array outputs",
@@ -188,14 +206,14 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 check_delta(self.delta, who.n)
             schema, X = public_schema(fit, X, self.schema)
             facts = schema.check_kinds(fit.source, missing=True)
-            domain = build_domain(facts)
+            integers = _find_integers(facts, X)
+            if integers:
+                fit.assume("the types of the columns are public")
+            domain = build_domain(facts, integers)
             loss, target = self._public_target(fit, np.asarray(y), schema)
-            d, noiseless = len(schema), math.isinf(self.epsilon)
-            rounds = d * (_PLAIN_ROUNDS if noiseless else 1)
-            rounds = rounds if self.n_rounds is None else int(self.n_rounds)
-            plan = GradientPlan(d, rounds, False, self.relation).calibrated(
-                float(self.epsilon), float(self.delta)
-            )
+            plan = GradientPlan(
+                len(schema), self._count_rounds(len(schema)), False, self.relation
+            ).calibrated(float(self.epsilon), float(self.delta))
             with fit.charged(
                 plan.event,
                 relation=self.relation,
@@ -206,14 +224,22 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
                 records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
                 random = SecureRandom(self.noise_seed)
-                rate = _PLAIN_RATE if noiseless else 1.0
+                rate = _PLAIN_RATE if math.isinf(self.epsilon) else 1.0
                 target = target[kept]
                 fitted = fit_effects(
                     loss, target, records, domain, plan, rate, self.max_pairs, random
                 )
-            self.schema_, self.domain_ = schema, domain
+            self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
             self._store(fitted)
         return self
+
+    def _count_rounds(self, n_columns: int) -> int:
+        """Return the number of rounds, from public facts."""
+        if self.n_rounds is not None:
+            return int(self.n_rounds)
+        if math.isinf(self.epsilon):
+            return _PLAIN_ROUNDS * n_columns
+        return n_columns * (_ROUNDS if self.epsilon < _LITTLE_NOISE else _MORE_ROUNDS)
 
     @abstractmethod
     def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
@@ -249,7 +275,7 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(
                 f"the schema has {len(self.schema_)} columns, and the model another number"
             )
-        self.domain_ = build_domain(self.schema_)
+        self.domain_ = build_domain(self.schema_, self.integer_columns_)
 
     def _input_checks(self) -> dict[str, Any]:
         """Return the checks of the table: without a schema, facts are read off finite numbers."""

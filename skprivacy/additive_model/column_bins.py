@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..synthesis.domain import ColumnCells
 from ..synthesis.marginal_tables import join_neighbor_cells, project_to_counts
 
-__all__ = ["ColumnBins", "choose_levels"]
+__all__ = ["RESOLUTIONS", "ColumnBins", "choose_levels"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -20,7 +20,7 @@ RESOLUTIONS = 32, 16, 8, 4  # most bins of a level, from the finest
 
 @dataclass(frozen=True)
 class ColumnBins:
-    """Nested bins of a column: level 0 is the finest, and each later one joins neighbours of it."""
+    """Bins of a column, one level for each of ``RESOLUTIONS``; later ones join bins of level 0."""
 
     cells: Integers  # finest bin of each cell of the domain
     levels: tuple[Integers, ...]  # bin of each finest bin at each level, without gaps
@@ -29,6 +29,10 @@ class ColumnBins:
     def n_bins(self) -> int:
         """Number of finest bins."""
         return len(self.levels[0])
+
+    def size(self, level: int) -> int:
+        """Return the number of bins of a level."""
+        return int(self.levels[level][-1]) + 1
 
     def starts(self, level: int) -> Integers:
         """Return the first finest bin of each bin of a level."""
@@ -53,10 +57,11 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
     known = int(finest.max()) + 1
     levels = [np.arange(len(joined))]
     for most in RESOLUTIONS[1:]:
-        coarse = join_neighbor_cells(joined[:known], most, 0.0)
-        level = np.append(coarse, coarse[-1] + 1) if column.may_be_missing else coarse
-        if level[-1] < levels[-1][-1]:  # fewer bins than the level before
-            levels.append(level)
+        level = levels[-1]
+        if known > most:
+            coarse = join_neighbor_cells(joined[:known], most, 0.0)
+            level = np.append(coarse, coarse[-1] + 1) if column.may_be_missing else coarse
+        levels.append(level)
     return ColumnBins(cells, tuple(levels))
 
 

@@ -70,6 +70,10 @@ class Loss(ABC):
         """Return derivatives (n, n_outputs + n_second), each row of norm at most 1."""
 
     @abstractmethod
+    def row_variance(self, constant: Floats) -> float:
+        """Return the variance of a record's first derivatives in a row, about, at the constant."""
+
+    @abstractmethod
     def sums(self, table: Floats, std: float) -> NewtonSums:
         """Return the derivatives in the units of the loss from a noisy table of such rows."""
 
@@ -111,6 +115,10 @@ class LogisticLoss(Loss):
         other = expit(np.where(target == 1, -scores[:, 0], scores[:, 0]))
         gradient = np.where(target == 1, -other, other)
         return np.column_stack([gradient, self.hessian_weight * other * (1 - other)])
+
+    def row_variance(self, constant: Floats) -> float:
+        p = float(expit(constant[0]))
+        return p * (1 - p)
 
     def sums(self, table: Floats, std: float) -> NewtonSums:
         return NewtonSums(table[..., :1], table[..., 1:] / self.hessian_weight, np.array([std]))
@@ -155,6 +163,10 @@ class SoftmaxLoss(Loss):
         hessian = p * (1 - p)
         p[np.arange(len(p)), target] -= 1
         return np.hstack([p, self.hessian_weight * hessian]) / self.scale
+
+    def row_variance(self, constant: Floats) -> float:
+        p = softmax(constant)
+        return float(np.mean(p * (1 - p))) / self.scale**2
 
     def sums(self, table: Floats, std: float) -> NewtonSums:
         k = self.n_classes
@@ -218,6 +230,9 @@ class SquaredLoss(Loss):
         residual = np.clip((scores[:, 0] - target) / self.clip, -1.0, 1.0)
         count = np.full(len(target), _COUNT_WEIGHT)
         return np.column_stack([residual, count]) / self.scale
+
+    def row_variance(self, constant: Floats) -> float:
+        return self.dispersion / self.scale**2
 
     def sums(self, table: Floats, std: float) -> NewtonSums:
         hessian = table[..., 1:] * (self.scale / _COUNT_WEIGHT)

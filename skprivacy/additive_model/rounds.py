@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, groupby, product
+from itertools import combinations, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ..mechanisms import Gaussian, SecureRandom
+from ..mechanisms import SecureRandom
 from ..mechanisms.bounds import quantize
 from ..synthesis.domain import Domain
 from ..synthesis.marginal_tables import EncodedRecords, average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
-from .column_bins import ColumnBins, choose_levels
+from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
 from .effects import EffectSum, shrink_step
 from .gradient_plan import GradientPlan
 from .losses import Loss
@@ -38,10 +38,10 @@ _STEEPEST = math.sqrt(32.0 / 27.0)  # slope of S^2 / sqrt(S^2 + N^2)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that can be measured: its columns, and the level of each one's bins."""
+    """A table that can be measured: its columns, and the level of their bins."""
 
     columns: tuple[int, ...]
-    levels: tuple[int, ...]
+    level: int
     log_weight: float
 
 
@@ -62,7 +62,7 @@ class FittedEffects:
         if chosen.columns not in self.effects:
             shape = (*(bins.n_bins for bins in own), step.shape[-1])
             self.effects[chosen.columns] = EffectSum(np.zeros(shape), np.zeros(shape))
-        axes = [bins.levels[level] for bins, level in zip(own, chosen.levels, strict=True)]
+        axes = [bins.levels[chosen.level] for bins in own]
         return self.effects[chosen.columns].add(step, noise, axes)
 
 
@@ -85,7 +85,8 @@ def fit_effects(
     mechanism = plan.marginal_mechanism
     for _ in range(plan.n_choices):
         rows = _weighted_rows(loss.derivative_row(scores, target), records)
-        chosen = _choose_table(candidates, fitted, records, rows, plan, random)
+        sampling = fitted.n_records * loss.row_variance(fitted.constant)
+        chosen = _choose_table(candidates, fitted, records, rows, sampling, plan, random)
         table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
         sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
         step, noise = shrink_step(sums, loss.dispersion)
@@ -114,9 +115,8 @@ def _sum_rows(records: EncodedRecords, columns: tuple[int, ...], rows: Floats) -
 
 def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> Floats:
     """Return the table over the candidate's bins, from a table over the finest ones."""
-    for axis, (c, level) in enumerate(zip(candidate.columns, candidate.levels, strict=True)):
-        if level:
-            table = np.add.reduceat(table, bins[c].starts(level), axis=axis)
+    for axis, c in enumerate(candidate.columns):
+        table = np.add.reduceat(table, bins[c].starts(candidate.level), axis=axis)
     return table
 
 
@@ -156,17 +156,17 @@ def _list_candidates(fitted: FittedEffects, max_pairs: int) -> list[Candidate]:
 
     Beyond ``max_pairs``, the pairs of the columns with the largest first effects are taken.
     """
-    levels = [range(len(bins.levels)) for bins in fitted.bins]
-    singles = [
-        Candidate((c,), (level,), math.log(SINGLE_WEIGHT / len(own)))
-        for c, own in enumerate(levels)
-        for level in own
-    ]
-    return singles + [
-        Candidate((a, b), pair, 0.0)
-        for a, b in _choose_pairs(fitted, max_pairs)
-        for pair in product(levels[a], levels[b])
-    ]
+    singles = [(c,) for c in range(len(fitted.bins))]
+    candidates = []
+    for columns in [*singles, *_choose_pairs(fitted, max_pairs)]:
+        # columns of few values have the same bins at several levels
+        levels = {
+            tuple(fitted.bins[c].size(level) for c in columns): level
+            for level in range(len(RESOLUTIONS))
+        }
+        log_weight = math.log(SINGLE_WEIGHT / len(levels)) if len(columns) == 1 else 0.0
+        candidates += [Candidate(columns, level, log_weight) for level in levels.values()]
+    return candidates
 
 
 def _choose_pairs(fitted: FittedEffects, most: int) -> list[tuple[int, int]]:
@@ -185,15 +185,19 @@ def _choose_table(
     fitted: FittedEffects,
     records: EncodedRecords,
     rows: Floats,
+    sampling: float,
     plan: GradientPlan,
     random: SecureRandom,
 ) -> Candidate:
-    """Return a candidate by the exponential mechanism, from its gradient sums."""
+    """Return a candidate by the exponential mechanism, from its gradient sums.
+
+    ``sampling`` is the variance, over all records, of a sum of gradients without any effect.
+    """
     mechanism = plan.choice_mechanism
-    noise = _mean_noise_norm(plan.marginal_mechanism, fitted.loss.n_outputs)
+    variance = noise_std(plan.marginal_mechanism) ** 2
     unit = 2 * mechanism.sensitivity / mechanism.epsilon  # score of a factor e in probability
     scores = [
-        _score(table, noise) + unit * candidate.log_weight
+        _score(table, _expected_size(table.shape, variance, sampling)) + unit * candidate.log_weight
         for candidate, table in _gradient_tables(candidates, fitted, records, rows)
     ]
     return candidates[int(mechanism.release(np.array(scores), random))]
@@ -210,17 +214,19 @@ def _gradient_tables(
             yield candidate, _join_bins(finest, candidate, fitted.bins)
 
 
-def _score(table: Floats, noise: float) -> float:
-    """Return f(S) of ``GradientPlan``; N is the expected S of a table of noise alone."""
+def _score(table: Floats, expected: float) -> float:
+    """Return f(S) of ``GradientPlan``; ``expected`` is N, the size of a table without effects."""
     norms = np.abs(table[..., 0]) if table.shape[-1] == 1 else np.sqrt((table**2).sum(axis=-1))
-    total, alone = float(norms.sum()), noise * norms.size
-    return total**2 / math.hypot(total, alone) / _STEEPEST if total else 0.0
+    total = float(norms.sum())
+    return total**2 / math.hypot(total, expected) / _STEEPEST if total else 0.0
 
 
-def _mean_noise_norm(mechanism: Gaussian, size: int) -> float:
-    """Return the mean L2 norm of ``size`` numbers of noise."""
-    mean = math.exp(gammaln((size + 1) / 2) - gammaln(size / 2))
-    return noise_std(mechanism) * math.sqrt(2.0) * mean
+def _expected_size(shape: tuple[int, ...], variance: float, sampling: float) -> float:
+    """Return the sum over cells of the mean norm of noise, of the mechanism and of sampling."""
+    *bins, n_outputs = shape
+    size = math.prod(bins)
+    mean_norm = math.sqrt(2.0) * math.exp(gammaln((n_outputs + 1) / 2) - gammaln(n_outputs / 2))
+    return size * mean_norm * math.sqrt(variance + sampling / size)
 
 
 def _start_scores(fitted: FittedEffects, records: EncodedRecords) -> Floats:

@@ -19,6 +19,8 @@ __all__ = ["PrivateAdditiveDisplay"]
 
 _BAND_IN_STDS = 2.0
 _MAX_NAMES = 2  # categories of one bin that are written out
+_MAX_TILTED = 8  # names of categories at an angle; more are written upright
+_FADED = 0.3  # opacity of a cell within the noise band
 _COLORS = ("#1b6ca8", "#c0392b", "#117a65", "#6c3483", "#7e5109")
 
 
@@ -59,7 +61,7 @@ class PrivateAdditiveDisplay:
 
     A number has a step curve, categories have points, and a pair of columns has a heat map. The
     band is two standard deviations of the noise that protects the records. Cells of a heat map that
-    lie within this band are hatched: they may be noise alone.
+    lie within this band are faded: they may be noise alone.
 
     Create one with :meth:`from_estimator`.
 
@@ -216,7 +218,11 @@ class PrivateAdditiveDisplay:
                 )
         if axis.edges is None:
             names = [without_mathtext(name) for name in axis.labels]
-            ax.set_xticks(range(len(names)), names, rotation=30, ha="right")
+            crowded = len(names) > _MAX_TILTED
+            ax.set_xticks(
+                range(len(names)), names, ha="center" if crowded else "right",
+                rotation=90 if crowded else 30, fontsize=6 if crowded else None,
+            )  # fmt: skip
         ax.axhline(0, color="#5f6b76", linewidth=0.8)
         ax.set_xlabel(without_mathtext(axis.name))
         ax.set_ylabel("effect on the score")
@@ -224,14 +230,13 @@ class PrivateAdditiveDisplay:
             ax.legend(fontsize=8, edgecolor="none")
 
     def _draw_pair(self, ax: Any, effect: AdditiveEffect) -> None:
-        """Draw the effect of a pair on the last output; cells within the noise band are hatched."""
+        """Draw the effect of a pair on the last output; cells within the noise band are faded."""
         first, second = (self.axes_of_columns[name] for name in effect.columns)
         scores, std = effect.scores[..., -1].T, effect.noise_std[..., -1].T
         x, y = (np.arange(size + 1) - 0.5 for size in scores.shape[::-1])
         top = float(np.abs(scores).max()) or 1.0
-        mesh = ax.pcolormesh(x, y, scores, cmap="RdBu_r", vmin=-top, vmax=top)
-        within = np.ma.masked_where(np.abs(scores) > _BAND_IN_STDS * std, np.ones_like(scores))
-        ax.pcolor(x, y, within, hatch="////", alpha=0.0)
+        faded = np.where(np.abs(scores) > _BAND_IN_STDS * std, 1.0, _FADED)
+        mesh = ax.pcolormesh(x, y, scores, cmap="RdBu_r", vmin=-top, vmax=top, alpha=faded)
         for axis, set_ticks in ((first, ax.set_xticks), (second, ax.set_yticks)):
             _label_bins(axis, set_ticks)
         ax.set_xlabel(without_mathtext(first.name))

@@ -502,7 +502,10 @@ class _Bins(_State):
             out.put(f"{name}.{j}", bins)
 
     def read_state(self, into: StateReader, name: str) -> list[NDArray[np.int64]]:
-        columns = build_domain(into.model.schema_).columns
+        integers = into.model.integer_columns_
+        if not set(integers) <= set(into.model.schema_):
+            raise ValueError(f"the integer columns {integers!r} are not all in the schema")
+        columns = build_domain(into.model.schema_, integers).columns
         return [
             restore_bins(into.arrays, f"{name}.{j}", column.size)
             for j, column in enumerate(columns)

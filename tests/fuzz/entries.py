@@ -30,7 +30,8 @@ __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entr
 
 PACKAGES = [
     "accounting", "additive_model", "attacks", "audit", "certificates", "cli", "datasets",
-    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
+    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy",
+    "linear_model",
     "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
     "synthesis",
 ]  # fmt: skip
