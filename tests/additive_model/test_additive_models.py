@@ -90,7 +90,7 @@ def test_noise_std_is_the_spread_of_effects_over_fits():
     y = np.random.default_rng(0).uniform(size=4000) < np.where(kinds == "x", 0.85, 0.15)
     X = pd.DataFrame({"kind": kinds})
     schema = Schema({"kind": CategoricalColumn(["x", "y"])}, classes=[False, True])
-    fits = [classifier(0.3, schema=schema, n_rounds=0).fit(X, y) for _ in range(120)]
+    fits = [classifier(0.3, schema=schema, n_rounds=1).fit(X, y) for _ in range(120)]
     swing = [np.ptp(np.sort(m.effects_[0].scores[:, 0])) for m in fits]
     stated = np.mean([np.linalg.norm(m.effects_[0].noise_std) for m in fits])
     assert 0.7 < np.std(swing) / stated < 1.4
