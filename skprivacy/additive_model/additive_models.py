@@ -38,10 +38,9 @@ from .rounds import FittedEffects, fit_effects
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
 
-# Rounds for each column: twice as many if there is little noise. Without noise, many small steps
-# are more accurate than few large ones.
-_LITTLE_NOISE, _ROUNDS, _MORE_ROUNDS = 5.0, 1, 2
-_PLAIN_ROUNDS, _PLAIN_RATE = 12, 0.3
+# Rounds for each column: more if there is little noise, or none.
+_ROUNDS, _MORE_ROUNDS, _PLAIN_ROUNDS = 1, 2, 4
+_LITTLE_NOISE = 5.0  # epsilon
 
 # Paragraphs of docstrings that both models share, see skprivacy/_docs.py.
 _DOCS = {
@@ -56,7 +55,7 @@ schema : Schema, default=None
     reads them off the data, and the guarantee then names this as an assumption.
 n_rounds : int, default=None
     Number of tables that are chosen and measured after the first ones. ``None`` means the number of
-    columns, twice as many from ``epsilon=5`` on, and twelve times as many without noise.
+    columns, twice as many from ``epsilon=5`` on, and four times as many without noise.
 max_pairs : int, default=300
     Largest number of pairs of columns among which tables are chosen, which determines the time.
     Beyond it, columns with large first effects are paired. 0 leaves single columns only.
@@ -224,11 +223,8 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
                 records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
                 random = SecureRandom(self.noise_seed)
-                rate = _PLAIN_RATE if math.isinf(self.epsilon) else 1.0
                 target = target[kept]
-                fitted = fit_effects(
-                    loss, target, records, domain, plan, rate, self.max_pairs, random
-                )
+                fitted = fit_effects(loss, target, records, domain, plan, self.max_pairs, random)
             self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
             self._store(fitted)
         return self

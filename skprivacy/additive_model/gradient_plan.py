@@ -30,7 +30,8 @@ class GradientPlan(MeasurementPlan):
       changes by at most 1, or by 2 under a replacement. With N a public number, f(S) = S^2 /
       sqrt(S^2 + N^2) / sqrt(32 / 27). The slope of S^2 / sqrt(S^2 + N^2) is (t^3 + 2 t) / (1 +
       t^2)^1.5 with t = S / N, and is greatest at t^2 = 2, where it is sqrt(32 / 27). So f(S)
-      changes by no more than S does. The weight of a candidate adds a public number.
+      changes by no more than S does. Public numbers are added: the weight of a candidate, and the
+      score that sampling alone would give, which is computed from earlier releases.
 
     Without noise, every choice takes the best candidate, and the event is not private.
     """

@@ -34,16 +34,22 @@ class NewtonSums:
     hessian: Floats  # the same shape
     std: Floats  # standard deviation of the noise of the gradient, which broadcasts to its shape
 
+    def sampling_variance(self, loss: Loss) -> float:
+        """Return the variance of the sum of all rows' gradients, by sampling, of one output."""
+        hessian = max(float(self.hessian.sum()), 0.0) / self.hessian.shape[-1]
+        return loss.dispersion * hessian / loss.scale**2
+
 
 class Loss(ABC):
     """A loss of scores (n, n_outputs), and the rows through which records enter releases."""
 
     n_outputs: int
     dispersion: float  # variance of a record's first derivative, in units of the second one
+    scale: float = 1.0  # number by which derivatives are divided in a row
     step: float = 1.0  # change of the score for a Newton step of 1
 
     def after(self, explained: float) -> Self:
-        """Return the loss after steps that reduce its mean by ``explained`` of its unit."""
+        """Return the loss after a step that explains a share of the residuals' variance."""
         return self
 
     @abstractmethod
@@ -68,10 +74,6 @@ class Loss(ABC):
     @abstractmethod
     def derivative_row(self, scores: Floats, target: NDArray) -> Floats:
         """Return derivatives (n, n_outputs + n_second), each row of norm at most 1."""
-
-    @abstractmethod
-    def row_variance(self, constant: Floats) -> float:
-        """Return the variance of a record's first derivatives in a row, about, at the constant."""
 
     @abstractmethod
     def sums(self, table: Floats, std: float) -> NewtonSums:
@@ -116,10 +118,6 @@ class LogisticLoss(Loss):
         gradient = np.where(target == 1, -other, other)
         return np.column_stack([gradient, self.hessian_weight * other * (1 - other)])
 
-    def row_variance(self, constant: Floats) -> float:
-        p = float(expit(constant[0]))
-        return p * (1 - p)
-
     def sums(self, table: Floats, std: float) -> NewtonSums:
         return NewtonSums(table[..., :1], table[..., 1:] / self.hessian_weight, np.array([std]))
 
@@ -163,10 +161,6 @@ class SoftmaxLoss(Loss):
         hessian = p * (1 - p)
         p[np.arange(len(p)), target] -= 1
         return np.hstack([p, self.hessian_weight * hessian]) / self.scale
-
-    def row_variance(self, constant: Floats) -> float:
-        p = softmax(constant)
-        return float(np.mean(p * (1 - p))) / self.scale**2
 
     def sums(self, table: Floats, std: float) -> NewtonSums:
         k = self.n_classes
@@ -230,9 +224,6 @@ class SquaredLoss(Loss):
         residual = np.clip((scores[:, 0] - target) / self.clip, -1.0, 1.0)
         count = np.full(len(target), _COUNT_WEIGHT)
         return np.column_stack([residual, count]) / self.scale
-
-    def row_variance(self, constant: Floats) -> float:
-        return self.dispersion / self.scale**2
 
     def sums(self, table: Floats, std: float) -> NewtonSums:
         hessian = table[..., 1:] * (self.scale / _COUNT_WEIGHT)

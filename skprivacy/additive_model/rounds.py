@@ -52,6 +52,7 @@ class FittedEffects:
     loss: Loss
     constant: Floats  # scores of a record without effects, (n_outputs,)
     n_records: float
+    sampling: float  # see ``NewtonSums.sampling_variance``; at the start
     bins: list[ColumnBins]
     counts: list[Floats]  # noisy counts of the finest bins of each column
     effects: dict[tuple[int, ...], EffectSum]
@@ -72,7 +73,6 @@ def fit_effects(
     records: EncodedRecords,
     domain: Domain,
     plan: GradientPlan,
-    rate: float,
     max_pairs: int,
     random: SecureRandom,
 ) -> FittedEffects:
@@ -82,19 +82,19 @@ def fit_effects(
     records = records.binned([bins.cells for bins in fitted.bins])
     scores = fitted.constant + _start_scores(fitted, records)
     candidates = _list_candidates(fitted, max_pairs)
-    mechanism = plan.marginal_mechanism
+    mechanism, sampling = plan.marginal_mechanism, fitted.sampling
     for _ in range(plan.n_choices):
         rows = _weighted_rows(loss.derivative_row(scores, target), records)
-        sampling = fitted.n_records * loss.row_variance(fitted.constant)
         chosen = _choose_table(candidates, fitted, records, rows, sampling, plan, random)
         table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
         sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
         step, noise = shrink_step(sums, loss.dispersion)
-        added = fitted.add_step(chosen, rate * loss.step * step, rate * loss.step * noise)
+        added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
         scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
-        # a step s on a quadratic of curvature H, of which a share `rate` is taken
+        sampling = sums.sampling_variance(loss)
+        # what a step s gains on a quadratic of curvature H, twice
         explained = float((np.maximum(sums.hessian, 0.0) * step**2).sum()) / fitted.n_records
-        loss = loss.after(rate * (2 - rate) * explained)
+        loss = loss.after(explained)
     return fitted
 
 
@@ -148,7 +148,8 @@ def _start(
         effects[c,] = EffectSum(scale * step, (scale * noise) ** 2)
         bins.append(own)
         counts.append(loss.counts(joined))
-    return FittedEffects(loss, constant, n_records, bins, counts, effects)
+    sampling = sums.sampling_variance(loss)  # of any column
+    return FittedEffects(loss, constant, n_records, sampling, bins, counts, effects)
 
 
 def _list_candidates(fitted: FittedEffects, max_pairs: int) -> list[Candidate]:
@@ -191,15 +192,17 @@ def _choose_table(
 ) -> Candidate:
     """Return a candidate by the exponential mechanism, from its gradient sums.
 
-    ``sampling`` is the variance, over all records, of a sum of gradients without any effect.
+    ``sampling`` is the variance, by sampling alone, of a sum of gradients over all records. The
+    score that a table would have by it is subtracted, or the largest tables would win by chance.
     """
-    mechanism = plan.choice_mechanism
-    variance = noise_std(plan.marginal_mechanism) ** 2
+    mechanism, std = plan.choice_mechanism, noise_std(plan.marginal_mechanism)
     unit = 2 * mechanism.sensitivity / mechanism.epsilon  # score of a factor e in probability
-    scores = [
-        _score(table, _expected_size(table.shape, variance, sampling)) + unit * candidate.log_weight
-        for candidate, table in _gradient_tables(candidates, fitted, records, rows)
-    ]
+    scores = []
+    for candidate, table in _gradient_tables(candidates, fitted, records, rows):
+        noise = _expected_size(table.shape, std)
+        by_chance = _expected_size(table.shape, math.sqrt(sampling / _count_cells(table.shape)))
+        score = _score(_size(table), noise) - _score(by_chance, noise)
+        scores.append(score + unit * candidate.log_weight)
     return candidates[int(mechanism.release(np.array(scores), random))]
 
 
@@ -214,19 +217,26 @@ def _gradient_tables(
             yield candidate, _join_bins(finest, candidate, fitted.bins)
 
 
-def _score(table: Floats, expected: float) -> float:
-    """Return f(S) of ``GradientPlan``; ``expected`` is N, the size of a table without effects."""
+def _size(table: Floats) -> float:
+    """Return S of ``GradientPlan``: the sum over cells of the norms of gradient sums."""
     norms = np.abs(table[..., 0]) if table.shape[-1] == 1 else np.sqrt((table**2).sum(axis=-1))
-    total = float(norms.sum())
-    return total**2 / math.hypot(total, expected) / _STEEPEST if total else 0.0
+    return float(norms.sum())
 
 
-def _expected_size(shape: tuple[int, ...], variance: float, sampling: float) -> float:
-    """Return the sum over cells of the mean norm of noise, of the mechanism and of sampling."""
-    *bins, n_outputs = shape
-    size = math.prod(bins)
-    mean_norm = math.sqrt(2.0) * math.exp(gammaln((n_outputs + 1) / 2) - gammaln(n_outputs / 2))
-    return size * mean_norm * math.sqrt(variance + sampling / size)
+def _score(size: float, noise: float) -> float:
+    """Return f(S) of ``GradientPlan``; ``noise`` is N, the size of a table of noise alone."""
+    return size**2 / math.hypot(size, noise) / _STEEPEST if size else 0.0
+
+
+def _expected_size(shape: tuple[int, ...], std: float) -> float:
+    """Return the mean size of a table of normal numbers with this standard deviation."""
+    k = shape[-1]
+    mean_norm = math.sqrt(2.0) * math.exp(gammaln((k + 1) / 2) - gammaln(k / 2))
+    return _count_cells(shape) * mean_norm * std
+
+
+def _count_cells(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
 
 
 def _start_scores(fitted: FittedEffects, records: EncodedRecords) -> Floats:

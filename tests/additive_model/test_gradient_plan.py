@@ -11,7 +11,7 @@ import pytest
 from skprivacy.accounting import ComposedEvent, epsilon_of
 from skprivacy.additive_model.gradient_plan import GradientPlan
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from skprivacy.additive_model.rounds import _score, _sum_rows, _weighted_rows
+from skprivacy.additive_model.rounds import _score, _size, _sum_rows, _weighted_rows
 from skprivacy.synthesis.marginal_tables import EncodedRecords
 
 SIZES = [2, 3]
@@ -61,7 +61,7 @@ def measured_table(loss, records, scores, target):
 
 
 def score_of(loss, records, scores, target):
-    return _score(measured_table(loss, records, scores, target)[..., : loss.n_outputs], 0.4)
+    return _score(_size(measured_table(loss, records, scores, target)[..., : loss.n_outputs]), 0.4)
 
 
 def plan_of(relation):
@@ -108,7 +108,7 @@ def test_a_record_moves_a_score_by_the_sensitivity(name, relation):
 def test_the_slope_of_a_score_is_one_at_most():
     sums = np.linspace(0, 60, 60_001)
     for noise in (1e-6, 0.3, 1.0, 7.0):
-        scores = np.array([_score(np.array([[s]]), noise) for s in sums])
+        scores = np.array([_score(s, noise) for s in sums])
         slopes = np.diff(scores) / np.diff(sums)
         assert (slopes <= 1 + 1e-9).all()
         assert noise == 1e-6 or noise == 7.0 or slopes.max() > 0.99
