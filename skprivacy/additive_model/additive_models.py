@@ -34,7 +34,7 @@ from ..synthesis.synthetic_training import check_target_values
 from .effects import AdditiveEffect, bin_codes
 from .gradient_plan import GradientPlan
 from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from .rounds import FittedEffects, fit_effects
+from .rounds import FittedEffects, PairOffer, fit_effects
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
 
@@ -58,7 +58,8 @@ n_rounds : int, default=None
     columns, twice as many from ``epsilon=5`` on, and four times as many without noise.
 max_pairs : int, default=300
     Largest number of pairs of columns among which tables are chosen, which determines the time.
-    Beyond it, columns with large first effects are paired. 0 leaves single columns only.
+    Beyond it, columns with large first effects are paired. 0 leaves single columns only. The
+    schema's ``crosses`` are added to them.
 relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
     Neighbouring relation. Under "add_remove" the number of records is private. "replace_one" needs
     about twice the noise.""",
@@ -223,8 +224,11 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
                 records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
                 random = SecureRandom(self.noise_seed)
+                names = list(schema)
+                crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
+                offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
                 target = target[kept]
-                fitted = fit_effects(loss, target, records, domain, plan, self.max_pairs, random)
+                fitted = fit_effects(loss, target, records, domain, plan, offer, random)
             self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
             self._store(fitted)
         return self

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from .effects import EffectSum, shrink_step
 from .gradient_plan import GradientPlan
 from .losses import Loss
 
-__all__ = ["FittedEffects", "fit_effects"]
+__all__ = ["FittedEffects", "PairOffer", "fit_effects"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,6 +44,13 @@ class Candidate:
     columns: tuple[int, ...]
     level: int
     log_weight: float
+
+
+class PairOffer(NamedTuple):
+    """The pairs among which tables are chosen: named ones, and at most so many others."""
+
+    named: list[tuple[int, int]]
+    most: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ def fit_effects(
     records: EncodedRecords,
     domain: Domain,
     plan: GradientPlan,
-    max_pairs: int,
+    offer: PairOffer,
     random: SecureRandom,
 ) -> FittedEffects:
     """Release the start tables and the tables of all rounds, and add up their steps."""
@@ -81,7 +89,7 @@ def fit_effects(
     loss = fitted.loss
     records = records.binned([bins.cells for bins in fitted.bins])
     scores = fitted.constant + _start_scores(fitted, records)
-    candidates = _list_candidates(fitted, max_pairs)
+    candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
     mechanism, sampling = plan.marginal_mechanism, fitted.sampling
     for _ in range(plan.n_choices):
         rows = _weighted_rows(loss.derivative_row(scores, target), records)
@@ -152,14 +160,11 @@ def _start(
     return FittedEffects(loss, constant, n_records, sampling, bins, counts, effects)
 
 
-def _list_candidates(fitted: FittedEffects, max_pairs: int) -> list[Candidate]:
-    """Return the tables of single columns and of pairs, at all levels of bins.
-
-    Beyond ``max_pairs``, the pairs of the columns with the largest first effects are taken.
-    """
+def _list_candidates(fitted: FittedEffects, pairs: list[tuple[int, int]]) -> list[Candidate]:
+    """Return the tables of single columns and of pairs, at all levels of bins."""
     singles = [(c,) for c in range(len(fitted.bins))]
     candidates = []
-    for columns in [*singles, *_choose_pairs(fitted, max_pairs)]:
+    for columns in [*singles, *pairs]:
         # columns of few values have the same bins at several levels
         levels = {
             tuple(fitted.bins[c].size(level) for c in columns): level
@@ -170,15 +175,15 @@ def _list_candidates(fitted: FittedEffects, max_pairs: int) -> list[Candidate]:
     return candidates
 
 
-def _choose_pairs(fitted: FittedEffects, most: int) -> list[tuple[int, int]]:
-    """Return at most ``most`` pairs, by the ranks of their columns' first effects."""
+def _choose_pairs(fitted: FittedEffects, offer: PairOffer) -> list[tuple[int, int]]:
+    """Return the named pairs and others, those of the columns with the largest first effects."""
     sizes = [
         float(np.maximum(counts, 0.0) @ (fitted.effects[c,].scores ** 2).sum(axis=1))
         for c, counts in enumerate(fitted.counts)
     ]
     rank = np.argsort(np.argsort(sizes)[::-1])
     pairs = sorted(combinations(range(len(sizes)), 2), key=lambda p: rank[p[0]] + rank[p[1]])
-    return pairs[:most]
+    return list(dict.fromkeys([*offer.named, *pairs[: offer.most]]))
 
 
 def _choose_table(
