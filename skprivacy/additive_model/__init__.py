@@ -5,7 +5,8 @@ Files, in reading order:
 - ``losses``: derivatives of a loss by the score, with their bounds
 - ``gradient_plan``: mechanisms of a fit, their sensitivities, event and noise
 - ``column_bins``: bins of a column at several resolutions, from noisy tables
-- ``effects``: shrunken Newton steps, and the effects that they add up to
+- ``shrinkage``: Newton steps shrunk by empirical Bayes
+- ``effects``: sums of steps over bins, and their lookup for records
 - ``rounds``: private choice and measurement of one table after another
 - ``additive_models``: PrivateAdditiveClassifier, PrivateAdditiveRegressor
 """

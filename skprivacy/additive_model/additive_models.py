@@ -304,9 +304,9 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
 
     The log-odds are a sum of effects: tables over the bins of a column, or of two. In each round,
     the exponential mechanism chooses the table in which the model fits worst, and the Gaussian
-    mechanism measures the derivatives of the loss in its cells. A Newton step follows, shrunk by
-    empirical Bayes. Without the pairs it is a generalised additive model with boosted histograms,
-    as in explainable boosting machines.
+    mechanism measures the derivatives of the loss in its cells. A Newton step follows, shrunk and
+    smoothed by empirical Bayes. Without the pairs it is a generalised additive model with boosted
+    histograms, as in explainable boosting machines.
 
     Parameters
     ----------

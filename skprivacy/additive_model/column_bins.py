@@ -24,6 +24,8 @@ class ColumnBins:
 
     cells: Integers  # finest bin of each cell of the domain
     levels: tuple[Integers, ...]  # bin of each finest bin at each level, without gaps
+    ordered: bool  # whether neighbouring bins hold neighbouring values
+    has_missing: bool  # whether the last bin holds missing values
 
     @property
     def n_bins(self) -> int:
@@ -33,6 +35,10 @@ class ColumnBins:
     def size(self, level: int) -> int:
         """Return the number of bins of a level."""
         return int(self.levels[level][-1]) + 1
+
+    def n_ordered(self, level: int) -> int:
+        """Return the number of leading bins whose neighbours are similar: 0 for categories."""
+        return self.size(level) - self.has_missing if self.ordered else 0
 
     def starts(self, level: int) -> Integers:
         """Return the first finest bin of each bin of a level."""
@@ -62,7 +68,7 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
             coarse = join_neighbor_cells(joined[:known], most, 0.0)
             level = np.append(coarse, coarse[-1] + 1) if column.may_be_missing else coarse
         levels.append(level)
-    return ColumnBins(cells, tuple(levels))
+    return ColumnBins(cells, tuple(levels), column.ordered, column.may_be_missing)
 
 
 def _order_by_effect(mass: Floats, effect: Floats) -> Integers:

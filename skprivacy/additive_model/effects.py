@@ -1,4 +1,4 @@
-"""Shrunken Newton steps of noisy tables, and the effects of columns that they add up to."""
+"""Effects of columns: sums of steps over bins, with their noise, and their lookup for records."""
 
 from __future__ import annotations
 
@@ -8,34 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..synthesis.marginal_tables import project_to_counts
-from .losses import NewtonSums
-
-__all__ = ["AdditiveEffect", "EffectSum", "bin_codes", "shrink_step"]
+__all__ = ["AdditiveEffect", "EffectSum", "bin_codes"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-def shrink_step(sums: NewtonSums, dispersion: float) -> tuple[Floats, Floats]:
-    """Return a Newton step for each cell, shrunk by empirical Bayes, and the noise in it.
-
-    A cell's gradient is its hessian H times an effect of variance v, plus sampling noise of
-    variance ``dispersion`` * H, plus the mechanism's. v is estimated by moments over the cells of
-    the table, and the step is the posterior mean of the effect.
-    """
-    step, noise = np.zeros_like(sums.gradient), np.zeros_like(sums.gradient)
-    stds = np.broadcast_to(sums.std, step.shape)
-    for k in range(step.shape[-1]):
-        gradient, raw, std = sums.gradient[..., k], sums.hessian[..., k], stds[..., k]
-        hessian = project_to_counts(raw, max(float(raw.sum()), 1.0))
-        other = dispersion * hessian + std**2
-        excess = float((gradient**2 - other).sum())
-        variance = max(excess, 0.0) / float((hessian**2).sum())
-        total = variance * hessian**2 + other
-        shrunk = np.divide(variance * hessian, total, out=np.zeros_like(total), where=total > 0)
-        step[..., k], noise[..., k] = -shrunk * gradient, shrunk * std
-    return step, noise
 
 
 @dataclass

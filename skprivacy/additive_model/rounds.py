@@ -23,9 +23,10 @@ from ..synthesis.domain import Domain
 from ..synthesis.marginal_tables import EncodedRecords, average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
 from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
-from .effects import EffectSum, shrink_step
+from .effects import EffectSum
 from .gradient_plan import GradientPlan
 from .losses import Loss
+from .shrinkage import shrink_step
 
 __all__ = ["FittedEffects", "PairOffer", "fit_effects"]
 
@@ -96,7 +97,8 @@ def fit_effects(
         chosen = _choose_table(candidates, fitted, records, rows, sampling, plan, random)
         table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
         sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
-        step, noise = shrink_step(sums, loss.dispersion)
+        n_ordered = tuple(fitted.bins[c].n_ordered(chosen.level) for c in chosen.columns)
+        step, noise = shrink_step(sums, loss.dispersion, n_ordered)
         added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
         scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
         sampling = sums.sampling_variance(loss)
@@ -145,13 +147,13 @@ def _start(
     bins, counts, effects = [], [], {}
     for c, table in enumerate(tables):
         sums = loss.start_sums(table, constant, noise_std(mechanism))
-        fine, _ = shrink_step(sums, loss.dispersion)
+        fine, _ = shrink_step(sums, loss.dispersion, (0,))
         own = choose_levels(domain.columns[c], loss.counts(table), fine)
         joined = np.zeros((own.n_bins, table.shape[1]))
         np.add.at(joined, own.cells, table)
         n_joined = np.bincount(own.cells)[:, None]
         sums = loss.start_sums(joined, constant, noise_std(mechanism) * np.sqrt(n_joined))
-        step, noise = shrink_step(sums, loss.dispersion)
+        step, noise = shrink_step(sums, loss.dispersion, (own.n_ordered(0),))
         scale = START_RATE * loss.step
         effects[c,] = EffectSum(scale * step, (scale * noise) ** 2)
         bins.append(own)
