@@ -49,7 +49,7 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
     """Return the bins of a column from noisy counts and effects of its cells.
 
     Categories are ordered by their effect, (n_cells, n_outputs), and neighbours joined to bins of
-    about equal counts. Missing values keep a bin of their own.
+    about equal counts. Missing values keep a separate bin.
     """
     values = column.cells.size
     mass = project_to_counts(counts, max(float(counts.sum()), 1.0))

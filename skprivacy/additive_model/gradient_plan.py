@@ -19,8 +19,8 @@ _NO_NOISE_EPSILON = 1e49  # of a choice without privacy: the best candidate
 class GradientPlan(MeasurementPlan):
     """Mechanisms of a fit: start tables, then a choice and a measurement in each round.
 
-    A record adds one row of norm at most 1 to one cell of each table (``losses``). A group adds a
-    convex combination of such rows, and of 0, to the cells of its records.
+    A record adds one row of norm at most 1 to one cell of each table (``losses``). The rows that a
+    group adds to the cells of its records are weighted by shares, whose sum is at most 1.
 
     - Start tables: as counts in the base class. Start rows have inner products >= 0, so a
       replacement changes a table by at most sqrt(2) in L2.

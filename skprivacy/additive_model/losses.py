@@ -1,7 +1,7 @@
 """Losses of an additive model: derivatives of each record by its score, with proved bounds.
 
 A record enters a release as one row of numbers of L2 norm at most 1: :meth:`Loss.start_row` before
-there is a model, :meth:`Loss.derivative_row` afterwards. :class:`NewtonSums` are sums of such rows
+there is a model, :meth:`Loss.derivative_row` afterwards. :class:`NewtonSums` are sums of these rows
 over cells in the units of the loss.
 """
 
@@ -77,18 +77,20 @@ class Loss(ABC):
 
     @abstractmethod
     def sums(self, table: Floats, std: float) -> NewtonSums:
-        """Return the derivatives in the units of the loss from a noisy table of such rows."""
+        """Return the derivatives in the units of the loss from a noisy table of derivative rows."""
 
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
     """Logistic loss of the log-odds of the second of two classes.
 
-    With p the probability of the class that a record does not have, |g| = p and h = p (1 - p). The
-    squared norm of (g, 3 h) is p^2 (1 + 9 (1 - p)^2), which is at most 1:
-    1 - p^2 (1 + 9 (1 - p)^2) = (1 - p) (1 + p - 9 p^2 (1 - p)), and the second factor is 9 p^3 -
-    9 p^2 + p + 1. It is 1 at p = 0. Its derivative, 27 p^2 - 18 p + 1, has its larger root at
-    p = (3 + sqrt(6)) / 9 = 0.6055, where the factor is 0.304, its least value on [0, 1]. So the
+    Let p be the probability of the class that a record does not have. Then abs(g) = p and
+    h = p (1 - p), and the squared norm of (g, 3 h) is p^2 (1 + 9 (1 - p)^2). It is at most 1:
+
+    1 - p^2 (1 + 9 (1 - p)^2) = (1 - p) (9 p^3 - 9 p^2 + p + 1).
+
+    The second factor is 1 at p = 0. Its derivative, 27 p^2 - 18 p + 1, has its larger root at
+    p = (3 + sqrt(6)) / 9 = 0.6055. There the factor is 0.304, its least value on [0, 1]. So the
     second derivative costs no further noise.
     """
 
@@ -126,10 +128,12 @@ class LogisticLoss(Loss):
 class SoftmaxLoss(Loss):
     """Cross-entropy of the scores of three or more classes, with the diagonal second derivatives.
 
-    Let q = 1 - p_y, and p_k the probabilities of the other classes, whose sum is q. The squared
-    norm of (g, sqrt(3) h) is f(q) + sum of f(p_k) with f(p) = p^2 (1 + 3 (1 - p)^2). f(p) / p has
-    the derivative 1 + 3 (1 - p) (1 - 3 p) = (3 p - 2)^2 >= 0, so the sum is at most f(q). f
-    increases from 0 to f(1) = 1, so the squared norm is at most 2. Rows are divided by sqrt(2).
+    Let q = 1 - p_y, and p_k the probabilities of the other classes, whose sum is q. Let f(p) = p^2
+    (1 + 3 (1 - p)^2). The squared norm of (g, sqrt(3) h) is f(q) plus the sum of all f(p_k).
+
+    The derivative of f(p) / p is 1 + 3 (1 - p) (1 - 3 p) = (3 p - 2)^2 >= 0, so the sum is at most
+    f(q). f increases from 0 to f(1) = 1. So the squared norm is at most 2, and rows are divided by
+    sqrt(2).
     """
 
     n_classes: int

@@ -48,10 +48,10 @@ class Candidate:
 
 
 class PairOffer(NamedTuple):
-    """The pairs among which tables are chosen: named ones, and at most so many others."""
+    """The pairs of columns among which tables are chosen."""
 
     named: list[tuple[int, int]]
-    most: int
+    most: int  # others
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _list_candidates(fitted: FittedEffects, pairs: list[tuple[int, int]]) -> lis
 
 
 def _choose_pairs(fitted: FittedEffects, offer: PairOffer) -> list[tuple[int, int]]:
-    """Return the named pairs and others, those of the columns with the largest first effects."""
+    """Return the named pairs, and other pairs of the columns with the largest first effects."""
     sizes = [
         float(np.maximum(counts, 0.0) @ (fitted.effects[c,].scores ** 2).sum(axis=1))
         for c, counts in enumerate(fitted.counts)
@@ -216,7 +216,7 @@ def _choose_table(
 def _gradient_tables(
     candidates: list[Candidate], fitted: FittedEffects, records: EncodedRecords, rows: Floats
 ) -> Iterator[tuple[Candidate, Floats]]:
-    """Yield the gradient sums of each candidate; those of the same columns share one pass."""
+    """Yield the gradient sums of each candidate; candidates of equal columns share one pass."""
     gradients = rows[:, : fitted.loss.n_outputs]
     for columns, same in groupby(candidates, lambda candidate: candidate.columns):
         finest = _sum_rows(records, columns, gradients)
@@ -231,7 +231,7 @@ def _size(table: Floats) -> float:
 
 
 def _score(size: float, noise: float) -> float:
-    """Return f(S) of ``GradientPlan``; ``noise`` is N, the size of a table of noise alone."""
+    """Return f(S) of ``GradientPlan``; ``noise`` is N, the expected size of pure noise."""
     return size**2 / math.hypot(size, noise) / _STEEPEST if size else 0.0
 
 

@@ -32,9 +32,11 @@ def shrink_step(
 
     A cell's gradient is its hessian H times an effect, plus sampling noise of variance
     ``dispersion`` * H, plus the mechanism's noise. Effects have a normal prior, whose spread and
-    correlation length maximise the likelihood of the table. The step is their posterior mean, and 0
-    if no prior is more likely than no effect at all. ``n_ordered`` is the number of leading bins of
-    each axis whose neighbours are similar: 0 for categories.
+    correlation length maximise the likelihood of the table. The step is their posterior mean. It
+    is 0 where no prior is likelier than the absence of effects.
+
+    ``n_ordered`` is the number of leading bins of each axis whose neighbours are similar: 0 for
+    categories.
     """
     step, noise = np.zeros_like(sums.gradient), np.zeros_like(sums.gradient)
     stds = np.broadcast_to(sums.std, step.shape)
@@ -94,7 +96,7 @@ def _shrink_output(
         i = int(likelihood.argmax())
         if likelihood[i] <= best[0]:
             continue
-        # eq. (2.25): posterior mean, a linear function of what was observed
+        # eq. (2.25): posterior mean, a linear function of the observations
         if correlation is None:
             gain = _SPREADS[i] ** 2 * scale / growth[i]
             best = likelihood[i], gain * observed, gain * std / root

@@ -61,7 +61,7 @@ class PrivateAdditiveDisplay:
 
     A number has a step curve, categories have points, and a pair of columns has a heat map. The
     band is two standard deviations of the noise that protects the records. Cells of a heat map that
-    lie within this band are faded: they may be noise alone.
+    lie within this band are faded: they may be pure noise.
 
     Create one with :meth:`from_estimator`.
 
