@@ -59,7 +59,8 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
     finest = np.empty(values, np.int64)
     finest[order] = join_neighbor_cells(mass[order], RESOLUTIONS[0], 0.0)
     cells = np.append(finest, finest.max() + 1) if column.may_be_missing else finest
-    joined = np.bincount(cells, mass)
+    joined = np.zeros(int(cells.max()) + 1)
+    np.add.at(joined, cells, mass)
     known = int(finest.max()) + 1
     levels = [np.arange(len(joined))]
     for most in RESOLUTIONS[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from ..accounting import Event, NonPrivateEvent
 from ..mechanisms import Exponential
@@ -38,7 +38,7 @@ class GradientPlan(MeasurementPlan):
 
     shares: ClassVar[tuple[float, float, float]] = 0.15, 0.15, 0.70
 
-    def calibrated(self, epsilon: float, delta: float) -> Self:
+    def calibrated(self, epsilon: float, delta: float) -> GradientPlan:
         return (
             replace(self, noise=0.0) if math.isinf(epsilon) else super().calibrated(epsilon, delta)
         )

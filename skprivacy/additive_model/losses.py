@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class Loss(ABC):
     scale: float = 1.0  # number by which derivatives are divided in a row
     step: float = 1.0  # change of the score for a Newton step of 1
 
-    def after(self, explained: float) -> Self:
+    def after(self, explained: float) -> Loss:
         """Return the loss after a step that explains a share of the residuals' variance."""
         return self
 
@@ -57,7 +57,7 @@ class Loss(ABC):
         """Return statistics of each target, of norm at most 1 and with inner products >= 0."""
 
     @abstractmethod
-    def start(self, totals: Floats) -> tuple[Self, Floats, float]:
+    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
         """Return the loss, the constant scores and the number of records, from noisy totals."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class LogisticLoss(Loss):
     def start_row(self, target: NDArray) -> Floats:
         return np.eye(2)[target]
 
-    def start(self, totals: Floats) -> tuple[Self, Floats, float]:
+    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
         rates = _class_rates(totals)
         return self, logit(rates[1:]), max(float(totals.sum()), 1.0)
 
@@ -148,7 +148,7 @@ class SoftmaxLoss(Loss):
     def start_row(self, target: NDArray) -> Floats:
         return np.eye(self.n_classes)[target]
 
-    def start(self, totals: Floats) -> tuple[Self, Floats, float]:
+    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
         return self, np.log(_class_rates(totals)), max(float(totals.sum()), 1.0)
 
     def counts(self, table: Floats) -> Floats:
@@ -200,14 +200,14 @@ class SquaredLoss(Loss):
     def step(self) -> float:  # type: ignore[override]
         return self.clip
 
-    def after(self, explained: float) -> Self:
+    def after(self, explained: float) -> Loss:
         left = self.variance - explained * self.clip**2
         return replace(self, variance=max(left, self.least_variance))
 
     def start_row(self, target: NDArray) -> Floats:
         return np.column_stack([np.ones(len(target)), target, target**2]) / math.sqrt(3.0)
 
-    def start(self, totals: Floats) -> tuple[Self, Floats, float]:
+    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
         n, total, squares = totals * math.sqrt(3.0)
         n = max(float(n), 1.0)
         mean = float(np.clip(total / n, -1.0, 1.0))

@@ -119,8 +119,10 @@ def _sum_rows(records: EncodedRecords, columns: tuple[int, ...], rows: Floats) -
     """Return the sums of rows over the cells of a table, (n_cells, ..., row length)."""
     shape = [records.sizes[c] for c in columns]
     cells, size = records.cells(columns), math.prod(shape)
-    sums = [np.bincount(cells, rows[:, k], size) for k in range(rows.shape[1])]
-    return np.stack(sums, axis=-1).reshape(*shape, -1)
+    sums = np.empty((size, rows.shape[1]))
+    for k in range(rows.shape[1]):
+        sums[:, k] = np.bincount(cells, rows[:, k], size)
+    return sums.reshape(*shape, -1)
 
 
 def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> Floats:
@@ -144,7 +146,8 @@ def _start(
     mechanism = plan.fine_mechanism
     tables = release_together([_sum_rows(records, (c,), rows) for c in columns], mechanism, random)
     loss, constant, n_records = loss.start(average_sums(tables))
-    bins, counts, effects = [], [], {}
+    bins, counts = [], []
+    effects: dict[tuple[int, ...], EffectSum] = {}
     for c, table in enumerate(tables):
         sums = loss.start_sums(table, constant, noise_std(mechanism))
         fine, _ = shrink_step(sums, loss.dispersion, (0,))

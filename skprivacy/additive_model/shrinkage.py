@@ -7,7 +7,6 @@ Williams, "Gaussian processes for machine learning", 2006.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +58,10 @@ def _list_correlations(
     yield None
     if any(n_ordered) and np.prod(shape) <= _MAX_CELLS:
         for length in _LENGTHS:
-            axes = [_correlate(n, m, length) for n, m in zip(shape, n_ordered, strict=True)]
-            yield reduce(np.kron, axes)
+            correlation: Floats = np.ones((1, 1))
+            for n_bins, n_similar in zip(shape, n_ordered, strict=True):
+                correlation = np.kron(correlation, _correlate(n_bins, n_similar, length))
+            yield correlation
 
 
 def _correlate(n_bins: int, n_ordered: int, length: float) -> Floats:

@@ -432,8 +432,9 @@ the same unit?
     @property
     def n_features_out(self) -> int:
         """Number of columns that :class:`SchemaTransformer` returns."""
-        blocks = [*self.values(), *self.crossed_columns()]
-        return sum(block.n_features_out for block in blocks)
+        return sum(column.n_features_out for column in self.values()) + sum(
+            cross.n_features_out for cross in self.crossed_columns()
+        )
 
     def with_bins(self, bins: int) -> Schema:
         """Return a copy in which every bounded column has this number of bins.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, TypeVar
 
 from ..accounting import (
     ComposedEvent,
@@ -21,6 +21,7 @@ from ..mechanisms import Exponential, Gaussian
 
 __all__ = ["METHODS", "MeasurementPlan", "noise_std"]
 
+Plan = TypeVar("Plan", bound="MeasurementPlan")
 METHODS = ("adaptive", "independent", "tree")
 _ROUNDING_MARGIN = 1.0 + 2.0**-16  # covers the rounding of score times weight
 
@@ -58,7 +59,7 @@ class MeasurementPlan:
     # chosen marginals.
     shares: ClassVar[tuple[float, float, float]] = 0.35, 0.05, 0.60
 
-    def calibrated(self, epsilon: float, delta: float) -> Self:
+    def calibrated(self: Plan, epsilon: float, delta: float) -> Plan:
         """Return the plan of least noise that is (epsilon, delta)-differentially private."""
 
         def event(noise: float) -> Event:
