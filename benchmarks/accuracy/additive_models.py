@@ -1,8 +1,9 @@
 """AUC and time of private additive models, beside the default network, DP-EBM and boosting.
 
 Each line has the mean over splits with its standard error; the last column is the difference to the
-default network, paired by split. No table was used to choose a constant of the model. The tables
-have 14,000 records or more: n mu is 2,500 or more everywhere.
+default network, paired by split. Flights were among the tables on which a first version was tuned;
+the others were not used to choose any constant. The tables have 14,000 training records or more: n
+mu is 2,500 or more everywhere.
 
 additive   PrivateAdditiveClassifier, which hides the number of records
 network    DPSGDClassifier by default settings, with a public number of records

@@ -60,7 +60,8 @@ def _list_correlations(
         for length in _LENGTHS:
             correlation: Floats = np.ones((1, 1))
             for n_bins, n_similar in zip(shape, n_ordered, strict=True):
-                correlation = np.kron(correlation, _correlate(n_bins, n_similar, length))
+                own = _correlate(n_bins, n_similar, length)
+                correlation = np.kron(correlation, own).astype(np.float64, copy=False)
             yield correlation
 
 
