@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._output import without_mathtext
+from .._validation import sequence, whole
 from ..additive_model import AdditiveEffect
 from ..additive_model.additive_models import PrivateAdditiveModel
 from ..synthesis.domain import ColumnCells, NumberCells, ValueCells
@@ -150,10 +151,16 @@ class PrivateAdditiveDisplay:
             )
         known = {effect.columns: effect for effect in model.effects_}
         if columns is None:
+            whole("max_effects", max_effects)
             largest = sorted(model.effects_, key=lambda effect: -effect.size)[:max_effects]
         else:
-            named = [(name,) if isinstance(name, str) else tuple(name) for name in columns]
-            if unknown := [name for name in named if name not in known]:
+            listed = sequence("columns", columns)
+            named = [tuple(name) if isinstance(name, tuple | list) else (name,) for name in listed]
+            texts = [all(isinstance(part, str) for part in name) for name in named]
+            if unknown := [
+                name for name, is_text in zip(named, texts, strict=True)
+                if not is_text or name not in known
+            ]:  # fmt: skip
                 raise ValueError(
                     f"columns: the model has no effect of {unknown[0]!r}. It has {sorted(known)}."
                 )
@@ -182,10 +189,10 @@ class PrivateAdditiveDisplay:
         if axes is None:
             axes = _new_panels(len(self.effects))
         self.axes_ = np.asarray(axes, dtype=object).ravel()
-        if len(self.axes_) != len(self.effects):
+        if len(self.axes_) != len(self.effects) or not all(map(_is_panel, self.axes_)):
             raise ValueError(
-                f"axes has {len(self.axes_)} panels for {len(self.effects)} effects. Pass one for "
-                "each."
+                f"axes has {len(self.axes_)} panels for {len(self.effects)} effects. Pass one of "
+                "matplotlib's Axes for each."
             )
         self.figure_ = self.axes_[0].figure
         for ax, effect in zip(self.axes_, self.effects, strict=True):
@@ -242,6 +249,10 @@ class PrivateAdditiveDisplay:
         ax.set_xlabel(without_mathtext(first.name))
         ax.set_ylabel(without_mathtext(second.name))
         self.figure_.colorbar(mesh, ax=ax, label="effect on the score")
+
+
+def _is_panel(ax: Any) -> bool:
+    return hasattr(ax, "pcolormesh")
 
 
 def _new_panels(n: int) -> Any:
