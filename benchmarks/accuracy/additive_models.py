@@ -156,14 +156,16 @@ MODELS = {
 }  # fmt: skip
 
 
-def score_splits(kind: str, name: str, epsilon: float) -> tuple[NDArray[np.float64], float]:
+def score_splits(
+    kind: str, name: str, epsilon: float, most: int
+) -> tuple[NDArray[np.float64], float]:
     """Return the AUC of each split, and the mean processor time of a fit."""
     X, y = load_table(name)
     schema, n, found = describe_table(X), len(X) * 7 // 10, []
     start = time.process_time()
     for seed in range(N_SPLITS):
         order = np.random.default_rng(seed).permutation(len(X))
-        train, test = order[:n], order[n:]
+        train, test = order[: min(n, most)], order[n:]
         at = Split(X.iloc[train], y[train], X.iloc[test], schema)
         found.append(roc_auc_score(y[test], MODELS[kind](at, epsilon, seed)))
     return np.array(found), (time.process_time() - start) / N_SPLITS
@@ -177,6 +179,8 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("kinds", nargs="*", default=list(MODELS))
     parser.add_argument("--tables", nargs="*", default=list(choose(TABLES, ["flights"])))
+    parser.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS))
+    parser.add_argument("--records", type=int, default=10**9, help="most records to train on")
     options = parser.parse_args()
     kinds = [kind for kind in MODELS if kind in options.kinds]
     if "ebm" in kinds and not has_peer("interpret.privacy", "pip install interpret-core"):
@@ -185,12 +189,12 @@ def main() -> None:
         return
     print(f"{'table':10}{'epsilon':>8} {'model':10}{'AUC':>7}{'s.e.':>7}{'s':>8}  to network")
     for name in options.tables:
-        for epsilon in EPSILONS:
+        for epsilon in options.epsilons:
             base = None
             for kind in kinds:
-                if kind == "boosting" and epsilon != EPSILONS[0]:
+                if kind == "boosting" and epsilon != options.epsilons[0]:
                     continue
-                scores, seconds = score_splits(kind, name, epsilon)
+                scores, seconds = score_splits(kind, name, epsilon, options.records)
                 base = scores if kind == "network" else base
                 gain = "" if base is None or kind == "network" else (
                     f"{np.mean(scores - base):+.4f} +- {standard_error(scores - base):.4f}"

@@ -325,7 +325,7 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
     --------
     PrivateAdditiveRegressor : The same for numeric targets.
     skprivacy.display.PrivateAdditiveDisplay : Draw the effects with their noise.
-    skprivacy.neural_network.DPSGDClassifier : For smaller tables and for images.
+    skprivacy.neural_network.DPSGDClassifier : For small tables and for images.
 
     Notes
     -----
