@@ -40,6 +40,7 @@ __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditive
 
 # Rounds for each column: more if there is little noise, or none.
 _ROUNDS, _MORE_ROUNDS, _PLAIN_ROUNDS = 1, 2, 4
+_LEAST_COLUMNS = 6  # fewer columns get as many rounds
 _LITTLE_NOISE = 5.0  # epsilon
 
 # Paragraphs of docstrings that both models share, see skprivacy/_docs.py.
@@ -55,7 +56,7 @@ schema : Schema, default=None
     reads them off the data, and the guarantee then names this as an assumption.
 n_rounds : int, default=None
     Number of tables that are chosen and measured after the first ones. ``None`` means the number of
-    columns, twice as many from ``epsilon=5`` on, and four times as many without noise.
+    columns, at least 6, twice as many from ``epsilon=5`` on, and four times as many without noise.
 max_pairs : int, default=300
     Largest number of pairs of columns among which tables are chosen, which determines the time.
     Beyond it, columns with large first effects are paired. 0 leaves single columns only. The
@@ -237,9 +238,9 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
         """Return the number of rounds, from public facts."""
         if self.n_rounds is not None:
             return int(self.n_rounds)
-        if math.isinf(self.epsilon):
-            return _PLAIN_ROUNDS * n_columns
-        return n_columns * (_ROUNDS if self.epsilon < _LITTLE_NOISE else _MORE_ROUNDS)
+        for_each = _ROUNDS if self.epsilon < _LITTLE_NOISE else _MORE_ROUNDS
+        for_each = _PLAIN_ROUNDS if math.isinf(self.epsilon) else for_each
+        return for_each * max(n_columns, _LEAST_COLUMNS)
 
     @abstractmethod
     def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
+from ..synthesis.marginal_tables import project_to_counts
+
 __all__ = ["LogisticLoss", "Loss", "NewtonSums", "SoftmaxLoss", "SquaredLoss"]
 
 Floats = NDArray[np.float64]
@@ -48,8 +50,8 @@ class Loss(ABC):
     scale: float = 1.0  # number by which derivatives are divided in a row
     step: float = 1.0  # change of the score for a Newton step of 1
 
-    def after(self, explained: float) -> Loss:
-        """Return the loss after a step that explains a share of the residuals' variance."""
+    def after(self, sums: NewtonSums, step: Floats) -> Loss:
+        """Return the loss after a step that was computed from these sums."""
         return self
 
     @abstractmethod
@@ -200,9 +202,10 @@ class SquaredLoss(Loss):
     def step(self) -> float:  # type: ignore[override]
         return self.clip
 
-    def after(self, explained: float) -> Loss:
-        left = self.variance - explained * self.clip**2
-        return replace(self, variance=max(left, self.least_variance))
+    def after(self, sums: NewtonSums, step: Floats) -> Loss:
+        counts = project_to_counts(sums.hessian, max(float(sums.hessian.sum()), 1.0))
+        explained = float((counts * step**2).sum() / counts.sum()) * self.clip**2
+        return replace(self, variance=max(self.variance - explained, self.least_variance))
 
     def start_row(self, target: NDArray) -> Floats:
         return np.column_stack([np.ones(len(target)), target, target**2]) / math.sqrt(3.0)

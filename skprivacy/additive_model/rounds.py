@@ -102,9 +102,7 @@ def fit_effects(
         added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
         scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
         sampling = sums.sampling_variance(loss)
-        # what a step s gains on a quadratic of curvature H, twice
-        explained = float((np.maximum(sums.hessian, 0.0) * step**2).sum()) / fitted.n_records
-        loss = loss.after(explained)
+        loss = loss.after(sums, step)
     return fitted
 
 
