@@ -147,6 +147,11 @@ class SoftmaxLoss(Loss):
     def n_outputs(self) -> int:  # type: ignore[override]
         return self.n_classes
 
+    @property
+    def step(self) -> float:  # type: ignore[override]
+        # Friedman, Hastie and Tibshirani 2000, Algorithm 6: all classes move together
+        return (self.n_classes - 1) / self.n_classes
+
     def start_row(self, target: NDArray) -> Floats:
         return np.eye(self.n_classes)[target]
 

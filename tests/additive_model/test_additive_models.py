@@ -149,6 +149,9 @@ def test_three_classes_have_an_effect_each():
     assert model.effects_[0].scores.shape[-1] == 3
     assert model.score(X, y) > 0.85
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    # steps of all classes at once do not overshoot, however many there are
+    many = classifier(schema=Schema(UNIT, classes=["u", "v", "w"]), n_rounds=24)
+    assert many.fit(X, y).score(X, y) > 0.93
 
 
 @pytest.mark.parametrize("epsilon", [3.0, np.inf])
