@@ -92,7 +92,8 @@ loss distributions.""",
 A value beyond its range counts as the nearer end. A column of an integer type has cells of whole
 numbers, and the guarantee then names the types as an assumption. A record is left out of the fit if
 a value is missing or unknown, unless its column has ``missing=True`` in the schema. In predictions
-such a value has no effect.""",
+such a value has no effect. Sums are on a grid of 2**-16, so a group of more than 65,536 records
+adds nothing.""",
 }
 
 
