@@ -81,6 +81,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 REFERENCE = {
     "Private networks": "neural_network",
     "Private linear models": "linear_model",
+    "Private additive models": "additive_model",
     "Private ensembles": "ensemble",
     "Federations": "federated",
     "Fine-tuning": "fine_tuning",

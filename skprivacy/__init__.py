@@ -15,6 +15,7 @@ from ._version import __version__
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from . import (  # noqa: F401 - subpackages, which are loaded when they are named
         accounting,
+        additive_model,
         attacks,
         certificates,
         datasets,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         synthesis,
     )
     from .accounting import PrivacyBudget, PrivacyGuarantee
+    from .additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
     from .attacks import RMIA, LiRA, LossThreshold, ShadowPool
     from .audit import audit, audit_one_run, check_disclosure, verify_privacy
     from .certificates import issue_certificate, verify_certificate
@@ -82,6 +84,8 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacySweepCV",
+    "PrivateAdditiveClassifier",
+    "PrivateAdditiveRegressor",
     "PrivateSearchCV",
     "RandomizedResponseClassifier",
     "Schema",
@@ -106,6 +110,7 @@ __all__ = [
 # The subpackages, which are loaded when they are named, and the public names of each.
 _NAMES: dict[str, tuple[str, ...]] = {
     "accounting": ("PrivacyBudget", "PrivacyGuarantee"),
+    "additive_model": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "attacks": ("LiRA", "LossThreshold", "RMIA", "ShadowPool"),
     "audit": ("audit_one_run", "check_disclosure", "verify_privacy"),
     "certificates": ("issue_certificate", "verify_certificate"),

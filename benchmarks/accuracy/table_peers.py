@@ -27,7 +27,12 @@ from sklearn.neural_network import MLPClassifier
 
 from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, has_peer, make_parser
-from skprivacy import DPSGDClassifier, ObjectivePerturbationClassifier, make_private_pipeline
+from skprivacy import (
+    DPSGDClassifier,
+    ObjectivePerturbationClassifier,
+    PrivateAdditiveClassifier,
+    make_private_pipeline,
+)
 from skprivacy.accounting import GaussianEvent, RepeatedEvent, epsilon_of
 from skprivacy.attacks import LabeledRecords, LossThreshold, ReferenceThreshold, ShadowPool
 from skprivacy.preprocessing import BoundedColumn
@@ -57,6 +62,7 @@ def ebm() -> None:
         "objective perturbation": lambda e, _: make_private_pipeline(
             schema, ObjectivePerturbationClassifier(epsilon=e, delta=DELTA, classes=classes)
         ),
+        "additive": lambda e, _: PrivateAdditiveClassifier(e, DELTA, schema=schema),
         "network": lambda e, seed: make_private_pipeline(
             schema, DPSGDClassifier(epsilon=e, delta=DELTA, classes=classes, random_state=seed)
         ),

@@ -122,7 +122,7 @@ def make_model(
             "Choose another --model, or correct the schema."
         )
     if "schema" in known:
-        return _set_voting_facts(model, records)
+        return _set_schema_facts(model, records)
     if isinstance(model, PrivateEstimatorMixin):
         return make_private_pipeline(records.schema, model)
     return make_pipeline(SchemaTransformer(records.schema), model)
@@ -135,17 +135,19 @@ def schema_in(model: Any) -> Schema | None:
     return found
 
 
-def _set_voting_facts(model: Any, records: Records) -> Any:
-    """Set schema, classes and teacher of a model that draws public records from a schema."""
-    public = None if records.schema.unconfirmed else records.schema.classes
-    facts: dict[str, Any] = {"schema": records.schema, "classes": public}
+def _set_schema_facts(model: Any, records: Records) -> Any:
+    """Set schema, classes and teacher of a model that takes a schema itself."""
+    known = model.get_params()
+    facts: dict[str, Any] = {"schema": records.schema}
+    if "classes" in known:
+        facts["classes"] = None if records.schema.unconfirmed else records.schema.classes
     texts = [name for name, fact in records.schema.items() if not isinstance(fact, BoundedColumn)]
-    if "teacher" not in model.get_params() and texts:
+    if "n_neighbors" in known and texts:
         raise UserError(
             f"{type(model).__name__} measures distances between numbers, but {', '.join(texts)} "
             "hold none. Leave them out of the schema, or choose another --model."
         )
-    if "teacher" in model.get_params() and model.teacher is None:
+    if "teacher" in known and model.teacher is None:
         facts["teacher"] = make_pipeline(
             SchemaTransformer(records.schema), LogisticRegression(max_iter=1000)
         )

@@ -41,6 +41,8 @@ MODELS = {
     "ObjectivePerturbationClassifier": "linear_model",
     "OutputPerturbationClassifier": "linear_model",
     "PATEClassifier": "ensemble",
+    "PrivateAdditiveClassifier": "additive_model",
+    "PrivateAdditiveRegressor": "additive_model",
     "PrivateKNNClassifier": "ensemble",
     "RandomizedResponseClassifier": "label_privacy",
 }

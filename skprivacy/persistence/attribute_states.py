@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
+from ..additive_model import AdditiveEffect
+from ..additive_model.additive_models import build_domain
 from ..linear_model.polynomial_objective import NoisyPolynomial
 from ..mechanisms.bounds import UnitBall
 from ..preprocessing import Schema
@@ -24,6 +26,7 @@ from .value_checks import (
     check_names,
     classes_told,
     number,
+    restore_bins,
     restore_classes,
     restore_guarantee,
     whole,
@@ -482,9 +485,60 @@ class _Plan(_State):
         )
 
 
+class _Bins(_State):
+    """The bin of each cell, for every column of the schema."""
+
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
+        for j, bins in enumerate(value):
+            out.put(f"{name}.{j}", bins)
+
+    def read_state(self, into: StateReader, name: str) -> list[NDArray[np.int64]]:
+        integers = into.model.integer_columns_
+        if not set(integers) <= set(into.model.schema_):
+            raise ValueError(f"the integer columns {integers!r} are not all in the schema")
+        columns = build_domain(into.model.schema_, integers).columns
+        return [
+            restore_bins(into.arrays, f"{name}.{j}", column.size)
+            for j, column in enumerate(columns)
+        ]
+
+
+class _Effects(_State):
+    """The effects of an additive model, over the bins of its columns."""
+
+    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
+        out.facts[name] = [list(effect.columns) for effect in value]
+        for k, effect in enumerate(value):
+            out.put(f"{name}.{k}", effect.scores)
+            out.put(f"{name}_noise.{k}", effect.noise_std)
+
+    def read_state(self, into: StateReader, name: str) -> list[AdditiveEffect]:
+        n_bins = {
+            column: int(bins.max()) + 1
+            for column, bins in zip(into.model.schema_, into.model.bins_, strict=True)
+        }
+        effects = []
+        for k, stated in enumerate(into.fact(name)):
+            if (
+                not 1 <= len(stated) <= 2
+                or len({*stated}) < len(stated)
+                or not {*stated} <= {*n_bins}
+            ):
+                raise ValueError(f"an effect has the columns {stated!r}, expected one or two")
+            shape = (*(n_bins[column] for column in stated), into.sizes.setdefault("outputs", 1))
+            scores, noise = (
+                into.arrays.take(place, shape) for place in (f"{name}.{k}", f"{name}_noise.{k}")
+            )
+            if not (noise >= 0).all():
+                raise ValueError(f"the noise of the effect of {stated!r} is below 0")
+            effects.append(AdditiveEffect(tuple(stated), scores, noise))
+        return effects
+
+
 _KINDS: dict[str, type[_State]] = {
-    "array": _Array, "ball": _Ball, "bounds": _Bounds, "count": _Count, "encoder": _Encoder,
-    "guarantee": _Guarantee, "head": _Head, "image_shape": _ImageShape, "indices": _Indices,
+    "array": _Array, "ball": _Ball, "bins": _Bins, "bounds": _Bounds, "count": _Count,
+    "effects": _Effects, "encoder": _Encoder, "guarantee": _Guarantee, "head": _Head,
+    "image_shape": _ImageShape, "indices": _Indices,
     "interval": _Interval, "labels": _Labels, "learner": _Learner, "model": _Model,
     "number": _Number, "plan": _Plan, "polynomial": _Polynomial, "positive": _Positive,
     "schema": _Schema, "settings": _Settings, "typed": _Typed, "values": _Values,

@@ -43,6 +43,7 @@ PASSTHROUGH = "passthrough"
 CLASSES = {
     name: module
     for module, names in {
+        "skprivacy.additive_model": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
         "skprivacy.ensemble": ("PATEClassifier", "PrivateKNNClassifier"),
         "skprivacy.federated": ("DPFederatedClassifier",),
         "skprivacy.fine_tuning": ("ALMFineTuner",),

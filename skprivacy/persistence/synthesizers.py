@@ -20,6 +20,7 @@ from .value_checks import (
     common,
     make,
     number,
+    restore_bins,
     restore_common,
     restore_guarantee,
     whole,
@@ -98,7 +99,7 @@ def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> 
     )
     columns, names = model.domain_.columns, model.domain_.names
     n_classes = Features(model.domain_, model.label_).n_classes
-    model.bins_ = [_load_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
+    model.bins_ = [restore_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
     model.tables_ = {
         c.name: arrays.take(f"tables_.{j}", (c.size, n_classes))
         for j, c in enumerate(columns)
@@ -126,14 +127,6 @@ def _load_workload(stated: Any) -> dict[tuple[str, str], float] | None:
     if stated is None:
         return None
     return {tuple(_check_texts([a, b])): number({"weight": w}, "weight") for a, b, w in stated}  # type: ignore[misc]
-
-
-def _load_bins(arrays: Arrays, name: str, n_cells: int) -> NDArray[np.int64]:
-    bins = arrays.take(name, (n_cells,))
-    numbers = np.unique(bins)
-    if not np.array_equal(numbers, np.arange(len(numbers))):
-        raise ValueError(f"the bins {name!r} are not numbered from 0")
-    return bins.astype(np.int64)
 
 
 def _load_model(facts: dict[str, Any], arrays: Arrays, sizes: list[int]) -> GraphicalModel:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
+from .file_format import Arrays
 
 _MAX_COUNT = 1 << 40  # no count in a file is larger
 _LABEL_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -105,3 +106,12 @@ def restore_classes(stated: Any) -> NDArray:
     if len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
         raise ValueError(f"the labels are {values!r}, expected at least two sorted labels")
     return classes
+
+
+def restore_bins(arrays: Arrays, name: str, n_cells: int) -> NDArray[np.int64]:
+    """Return the bin of each cell, checked: numbers from 0 without gaps."""
+    bins = arrays.take(name, (n_cells,))
+    numbers = np.unique(bins)
+    if not np.array_equal(numbers, np.arange(len(numbers))):
+        raise ValueError(f"the bins {name!r} are not numbered from 0")
+    return bins.astype(np.int64)

@@ -6,6 +6,7 @@ Files, in reading order:
 - ``confirmation``: statement of a person that inferred facts agree with a codebook
 - ``columns``: Column, BoundedColumn, CategoricalColumn, HashedColumn
 - ``dates``: DateColumn
+- ``crosses``: one-hot features of pairs of columns
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema

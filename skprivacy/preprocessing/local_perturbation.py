@@ -200,6 +200,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     def _restate(self) -> None:
         """Store the settings that the guarantee describes, in a fit or after loading."""
         self.schema_.check_kinds(type(self).__name__, missing=False)
+        if self.schema_.crosses:
+            raise ValueError(
+                f"schema: LocalPerturbation perturbs each column by itself, and the schema has the "
+                f"crosses {list(self.schema_.crosses)}. Pass schema.with_crosses([])."
+            )
         self._numeric = sum(isinstance(fact, BoundedColumn) for fact in self.schema_.values())
         self._stated = self._settings()
 

@@ -19,6 +19,7 @@ from .._validation import flag, sequence, storable, whole
 from ..mechanisms.bounds import check_bounds
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import ASSUMPTION, Confirmation, facts_digest
+from .crosses import Cross, check_crosses
 from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
@@ -26,7 +27,7 @@ from .schema_check import SchemaCheck, check_table
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
-_KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
+_KEYS = ("columns", "crosses", "target", "classes", "target_bounds", "inferred", "confirmed")
 _FREE_TEXT_ERROR = (
     "is free text, which a schema cannot bound. Leave the column out, "
     "or apply an encoder trained on public text, and describe its outputs"
@@ -78,6 +79,7 @@ def _schema_arguments(facts: Any) -> dict[str, Any]:
     known = {name: facts.get(name) for name in ("classes", "target_bounds")}
     known["target_column"] = facts.get("target")
     columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
+    known["crosses"] = facts.get("crosses", ())
     return {"columns": columns, **known, **_origin_marks("Schema", facts)}
 
 
@@ -165,6 +167,8 @@ class Schema(Mapping[str, Column]):
         The target's publicly known classes.
     target_bounds : tuple (lower, upper), default=None
         The publicly known range of a numeric target.
+    crosses : sequence of (str, str), default=()
+        Pairs of columns that a model should consider together: see :meth:`with_crosses`.
     inferred : bool, default=False
         Whether the schema began as a draft read off private data. All of its facts then need a
         confirmation, including columns added later.
@@ -195,6 +199,7 @@ class Schema(Mapping[str, Column]):
         target_column: str | None = None,
         classes: Iterable[Any] | None = None,
         target_bounds: tuple[float, float] | None = None,
+        crosses: Iterable[tuple[str, str]] = (),
         inferred: bool = False,
         confirmed: Confirmation | None = None,
     ) -> None:
@@ -227,6 +232,7 @@ class Schema(Mapping[str, Column]):
             None if classes is None else CategoricalColumn(sequence("classes", classes)).values
         )
         self.target_bounds = None if target_bounds is None else _target_range(target_bounds)
+        self.crosses = check_crosses(self._columns, crosses)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
 
@@ -243,7 +249,9 @@ class Schema(Mapping[str, Column]):
         return isinstance(other, Schema) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        facts = (self.target_column, self.classes, self.target_bounds, self.unconfirmed)
+        facts = (
+            self.target_column, self.classes, self.target_bounds, self.crosses, self.unconfirmed
+        )  # fmt: skip
         return hash((tuple(self._columns.items()), *facts))
 
     def __repr__(self) -> str:
@@ -424,7 +432,9 @@ the same unit?
     @property
     def n_features_out(self) -> int:
         """Number of columns that :class:`SchemaTransformer` returns."""
-        return sum(column.n_features_out for column in self.values())
+        return sum(column.n_features_out for column in self.values()) + sum(
+            cross.n_features_out for cross in self.crossed_columns()
+        )
 
     def with_bins(self, bins: int) -> Schema:
         """Return a copy in which every bounded column has this number of bins.
@@ -446,10 +456,59 @@ the same unit?
         }
         return self._with(columns, self._confirmed)
 
-    def _with(self, columns: Mapping[str, Column], confirmed: Confirmation | None) -> Schema:
-        """Return a schema of other columns with the same target."""
+    def with_crosses(self, crosses: Iterable[tuple[str, str]]) -> Schema:
+        """Return a copy in which these pairs of columns are crossed.
+
+        :class:`SchemaTransformer` adds a feature for each pair of a category, or bin, of one column
+        with one of the other: a linear model then learns what the pair says beyond its columns.
+        Choose pairs from public knowledge. They cost no privacy, but more features need more noise.
+
+        Parameters
+        ----------
+        crosses : sequence of (str, str)
+            Pairs of columns, each with categories or with ``bins``. They replace earlier ones.
+
+        Returns
+        -------
+        Schema
+            A copy with all other facts unchanged.
+
+        Raises
+        ------
+        ValueError
+            If a pair is not of two such columns.
+
+        Examples
+        --------
+        >>> from skprivacy.preprocessing import CategoricalColumn, Schema
+        >>> schema = Schema(
+        ...     {"month": CategoricalColumn(range(1, 13)), "day": CategoricalColumn(range(1, 32))}
+        ... )
+        >>> schema.n_features_out, schema.with_crosses([("month", "day")]).n_features_out
+        (43, 415)
+        """
+        return self._with(dict(self), self._confirmed, crosses)
+
+    def crossed_columns(self) -> list[Cross]:
+        """Return the crosses with the facts of their columns.
+
+        Returns
+        -------
+        list of Cross
+            In the order of ``crosses``.
+        """
+        return [Cross((a, b), (self[a], self[b])) for a, b in self.crosses]
+
+    def _with(
+        self,
+        columns: Mapping[str, Column],
+        confirmed: Confirmation | None,
+        crosses: Iterable[tuple[str, str]] | None = None,
+    ) -> Schema:
+        """Return a schema of other columns, or other crosses, with the same target."""
         return Schema(
             columns,
+            crosses=self.crosses if crosses is None else crosses,
             target_column=self.target_column,
             classes=self.classes,
             target_bounds=self.target_bounds,
@@ -471,11 +530,13 @@ the same unit?
             Argument of :meth:`from_dict`.
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
+        crosses = {"crosses": [list(pair) for pair in self.crosses]} if self.crosses else {}
         marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
         if self._confirmed is not None:
             marks["confirmed"] = self._confirmed.to_dict()
         return {
             "columns": {name: column.to_dict() for name, column in self.items()},
+            **crosses,
             "target": self.target_column,
             "classes": None if self.classes is None else list(self.classes),
             **bounds,

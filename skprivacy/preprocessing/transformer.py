@@ -154,8 +154,9 @@ def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, 
 
     Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
     """
-    bound = max(column.largest_feature(feature_range) for column in schema.values())
-    norm = math.hypot(*(column.largest_norm(feature_range) for column in schema.values()))
+    ones = [1.0] * len(schema.crosses)  # each has one 1 at most
+    bound = max([*ones, *(column.largest_feature(feature_range) for column in schema.values())])
+    norm = math.hypot(*ones, *(column.largest_norm(feature_range) for column in schema.values()))
     return {"bounds": (-bound, bound), "radius": norm / bound}
 
 
@@ -183,8 +184,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
 
     Numbers are clipped to public bounds and scaled to ``feature_range``. A column with ``bins``
     adds thermometer bits, 0 or 0.5, for the edges between bins. Categories are one-hot encoded by
-    public categories or hash buckets, and dates become days since a public date. This replaces
-    scalers and encoders fitted to private data, which no guarantee covers.
+    public categories or hash buckets, and dates become days since a public date. Crosses of columns
+    come last. This replaces scalers and encoders fitted to private data, which no guarantee covers.
 
     Parameters
     ----------
@@ -289,15 +290,21 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         out = np.zeros((len(X), self.schema_.n_features_out), dtype=self.dtype)
-        at = 0
-        for column, fact in described_columns(self.schema_, X):
+        at, columns = 0, {}
+        for (column, fact), name in zip(
+            described_columns(self.schema_, X), self.schema_, strict=True
+        ):
             width = fact.n_features_out
             fact.encode(out[:, at : at + width], column, self._scaled)
             at += width
+            columns[name] = column
+        for cross in self.schema_.crossed_columns():
+            cross.write(out[:, at : at + cross.n_features_out], columns)
+            at += cross.n_features_out
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the output columns: ``age``, ``age_bin1``, ``sex_Female``.
+        """Return the names of the features: ``age``, ``age_bin1``, ``sex_Female``, ``a_1:b_2``.
 
         Parameters
         ----------
@@ -324,14 +331,13 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                     f"({self.n_features_in_}), got {len(given)}"
                 )
             names = names if seen is not None else given
-        return np.array(
-            [
-                out
-                for name, fact in zip(names, self.schema_.values(), strict=True)
-                for out in fact.names_out(name)
-            ],
-            dtype=object,
-        )
+        renamed = dict(zip(self.schema_, names, strict=True))
+        found = [
+            out for name, fact in self.schema_.items() for out in fact.names_out(renamed[name])
+        ]
+        for cross in self.schema_.crossed_columns():
+            found += cross.names_out(renamed)
+        return np.array(found, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

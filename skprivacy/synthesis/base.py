@@ -37,6 +37,7 @@ __all__ = [
     "SYNTHESIS_DOCS",
     "Synthesizer",
     "TableFacts",
+    "public_schema",
 ]
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
@@ -199,15 +200,8 @@ class TableFacts:
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
             y = _as_column(y)
-        if schema is None:
-            schema = Schema.infer(X, _target_with_classes(y))
-            if isinstance(X, pd.DataFrame):  # its column names may be numbers
-                X = X.set_axis(list(schema), axis=1)
-        else:
-            schema.warn_if_unconfirmed()
-        fit.assume(*schema.assumptions)
-        check_columns(schema, X)
-        columns = schema.check_kinds("MarginalSynthesizer", missing=True)
+        schema, X = public_schema(fit, X, schema, y)
+        columns = schema.check_kinds(fit.source, missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order, target = list(columns), label
@@ -288,6 +282,21 @@ class TableFacts:
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def public_schema(
+    fit: PrivateFit, X: Any, schema: Schema | None, y: Any = None
+) -> tuple[Schema, Any]:
+    """Return the schema of a table and the table under its names; None is read off the data."""
+    if schema is None:
+        schema = Schema.infer(X, _target_with_classes(y))
+        if isinstance(X, pd.DataFrame):  # its column names may be numbers
+            X = X.set_axis(list(schema), axis=1)
+    else:
+        schema.warn_if_unconfirmed()
+    fit.assume(*schema.assumptions)
+    check_columns(schema, X)
+    return schema, X
 
 
 def _array_to_series(y: NDArray[Any]) -> pd.Series[Any]:

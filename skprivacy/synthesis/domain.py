@@ -185,18 +185,19 @@ class Domain:
 
     def encode(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return codes of shape (n_kept, n_columns), and a mask of the records that are kept."""
-        n = len(series[0])
-        codes = np.empty((n, len(self.columns)), np.int32)  # at most half the memory of X
-        lacking, known = np.zeros(n, bool), np.zeros(n, bool)
+        codes = self.cell_codes(series)
+        sizes = np.array([column.cells.size for column in self.columns])
+        missing = codes == sizes
+        kept = ~missing.all(axis=1) & ~(codes >= self.sizes).any(axis=1)
+        return codes if kept.all() else codes[kept], kept
+
+    def cell_codes(self, series: list[pd.Series]) -> NDArray[np.int32]:
+        """Return codes of shape (n, n_columns); missing and unknown values come after the cells."""
+        codes = np.empty((len(series[0]), len(self.columns)), np.int32)  # at most half of X
         for j, (column, values) in enumerate(zip(self.columns, series, strict=True)):
             found = column.cells.codes(values)
-            unknown = found < 0
-            known |= ~unknown
-            if not column.may_be_missing:
-                lacking |= unknown
-            codes[:, j] = np.where(unknown, column.cells.size, found)
-        kept = known & ~lacking
-        return codes if kept.all() else codes[kept], kept
+            codes[:, j] = np.where(found < 0, column.cells.size, found)
+        return codes
 
     def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
         """Return a record for each row of codes."""

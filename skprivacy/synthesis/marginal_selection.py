@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..mechanisms import SecureRandom
 from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
-from .marginal_tables import EncodedRecords, l1_distance
+from .marginal_tables import EncodedRecords, l1_distance, release_together
 from .measurement_plan import MeasurementPlan, noise_std
 
 __all__ = ["Pair", "count_choices", "select_adaptively", "select_spanning_tree"]
@@ -89,11 +89,11 @@ def select_spanning_tree(
         part = _merge_components(part, part[a], part[b])
     tables = [records.table(clique) for clique in chosen]
     # The same paper: measure all selected marginals with Gaussian noise, as one vector.
-    noisy = plan.marginal_mechanism.release(np.concatenate([t.ravel() for t in tables]), random)
-    cuts = np.cumsum([t.size for t in tables])[:-1]
     measurements = [
-        Measurement(clique, part.reshape(table.shape), noise_std(plan.marginal_mechanism))
-        for clique, table, part in zip(chosen, tables, np.split(noisy, cuts), strict=True)
+        Measurement(clique, table, noise_std(plan.marginal_mechanism))
+        for clique, table in zip(
+            chosen, release_together(tables, plan.marginal_mechanism, random), strict=True
+        )
     ]
     return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(
         _FINAL_STEPS

@@ -245,10 +245,9 @@ class MarginalSynthesizer(Synthesizer):
                 check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
             chosen = count_choices(self.method, workload, self.n_rounds)
-            plan = MeasurementPlan.calibrate(
-                len(columns), chosen, self.method == "tree",
-                float(self.epsilon), float(self.delta), self.relation,
-            )  # fmt: skip
+            plan = MeasurementPlan(
+                len(columns), chosen, self.method == "tree", self.relation
+            ).calibrated(float(self.epsilon), float(self.delta))
             with fit.charged(
                 plan.event,
                 relation=self.relation,

@@ -14,20 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import SHARES_PER_GROUP
-from ..mechanisms import SecureRandom
+from ..mechanisms import Gaussian, SecureRandom
 from .domain import ColumnCells, Domain
 from .graphical_model import Measurement
 from .measurement_plan import MeasurementPlan, noise_std
 
 __all__ = [
     "EncodedRecords",
+    "average_sums",
     "cell_weights_in_bins",
     "choose_bins",
     "choose_column_bins",
     "estimate_total",
+    "join_neighbor_cells",
     "l1_distance",
     "project_to_counts",
     "release_fine_tables",
+    "release_together",
     "sum_over_bins",
 ]
 
@@ -52,7 +55,7 @@ def choose_bins(
     if not column.ordered:
         return _join_rare_cells(mass, min(least, 5 * std))
     values = column.cells.size
-    bins = _join_neighbor_cells(mass[:values], most, least)
+    bins = join_neighbor_cells(mass[:values], most, least)
     return np.append(bins, bins[-1] + 1) if column.may_be_missing else bins
 
 
@@ -66,7 +69,7 @@ def _join_rare_cells(mass: Floats, least: float) -> Integers:
     return bins
 
 
-def _join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
+def join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
     """Return bins of neighbouring cells of about equal mass; a heavy cell is a bin alone."""
     heavy = (mass >= mass.sum() / most) & (mass >= least)
     target = max(mass[~heavy].sum() / max(most - np.count_nonzero(heavy), 1), least)
@@ -94,13 +97,17 @@ class EncodedRecords:
     sizes: list[int]  # number of cells of each column
     weights: Floats | None  # share of each record in its group; None if each is a unit by itself
 
-    def table(self, columns: Sequence[int]) -> Floats:
-        """Return the counts of a marginal, with an axis for each column."""
-        shape = [self.sizes[c] for c in columns]
+    def cells(self, columns: Sequence[int]) -> Integers:
+        """Return the cell of each record in the flattened table of some columns."""
         cells = np.zeros(len(self.codes), np.int64)
         for c in columns:
             cells = cells * self.sizes[c] + self.codes[:, c]
-        counts = np.bincount(cells, self.weights, math.prod(shape))
+        return cells
+
+    def table(self, columns: Sequence[int]) -> Floats:
+        """Return the counts of a marginal, with an axis for each column."""
+        shape = [self.sizes[c] for c in columns]
+        counts = np.bincount(self.cells(columns), self.weights, math.prod(shape))
         return counts.reshape(shape).astype(np.float64)
 
     def binned(self, bins: list[Integers]) -> EncodedRecords:
@@ -132,16 +139,29 @@ def release_fine_tables(
 ) -> list[Floats]:
     """Return the noisy table of each column by the label, of shape (n_cells, n_classes)."""
     exact = [records.table((c, *label_index)).reshape(records.sizes[c], -1) for c in columns]
-    noisy = plan.fine_mechanism.release(np.concatenate([table.ravel() for table in exact]), random)
-    parts = np.split(noisy, np.cumsum([table.size for table in exact])[:-1])
-    return [part.reshape(table.shape) for part, table in zip(parts, exact, strict=True)]
+    return release_together(exact, plan.fine_mechanism, random)
+
+
+def release_together(
+    tables: list[Floats], mechanism: Gaussian, random: SecureRandom
+) -> list[Floats]:
+    """Return noisy tables, released as one vector."""
+    noisy = mechanism.release(np.concatenate([table.ravel() for table in tables]), random)
+    parts = np.split(noisy, np.cumsum([table.size for table in tables])[:-1])
+    return [part.reshape(table.shape) for part, table in zip(parts, tables, strict=True)]
 
 
 def estimate_total(tables: list[Floats]) -> float:
     """Return the number of records, at least 1, as a weighted mean of the sums of noisy tables."""
-    accuracy = np.array([1 / table.size for table in tables])  # inverse variance of each sum
-    sums = np.array([table.sum() for table in tables])
-    return max(float(sums @ accuracy / accuracy.sum()), 1.0)
+    return max(float(average_sums([table.reshape(-1, 1) for table in tables])[0]), 1.0)
+
+
+def average_sums(tables: list[Floats]) -> Floats:
+    """Return the weighted mean, over noisy tables (n_cells, k), of the sums over cells."""
+    accuracy = np.array([1 / len(table) for table in tables])  # inverse variance of each sum
+    sums = np.array([table.sum(axis=0) for table in tables])
+    average: Floats = accuracy @ sums / accuracy.sum()
+    return average
 
 
 def choose_column_bins(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
 from ..accounting import (
     ComposedEvent,
@@ -20,10 +21,8 @@ from ..mechanisms import Exponential, Gaussian
 
 __all__ = ["METHODS", "MeasurementPlan", "noise_std"]
 
+Plan = TypeVar("Plan", bound="MeasurementPlan")
 METHODS = ("adaptive", "independent", "tree")
-# Shares of the budget, in units of zero-concentrated privacy: fine tables, choices, and the chosen
-# marginals.
-_BUDGET_SHARES = 0.35, 0.05, 0.60
 _ROUNDING_MARGIN = 1.0 + 2.0**-16  # covers the rounding of score times weight
 
 
@@ -51,37 +50,42 @@ class MeasurementPlan:
     n_tables: int  # fine tables: one for each column except the label
     n_choices: int  # chosen marginals, each by its own exponential mechanism
     at_once: bool  # whether the chosen marginals are released together, after the last choice
+    relation: str
     # Noise multiplier of a single Gaussian mechanism that costs as much as the whole plan under
     # zero-concentrated privacy.
-    noise: float
-    relation: str
+    noise: float = 1.0
 
-    @classmethod
-    def calibrate(
-        cls,
-        n_tables: int,
-        n_choices: int,
-        at_once: bool,
-        epsilon: float,
-        delta: float,
-        relation: str,
-    ) -> MeasurementPlan:
+    # Shares of the budget, in units of zero-concentrated privacy: fine tables, choices, and the
+    # chosen marginals.
+    shares: ClassVar[tuple[float, float, float]] = 0.35, 0.05, 0.60
+
+    def calibrated(self: Plan, epsilon: float, delta: float) -> Plan:
         """Return the plan of least noise that is (epsilon, delta)-differentially private."""
 
         def event(noise: float) -> Event:
-            return cls(n_tables, n_choices, at_once, noise, relation).event
+            return replace(self, noise=noise).event
 
-        noise = calibrate_noise_multiplier(event, epsilon, delta, relation)
-        return cls(n_tables, n_choices, at_once, noise, relation)
+        noise = calibrate_noise_multiplier(event, epsilon, delta, self.relation)
+        return replace(self, noise=noise)
 
     @property
     def _budget_shares(self) -> tuple[float, float, float]:
-        return _BUDGET_SHARES if self.n_choices else (1.0, 0.0, 0.0)
+        return self.shares if self.n_choices else (1.0, 0.0, 0.0)
 
     @property
     def _l1_change(self) -> float:
         """Return the L1 change of a table, which is also the square of its L2 change."""
         return 2.0 if self.relation == "replace_one" else 1.0
+
+    @property
+    def _score_change(self) -> float:
+        """Return the largest change of a score."""
+        return self._l1_change
+
+    @property
+    def _marginal_change(self) -> float:
+        """Return the L2 change of one chosen marginal."""
+        return math.sqrt(self._l1_change)
 
     @property
     def fine_mechanism(self) -> Gaussian:
@@ -94,14 +98,14 @@ class MeasurementPlan:
         """Return the mechanism that chooses one marginal."""
         # A choice costs epsilon^2 / 8 in zero-concentrated privacy, a Gaussian 1 / (2 noise^2).
         epsilon = 2 * math.sqrt(self._budget_shares[1] / self.n_choices) / self.noise
-        return Exponential(epsilon, self._l1_change * _ROUNDING_MARGIN)
+        return Exponential(epsilon, self._score_change * _ROUNDING_MARGIN)
 
     @property
     def marginal_mechanism(self) -> Gaussian:
         """Return the mechanism of the chosen marginals: as one vector, or one at a time."""
         together = self.n_choices if self.at_once else 1
         multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_choices)
-        return Gaussian(multiplier, math.sqrt(self._l1_change * together))
+        return Gaussian(multiplier, self._marginal_change * math.sqrt(together))
 
     @property
     def single_marginal_mechanism(self) -> Gaussian:

@@ -45,7 +45,12 @@ from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import MarginalSynthesizer
 
-__all__ = ["SyntheticDataClassifier", "SyntheticDataEstimator", "SyntheticDataRegressor"]
+__all__ = [
+    "SyntheticDataClassifier",
+    "SyntheticDataEstimator",
+    "SyntheticDataRegressor",
+    "check_target_values",
+]
 
 _N_TRIAL_RECORDS = 60
 
@@ -119,7 +124,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             self._validate_params()
             X = as_frame(X)
             check_column_names(X)
-            y = _check_target_values(self, X, y)
+            y = check_target_values(self, X, y)
             synthesizer = clone(self.synthesizer)
             facts, domain = synthesizer._read_public_facts(X, y)
             self._check_target(facts.columns[facts.target])
@@ -197,7 +202,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         )
 
 
-def _check_target_values(model: Any, X: Any, y: Any) -> Any:
+def check_target_values(model: Any, X: Any, y: Any) -> Any:
     """Return a target without missing values; a Series keeps its name and type."""
     if y is None:
         raise ValueError(

@@ -166,7 +166,9 @@ def test_other_spellings_are_told(folder, capsys):
     assert "does not know values of smokes (100%)" in err
 
 
-@pytest.mark.parametrize("model", ["", "--model AdaSSPRegressor"])
+@pytest.mark.parametrize(
+    "model", ["", "--model AdaSSPRegressor", "--model PrivateAdditiveRegressor"]
+)
 def test_a_regression(model, folder, capsys):
     if not model:  # a network by default
         pytest.importorskip("torch")
@@ -362,7 +364,12 @@ def test_a_model_without_privacy_claims_nothing(folder, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model", ["RandomizedResponseClassifier", "PATEClassifier --set n_teachers=5"]
+    "model",
+    [
+        "RandomizedResponseClassifier",
+        "PATEClassifier --set n_teachers=5",
+        "PrivateAdditiveClassifier",
+    ],
 )
 def test_models_of_other_kinds(model, folder, capsys):
     line = f"train patients.csv --schema schema.json --model {model} --delta 1e-4 --epsilon 5"
@@ -439,9 +446,9 @@ def test_the_names_are_those_of_the_library():
     assert set(_names.ATTACKS) == found - left_out, "add it to ATTACKS in cli/registry.py"
     for name in _names.ATTACKS:
         assert _names.attack_class(name.lower()).__name__ == name
-    from skprivacy import ensemble, label_privacy, linear_model, neural_network
+    from skprivacy import additive_model, ensemble, label_privacy, linear_model, neural_network
 
-    packages = (ensemble, label_privacy, linear_model, neural_network)
+    packages = (additive_model, ensemble, label_privacy, linear_model, neural_network)
     private = {
         name
         for package in packages

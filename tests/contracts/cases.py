@@ -23,6 +23,7 @@ from torch import nn
 
 from skprivacy.accounting import ComposedEvent, Event, MixtureEvent, VoteBlockEvent
 from skprivacy.accounting.events import PrivateSelectionEvent
+from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
     ConfidentGNMax,
@@ -626,6 +627,40 @@ def _synthesizer(**fixed: Any) -> Case:
     return Case(make, three_classes, null_label=0, once=True)
 
 
+def _additive(kind: Any, target: dict[str, Any], data: Any, null_label: Any, **fixed: Any) -> Case:
+    def make(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
+        relation = "zero_out" if n_records is None else "add_remove"
+        defaults = {
+            "schema": Schema(PLACES, **target), "epsilon": 8.0, "delta": 1e-4, "n_rounds": 2,
+            "relation": relation,
+        }  # fmt: skip
+        return kind(**{**defaults, **fixed, **params})
+
+    return Case(make, data, null_label=null_label, once=True)
+
+
+def two_classes(n: int) -> tuple[NDArray, NDArray]:
+    """The blobs of ``three_classes``, of which two have one label."""
+    X, y = three_classes(n)
+    return X, y % 2
+
+
+ADDITIVE = {
+    "PrivateAdditiveClassifier": _additive(
+        PrivateAdditiveClassifier, {"classes": [0, 1, 2]}, three_classes, 0
+    ),
+    "PrivateAdditiveClassifier-two-classes": _additive(
+        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes, 0
+    ),
+    "PrivateAdditiveClassifier-single-columns": _additive(
+        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes, 0, max_pairs=0
+    ),
+    "PrivateAdditiveRegressor": _additive(
+        PrivateAdditiveRegressor, {"target_bounds": (-1.0, 2.0)}, far_numbers, 0.0
+    ),
+}
+
+
 class OfSynthesizer:
     """What is set at the synthesizer of a model, under the names that contracts know."""
 
@@ -802,6 +837,7 @@ CASES = {
     ),
     "DPFederatedClassifier": _federated(),
     "DPFederatedClassifier-trusted": _federated(server="trusted"),
+    **ADDITIVE,
     **FINE_TUNING,
     **LINEAR,
     **PATE,
@@ -852,6 +888,8 @@ SCIKIT_LEARN = [
     ),
     PrivateStandardScaler(noise_seed=0),
     MarginalSynthesizer(noise_seed=0),
+    PrivateAdditiveClassifier(epsilon=100.0, noise_seed=0),
+    PrivateAdditiveRegressor(epsilon=100.0, noise_seed=0),
     DPGANSynthesizer(epochs=1, discriminator_steps=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
         LogisticRegression(), MarginalSynthesizer(epsilon=100.0, noise_seed=0), random_state=0

@@ -26,8 +26,8 @@ from . import single_release as contracts_once
 from .cases import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN, in_forms
 
 PRIVATE = [
-    "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model", "model_selection",
-    "neural_network", "preprocessing", "synthesis",
+    "additive_model", "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model",
+    "model_selection", "neural_network", "preprocessing", "synthesis",
 ]  # fmt: skip
 EVERYBODY = [
     contracts.check_replay,

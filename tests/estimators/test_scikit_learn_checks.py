@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.defenses import (
     MemGuardClassifier,
     RoundedClassifier,
@@ -66,14 +67,16 @@ LOADED = {
 }
 
 
-TYPES = {
-    "check_classifier_data_not_an_array": "that the columns of a DataFrame are integers is public "
-    "of it, so that they are counted otherwise than those of an array"
-}
+TYPES = dict.fromkeys(
+    ["check_classifier_data_not_an_array", "check_regressor_data_not_an_array"],
+    "that the columns of a DataFrame are integers is public of it, so that they are counted "
+    "otherwise than those of an array",
+)
 
 
 def expected_failures(estimator):
-    if isinstance(estimator, SyntheticDataClassifier):
+    additive = PrivateAdditiveClassifier | PrivateAdditiveRegressor
+    if isinstance(estimator, SyntheticDataClassifier | additive):
         return TYPES
     if isinstance(estimator, LocalPerturbation):
         return LOADED

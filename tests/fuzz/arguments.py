@@ -18,7 +18,15 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy import accounting, attacks, audit, ensemble, model_selection, synthesis
+from skprivacy import (
+    accounting,
+    additive_model,
+    attacks,
+    audit,
+    ensemble,
+    model_selection,
+    synthesis,
+)
 from skprivacy import preprocessing as pre
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import RandomizedResponseEvent
@@ -57,6 +65,9 @@ def private(**params: Any) -> OutputPerturbationClassifier:
 
 
 PRIVATE = private().fit(X, y)
+ADDITIVE = additive_model.PrivateAdditiveClassifier(
+    schema=pre.Schema(PLACES, classes=[0, 1]), n_rounds=1
+).fit(X, y)
 
 # What a parameter without a default gets.
 NEEDED: dict[str, Any] = {
@@ -192,7 +203,9 @@ OWN: dict[str, dict[str, Any]] = {
     "SecureRandom.add_normal": {"values": np.zeros(3)}, "SecureRandom.random_bytes": {"n": 3},
     "DateColumn": {"parts": ("month",)}, "Grid": {"cells": 10},
     "SupervisedAttack.evaluate": {"X_in": X * 0.7, "X_out": X * 0.8},
-    "Schema": {"target_column": None}, "IndirectInference.evaluate": {"X_out": X},
+    "Schema": {"target_column": None}, "Schema.with_crosses": {"crosses": []},
+    "PrivateAdditiveDisplay.from_estimator": {"model": ADDITIVE, "max_effects": 2},
+    "IndirectInference.evaluate": {"X_out": X},
     "LearnedRatio.evaluate": {"X_out": X},
     "Schema.infer": {"X": TABLE, "y": None},
     "draft_schema": {"target_column": "ill"}, "make_private_pipeline": {"model": private()},

@@ -28,6 +28,7 @@ from skprivacy import (
     load_model,
     save_model,
 )
+from skprivacy.additive_model import PrivateAdditiveClassifier
 from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import ScatteringTransformer
@@ -89,6 +90,12 @@ MODELS = {
             latent_size=2,
         ).fit(FRAME),
         FRAME,
+    ),
+    "additive": (
+        lambda: PrivateAdditiveClassifier(
+            delta=1e-3, n_rounds=1, schema=Schema(SCHEMA, classes=["no", "yes"])
+        ).fit(FRAME.astype({"age": int}), np.where(Y, "yes", "no")),
+        FRAME.astype({"age": int}),
     ),
     "trained on synthetic records": (
         lambda: SyntheticDataClassifier(

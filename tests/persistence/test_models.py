@@ -34,6 +34,7 @@ from skprivacy import (
     load_model,
     save_model,
 )
+from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import PolynomialObjective
@@ -112,6 +113,33 @@ def test_all_that_a_synthesizer_released_comes_back(method, label, tmp_path):
         assert found.columns == kept.columns
         assert np.array_equal(found.table, kept.table)
         assert np.array_equal(found.std, kept.std)
+
+
+ADDITIVE = {
+    "two classes": lambda: PrivateAdditiveClassifier(
+        delta=1e-3, schema=Schema(SCHEMA, classes=[0, 1])
+    ).fit(FRAME, Y),
+    "three classes, integers": lambda: PrivateAdditiveClassifier(
+        delta=1e-3, schema=Schema(SCHEMA, classes=["a", "b", "c"])
+    ).fit(FRAME.astype({"age": int}), np.array(["a", "b", "c"])[np.arange(60) % 3]),
+    "numbers": lambda: PrivateAdditiveRegressor(
+        delta=1e-3, schema=Schema(SCHEMA, target_bounds=(0, 1))
+    ).fit(FRAME, Y),
+}
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_additive_models_come_back_with_their_effects(name, tmp_path):
+    model = ADDITIVE[name]()
+    found = again(model, tmp_path)
+    rows = FRAME.astype({"age": int}) if "integers" in name else FRAME
+    assert np.array_equal(found.predict(rows), model.predict(rows))
+    assert claim_of(found) == claim_of(model)
+    for one, other in zip(found.effects_, model.effects_, strict=True):
+        assert one.columns == other.columns
+        assert np.array_equal(one.noise_std, other.noise_std)
+    assert found.n_records_ == model.n_records_
+    assert claim_of(clone(found).fit(rows, model.predict(rows))) == claim_of(model)
 
 
 def scaled():

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from skprivacy.accounting import ComposedEvent
+from skprivacy.additive_model.gradient_plan import GradientPlan
+from skprivacy.additive_model.losses import LogisticLoss, SquaredLoss
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
@@ -323,6 +325,21 @@ def half_sensitivity_of_scores(original):
     return property(lambda self: Exponential(original.fget(self).epsilon, self._l1_change / 2))
 
 
+def half_sensitivity_of_gradient_scores(original):
+    return property(
+        lambda self: Exponential(original.fget(self).epsilon, original.fget(self).sensitivity / 2)
+    )
+
+
+def residuals_unclipped(original):
+    def derivative_row(self, scores, target):
+        rows = original(self, scores, target)
+        rows[:, 0] = (scores[:, 0] - target) / self.clip / self.scale
+        return rows
+
+    return derivative_row
+
+
 def taught_by_real_rows(original):
     """Move the generator towards the mean of the private rows after training."""
 
@@ -372,6 +389,9 @@ FUNCTIONAL, OUTPUT, OBJECTIVE = (
 )  # fmt: skip
 INDEPENDENT, TREE, ROUNDS = (
     "MarginalSynthesizer-independent", "MarginalSynthesizer-tree", "MarginalSynthesizer-adaptive"
+)  # fmt: skip
+ADDITIVE, TWO_CLASSES, ADDITIVE_NUMBERS = (
+    "PrivateAdditiveClassifier", "PrivateAdditiveClassifier-two-classes", "PrivateAdditiveRegressor"
 )  # fmt: skip
 GAN = "DPGANSynthesizer"
 
@@ -439,6 +459,13 @@ BUGS = [
     Bug(MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, ROUNDS),
     Bug(MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, TREE),
     Bug(MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY, ROUNDS),
+    Bug(LogisticLoss, "hessian_weight", instead(4.0), REPLAY, TWO_CLASSES, "a heavier hessian"),
+    Bug(SquaredLoss, "derivative_row", residuals_unclipped, REPLAY, ADDITIVE_NUMBERS),
+    Bug(GradientPlan, "fine_mechanism", of_one_table, REPLAY, ADDITIVE),
+    Bug(GradientPlan, "choice_mechanism", half_sensitivity_of_gradient_scores, REPLAY,
+        ADDITIVE_NUMBERS),
+    Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
+    Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
         "SyntheticDataClassifier"),
     Bug(AdversarialTraining, "learn", taught_by_real_rows, REPLAY, GAN),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 
 from skprivacy import _groups, _input_data
 from skprivacy._groups import Groups
+from skprivacy.additive_model import rounds
 from skprivacy.base import PrivateFit
 from skprivacy.ensemble import PATEClassifier, pate
 from skprivacy.ensemble.teachers import partition_by_hash
@@ -115,6 +117,10 @@ def of_another_relation(original):
         return original(self, event, relation="zero_out", **rest)
 
     return charged
+
+
+def rows_without_shares(original):
+    return lambda rows, records: original(rows, dataclasses.replace(records, weights=None))
 
 
 def all_count_whole(original):
@@ -282,6 +288,7 @@ def replaced(owner, attribute, value, caught_by, name=""):
 
 
 BUGS = [
+    Bug(rounds, "_weighted_rows", rows_without_shares, GROUP_REPLAY, "PrivateAdditiveClassifier"),
     Bug(RandomizedResponseClassifier, "_release_labels", noised_twice, LABEL_REPLAY, RESPONSE),
     Bug(ALIBIClassifier, "_release_labels", noised_twice, LABEL_REPLAY, ALIBI),
     Bug(LP2STClassifier, "_release_labels", noised_again_in_the_second_stage, LABEL_REPLAY, LP2ST),

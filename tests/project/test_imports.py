@@ -37,7 +37,7 @@ LAYERS = [
     {"attacks.membership"},
     {"attacks"},
     {"fine_tuning", "label_privacy"},
-    {"datasets", "ensemble", "federated", "synthesis"},
+    {"additive_model", "datasets", "ensemble", "federated", "synthesis"},
     {"_stacked", "defenses", "linear_model", "neural_network", "preprocessing"},
     {"_wrapped_classifier", "base", "metrics"},
     {"_clones"},
@@ -279,8 +279,9 @@ def test_all_but_the_networks_works_without_torch():
 import numpy as np, skprivacy
 from importlib import import_module
 from skprivacy.audit import audit
-for part in ("accounting", "attacks", "audit", "cli", "datasets", "defenses", "display", "ensemble",
-             "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
+for part in ("accounting", "additive_model", "attacks", "audit", "cli", "datasets", "defenses",
+             "display", "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model",
+             "mechanisms", "metrics",
              "model_selection", "persistence", "preprocessing", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):

@@ -42,7 +42,7 @@ def neighbours(relation, rng):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_record_moves_tables_of_overlapping_columns_by_the_sensitivity(relation, at_once):
-    plan = MeasurementPlan(len(PAIRS), len(PAIRS), at_once, 1.0, relation)
+    plan = MeasurementPlan(len(PAIRS), len(PAIRS), at_once, relation)
     together = PAIRS if at_once else PAIRS[:1]
     moved = [
         np.linalg.norm(vector(a, columns) - vector(b, columns))
@@ -64,7 +64,7 @@ def test_a_record_moves_a_score_by_the_sensitivity(relation):
             abs(l1_distance(a.table((0, 1)), expected) - l1_distance(b.table((0, 1)), expected))
             for a, b in neighbours(relation, rng)
         ]
-    sensitivity = MeasurementPlan(3, 3, True, 1.0, relation).choice_mechanism.sensitivity
+    sensitivity = MeasurementPlan(3, 3, True, relation).choice_mechanism.sensitivity
     assert 0.99 * sensitivity < max(moved) <= sensitivity
 
 
@@ -83,7 +83,7 @@ def test_scores_of_huge_tables_are_exact():
 def test_the_records_of_a_group_move_as_much_as_one_record(relation):
     """Any two groups of up to four records; each counts by its share of the group."""
     rng = np.random.default_rng(3)
-    plan = MeasurementPlan(len(PAIRS), len(PAIRS), True, 1.0, relation)
+    plan = MeasurementPlan(len(PAIRS), len(PAIRS), True, relation)
     most = np.zeros(2)
     for _ in range(500):
         parts = []
@@ -107,7 +107,7 @@ def test_the_records_of_a_group_move_as_much_as_one_record(relation):
 
 @pytest.mark.parametrize(("n_choices", "at_once"), [(0, True), (3, True), (7, False)])
 def test_a_plan_states_what_its_mechanisms_release(n_choices, at_once):
-    plan = MeasurementPlan.calibrate(4, n_choices, at_once, 2.0, 1e-5, "add_remove")
+    plan = MeasurementPlan(4, n_choices, at_once, "add_remove").calibrated(2.0, 1e-5)
     releases = 1 if at_once else n_choices
     events = [plan.fine_mechanism.event]
     if n_choices:
@@ -121,7 +121,7 @@ def test_a_plan_states_what_its_mechanisms_release(n_choices, at_once):
 
 
 def test_choices_cost_a_twentieth_and_fine_tables_a_third():
-    plan = MeasurementPlan(5, 4, False, 3.0, "add_remove")
+    plan = MeasurementPlan(5, 4, False, "add_remove", noise=3.0)
     rho = {
         "fine": 1 / (2 * plan.fine_mechanism.noise_multiplier**2),
         "choices": plan.n_choices * plan.choice_mechanism.epsilon**2 / 8,

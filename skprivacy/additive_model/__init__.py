@@ -1,0 +1,17 @@
+"""Private additive models of tables with one and two columns, whose shapes users can read.
+
+Files, in reading order:
+
+- ``losses``: derivatives of a loss by the score, with their bounds
+- ``gradient_plan``: mechanisms of a fit, their sensitivities, event and noise
+- ``column_bins``: bins of a column at several resolutions, from noisy tables
+- ``shrinkage``: Newton steps shrunk by empirical Bayes
+- ``effects``: sums of steps over bins, and their lookup for records
+- ``rounds``: private choice and measurement of one table after another
+- ``additive_models``: PrivateAdditiveClassifier, PrivateAdditiveRegressor
+"""
+
+from .additive_models import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+from .effects import AdditiveEffect
+
+__all__ = ["AdditiveEffect", "PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]

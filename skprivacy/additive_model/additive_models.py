@@ -1,0 +1,454 @@
+"""Private additive models: PrivateAdditiveClassifier and PrivateAdditiveRegressor.
+
+Start reading at :meth:`PrivateAdditiveModel.fit`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from .._docs import fill_docs
+from .._input_data import RegressorMixin, read_records, validate_data
+from .._sklearn import StrOptions
+from .._validation import Interval, check_delta_is_small
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
+from ..base import PrivateEstimatorMixin, PrivateFit, public_classes, public_target_bounds
+from ..linear_model.base import LinearScores
+from ..mechanisms import SecureRandom
+from ..preprocessing import BoundedColumn, Schema
+from ..preprocessing.transformer import described_columns
+from ..synthesis.base import public_schema
+from ..synthesis.domain import Domain
+from ..synthesis.marginal_tables import EncodedRecords
+from ..synthesis.synthetic_training import check_target_values
+from .effects import AdditiveEffect, bin_codes
+from .gradient_plan import GradientPlan
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from .rounds import FittedEffects, PairOffer, fit_effects
+
+__all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
+
+# Rounds for each column: more if there is little noise, or none.
+_ROUNDS, _MORE_ROUNDS, _PLAIN_ROUNDS = 1, 2, 4
+_LEAST_COLUMNS = 6  # fewer columns get as many rounds
+_LITTLE_NOISE = 5.0  # epsilon
+
+# Paragraphs of docstrings that both models share, see skprivacy/_docs.py.
+_DOCS = {
+    "additive_parameters": """\
+epsilon : float, default=1.0
+    Privacy loss of the fit, in nats; at least 0.001. ``numpy.inf`` fits without noise **and without
+    any guarantee**, for comparison.
+delta : float, default=1e-5
+    In (0, 1), far below 1 / number of records.
+schema : Schema, default=None
+    Public ranges and categories of the columns, and the classes or bounds of the target. ``None``
+    reads them off the data, and the guarantee then names this as an assumption.
+n_rounds : int, default=None
+    Number of tables that are chosen and measured after the first ones. ``None`` means the number of
+    columns, at least 6, twice as many from ``epsilon=5`` on, and four times as many without noise.
+max_pairs : int, default=300
+    Largest number of pairs of columns among which tables are chosen, which determines the time.
+    Beyond it, columns with large first effects are paired. 0 leaves single columns only. The
+    schema's ``crosses`` are added to them.
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. Under "add_remove" the number of records is private. "replace_one" needs
+    about twice the noise.""",
+    "additive_attributes": """\
+intercept_ : ndarray of shape (n_outputs,)
+    The score of an average record.
+effects_ : list of AdditiveEffect
+    The effect of each column, then of each chosen pair, the largest first. The score of a record is
+    the intercept plus its effects.
+n_records_ : int
+    The number of records, or of groups, estimated from noisy tables.
+domain_ : Domain
+    The public cells of each column.
+integer_columns_ : tuple of str
+    The columns whose type holds integers only. A cell of these is one or more integers.
+bins_ : list of ndarray of shape (n_cells,)
+    The bin of each cell, by column.
+schema_ : Schema
+    The schema used.""",
+    "additive_guarantees": """\
+**Guarantees.** (``epsilon``, ``delta``)-differential privacy of all fitted attributes. The unit is
+a record or, with ``groups``, a group. A record enters each release as one row of norm at most 1:
+its class or target in a table of each column, released together, and in each round the first two
+derivatives of its loss. One table per round is chosen by the exponential mechanism and released
+with discrete Gaussian noise. Bounds and proofs are in ``losses`` and ``gradient_plan``. Bins, steps
+and their shrinkage are computed from noisy tables only. The releases are composed by their privacy
+loss distributions.""",
+    "additive_edge_cases": """\
+A value beyond its range counts as the nearer end. A column of an integer type has cells of whole
+numbers, and the guarantee then names the types as an assumption. A record is left out of the fit if
+a value is missing or unknown, unless its column has ``missing=True`` in the schema. In predictions
+such a value has no effect. Sums are on a grid of 2**-16, so a group of more than 65,536 records
+adds nothing.""",
+}
+
+
+def build_domain(facts: Mapping[str, Any], integers: Collection[str]) -> Domain:
+    """Return the public cells of the columns that a schema describes."""
+    missing = [name for name, fact in facts.items() if fact.missing]
+    return Domain.from_facts(facts, {}, missing, dict.fromkeys(integers, np.dtype(np.int64)))
+
+
+def _find_integers(facts: Mapping[str, Any], X: Any) -> list[str]:
+    """Return the numeric columns whose type holds integers only."""
+    types = dict(X.dtypes) if isinstance(X, pd.DataFrame) else dict.fromkeys(facts, X.dtype)
+    return [
+        name
+        for name, fact in facts.items()
+        if isinstance(fact, BoundedColumn) and pd.api.types.is_integer_dtype(types[name])
+    ]
+
+
+class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
+    """Base class: sums of effects of one and two columns, fitted in private rounds."""
+
+    epsilon: float
+    delta: float
+    schema: Schema | None
+    n_rounds: int | None
+    max_pairs: int
+    relation: str
+    noise_seed: int | None
+    schema_: Schema
+    domain_: Domain
+    effects_: list[AdditiveEffect]
+
+    # attributes that save_model writes; persistence.attribute_states explains the words
+    _saved_state = {
+        "schema_": "schema",
+        "integer_columns_": "values",
+        "bins_": "bins",
+        "effects_": "effects",
+        "intercept_": "array outputs",
+        "n_records_": "count",
+        "privacy_": "guarantee",
+    }
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 1e-3, None, closed="both")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "schema": [Schema, None],
+        "n_rounds": [Interval(Integral, 1, 1000, closed="both"), None],
+        "max_pairs": [Interval(Integral, 0, None, closed="left")],
+        "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        schema: Schema | None = None,
+        n_rounds: int | None = None,
+        max_pairs: int = 300,
+        relation: str = "add_remove",
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.n_rounds = n_rounds
+        self.max_pairs = max_pairs
+        self.relation = relation
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        given = self.schema is not None
+        tags.input_tags.allow_nan = given
+        tags.input_tags.string = given
+        tags.input_tags.categorical = given
+        return tags
+
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
+        """Fit to private records.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Private records, with the schema's columns.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        %(groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        """
+        with self._private_fit() as fit:
+            self._validate_params()
+            check_delta_is_small(self.delta)
+            y = check_target_values(self, X, y)
+            X, y, who = read_records(
+                self, X, y, groups, y_numeric=is_regressor(self), **self._input_checks()
+            )
+            if self.relation != "add_remove":
+                check_delta(self.delta, who.n)
+            schema, X = public_schema(fit, X, self.schema)
+            facts = schema.check_kinds(fit.source, missing=True)
+            integers = _find_integers(facts, X)
+            if integers:
+                fit.assume("the types of the columns are public")
+            domain = build_domain(facts, integers)
+            loss, target = self._public_target(fit, np.asarray(y), schema)
+            plan = GradientPlan(
+                len(schema), self._count_rounds(len(schema)), False, self.relation
+            ).calibrated(float(self.epsilon), float(self.delta))
+            with fit.charged(
+                plan.event,
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=plan.arithmetic,
+            ):
+                codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
+                records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                random = SecureRandom(self.noise_seed)
+                names = list(schema)
+                crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
+                offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
+                target = target[kept]
+                fitted = fit_effects(loss, target, records, domain, plan, offer, random)
+            self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
+            self._store(fitted)
+        return self
+
+    def _count_rounds(self, n_columns: int) -> int:
+        """Return the number of rounds, from public facts."""
+        if self.n_rounds is not None:
+            return int(self.n_rounds)
+        for_each = _ROUNDS if self.epsilon < _LITTLE_NOISE else _MORE_ROUNDS
+        for_each = _PLAIN_ROUNDS if math.isinf(self.epsilon) else for_each
+        return for_each * max(n_columns, _LEAST_COLUMNS)
+
+    @abstractmethod
+    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
+        """Return the loss and the targets in its form, from public facts."""
+
+    def _score_unit(self) -> float:
+        """Return the unit of the effects in units of the loss."""
+        return 1.0
+
+    def _store(self, fitted: FittedEffects) -> None:
+        """Store effects of average 0, and move their averages to the intercept."""
+        unit, names = self._score_unit(), self.domain_.names
+        constant, effects = fitted.constant.copy(), []
+        mass = [np.maximum(counts, 0.0) for counts in fitted.counts]
+        for columns, effect in fitted.effects.items():
+            weights = mass[columns[0]]
+            for c in columns[1:]:
+                weights = np.multiply.outer(weights, mass[c])
+            axes = range(len(columns))
+            average = np.tensordot(weights, effect.scores, (axes, axes)) / max(weights.sum(), 1e-9)
+            constant += average
+            scores, std = effect.scores - average, np.sqrt(effect.variance)
+            named = tuple(names[c] for c in columns)
+            effects.append(AdditiveEffect(named, unit * scores, unit * std))
+        self.effects_ = sorted(effects, key=lambda effect: (len(effect.columns), -effect.size))
+        self.intercept_ = unit * constant
+        self.bins_ = [bins.cells for bins in fitted.bins]
+        self.n_records_ = round(fitted.n_records)
+
+    def _finish_loading(self) -> None:
+        """Rebuild the public cells of a model from a file."""
+        if self.n_features_in_ != len(self.schema_):
+            raise ValueError(
+                f"the schema has {len(self.schema_)} columns, and the model another number"
+            )
+        self.domain_ = build_domain(self.schema_, self.integer_columns_)
+
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of the table: without a schema, facts are read off finite numbers."""
+        if self.schema is None:
+            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
+        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self, "effects_")
+        X = validate_data(self, X, reset=False, **self._input_checks())
+        if not set(self.schema_) <= set(getattr(X, "columns", self.schema_)):
+            X = X.set_axis(list(self.schema_), axis=1)  # names that were numbers
+        series = [column for column, _ in described_columns(self.schema_, X)]
+        cells = self.domain_.cell_codes(series)
+        bins = [bin_codes(cells[:, c], own) for c, own in enumerate(self.bins_)]
+        of = dict(zip(self.domain_.names, bins, strict=True))
+        total = np.tile(self.intercept_, (len(cells), 1))
+        for effect in self.effects_:
+            total += effect.lookup(tuple(of[name] for name in effect.columns))
+        return total
+
+
+@fill_docs(_DOCS)
+class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
+    """Classify tables by a private additive model of single columns and pairs of columns.
+
+    The log-odds are a sum of effects: tables over the bins of a column, or of two. In each round,
+    the exponential mechanism chooses the table in which the model fits worst, and the Gaussian
+    mechanism measures the derivatives of the loss in its cells. A Newton step follows, shrunk and
+    smoothed by empirical Bayes. Without the pairs it is a generalised additive model with boosted
+    histograms, as in explainable boosting machines.
+
+    Parameters
+    ----------
+    %(additive_parameters)s
+    %(budget)s
+    %(noise_seed)s
+
+    Attributes
+    ----------
+    %(classes_)s
+    %(additive_attributes)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
+
+    See Also
+    --------
+    PrivateAdditiveRegressor : The same for numeric targets.
+    skprivacy.display.PrivateAdditiveDisplay : Draw the effects with their noise.
+    skprivacy.neural_network.DPSGDClassifier : For small tables and for images.
+
+    Notes
+    -----
+    %(additive_guarantees)s
+
+    **Edge cases.** %(additive_edge_cases)s
+
+    References
+    ----------
+    H. Nori, R. Caruana, Z. Bu, J. H. Shen and J. Kulkarni, "Accuracy, interpretability, and
+    differential privacy via explainable boosting", ICML 2021.
+    R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", VLDB 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.additive_model import PrivateAdditiveClassifier
+    >>> from skprivacy.preprocessing import BoundedColumn, Schema
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (10_000, 2))
+    >>> y = X[:, 0] * X[:, 1] > 0  # neither column tells anything by itself
+    >>> schema = Schema(
+    ...     {"a": BoundedColumn(-1, 1), "b": BoundedColumn(-1, 1)}, classes=[False, True]
+    ... )
+    >>> model = PrivateAdditiveClassifier(1.0, 1e-6, schema=schema).fit(X, y)
+    >>> model.privacy_
+    (1.00, 1e-06)-DP, add-remove, exact noise, proved
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _saved_state = {"classes_": "labels", **PrivateAdditiveModel._saved_state}
+
+    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
+        self.classes_, codes = public_classes(fit, y, schema.classes)
+        n_classes = len(self.classes_)
+        return LogisticLoss() if n_classes == 2 else SoftmaxLoss(n_classes), codes
+
+
+@fill_docs(_DOCS)
+class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
+    """Predict numbers by a private additive model of single columns and pairs of columns.
+
+    Like :class:`PrivateAdditiveClassifier`, with clipped residuals in place of log-odds.
+
+    Parameters
+    ----------
+    %(additive_parameters)s
+    %(budget)s
+    %(noise_seed)s
+
+    Attributes
+    ----------
+    target_bounds_ : tuple of float
+        Bounds to which targets and predictions are clipped.
+    %(additive_attributes)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
+
+    See Also
+    --------
+    PrivateAdditiveClassifier : The same for classes.
+    skprivacy.display.PrivateAdditiveDisplay : Draw the effects with their noise.
+
+    Notes
+    -----
+    %(additive_guarantees)s
+
+    **Edge cases.** %(additive_edge_cases)s
+
+    References
+    ----------
+    H. Nori, R. Caruana, Z. Bu, J. H. Shen and J. Kulkarni, "Accuracy, interpretability, and
+    differential privacy via explainable boosting", ICML 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.additive_model import PrivateAdditiveRegressor
+    >>> from skprivacy.preprocessing import BoundedColumn, Schema
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (10_000, 2))
+    >>> y = X[:, 0] * X[:, 1]
+    >>> schema = Schema(
+    ...     {"a": BoundedColumn(-1, 1), "b": BoundedColumn(-1, 1)}, target_bounds=(-1, 1)
+    ... )
+    >>> model = PrivateAdditiveRegressor(1.0, 1e-6, schema=schema).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    _saved_state = {"target_bounds_": "interval", **PrivateAdditiveModel._saved_state}
+
+    target_bounds_: tuple[float, float]
+
+    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
+        y = y.astype(np.float64)
+        lower, upper = self.target_bounds_ = public_target_bounds(fit, y, schema.target_bounds)
+        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
+        return SquaredLoss(), np.clip(scaled, -1.0, 1.0)
+
+    def _score_unit(self) -> float:
+        return (self.target_bounds_[1] - self.target_bounds_[0]) / 2
+
+    def _store(self, fitted: FittedEffects) -> None:
+        super()._store(fitted)
+        self.intercept_ = self.intercept_ + sum(self.target_bounds_) / 2
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predict the target, clipped to its public bounds.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions in the units of the target.
+        """
+        return np.clip(self._scores(X)[:, 0], *self.target_bounds_)

@@ -1,0 +1,255 @@
+"""Private rounds of an additive model: choose a table of one or two columns, and measure it.
+
+Start reading at :func:`fit_effects`. Boosting on histograms with private sums follows Nori et al.
+(2021). Here the exponential mechanism chooses the table, as AIM (McKenna et al. 2022) does, so that
+noise is spent on tables that matter only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ..mechanisms import SecureRandom
+from ..mechanisms.bounds import quantize
+from ..synthesis.domain import Domain
+from ..synthesis.marginal_tables import EncodedRecords, average_sums, release_together
+from ..synthesis.measurement_plan import noise_std
+from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
+from .effects import EffectSum
+from .gradient_plan import GradientPlan
+from .losses import Loss
+from .shrinkage import shrink_step
+
+__all__ = ["FittedEffects", "PairOffer", "fit_effects"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+START_RATE = 0.5  # of the steps for single columns, whose effects overlap
+SINGLE_WEIGHT = 8.0  # of all tables of one column, where a table of two columns weighs 1
+_STEEPEST = math.sqrt(32.0 / 27.0)  # slope of S^2 / sqrt(S^2 + N^2)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A table that can be measured: its columns, and the level of their bins."""
+
+    columns: tuple[int, ...]
+    level: int
+    log_weight: float
+
+
+class PairOffer(NamedTuple):
+    """The pairs of columns among which tables are chosen."""
+
+    named: list[tuple[int, int]]
+    most: int  # others
+
+
+@dataclass(frozen=True)
+class FittedEffects:
+    """All that a fit computes from its releases."""
+
+    loss: Loss
+    constant: Floats  # scores of a record without effects, (n_outputs,)
+    n_records: float
+    sampling: float  # see ``NewtonSums.sampling_variance``; at the start
+    bins: list[ColumnBins]
+    counts: list[Floats]  # noisy counts of the finest bins of each column
+    effects: dict[tuple[int, ...], EffectSum]
+
+    def add_step(self, chosen: Candidate, step: Floats, noise: Floats) -> Floats:
+        """Add a step over a candidate's bins, and return it over the finest bins."""
+        own = [self.bins[c] for c in chosen.columns]
+        if chosen.columns not in self.effects:
+            shape = (*(bins.n_bins for bins in own), step.shape[-1])
+            self.effects[chosen.columns] = EffectSum(np.zeros(shape), np.zeros(shape))
+        axes = [bins.levels[chosen.level] for bins in own]
+        return self.effects[chosen.columns].add(step, noise, axes)
+
+
+def fit_effects(
+    loss: Loss,
+    target: NDArray,
+    records: EncodedRecords,
+    domain: Domain,
+    plan: GradientPlan,
+    offer: PairOffer,
+    random: SecureRandom,
+) -> FittedEffects:
+    """Release the start tables and the tables of all rounds, and add up their steps."""
+    fitted = _start(loss, target, records, domain, plan, random)
+    loss = fitted.loss
+    records = records.binned([bins.cells for bins in fitted.bins])
+    scores = fitted.constant + _start_scores(fitted, records)
+    candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
+    mechanism, sampling = plan.marginal_mechanism, fitted.sampling
+    for _ in range(plan.n_choices):
+        rows = _weighted_rows(loss.derivative_row(scores, target), records)
+        chosen = _choose_table(candidates, fitted, records, rows, sampling, plan, random)
+        table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
+        sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
+        n_ordered = tuple(fitted.bins[c].n_ordered(chosen.level) for c in chosen.columns)
+        step, noise = shrink_step(sums, loss.dispersion, n_ordered)
+        added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
+        scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
+        sampling = sums.sampling_variance(loss)
+        loss = loss.after(sums, step)
+    return fitted
+
+
+def _weighted_rows(rows: Floats, records: EncodedRecords) -> Floats:
+    """Return rows times the records' shares, on a grid on which sums are exact."""
+    if records.weights is not None:
+        rows = rows * records.weights[:, None]
+    return quantize(rows, out=rows)
+
+
+def _sum_rows(records: EncodedRecords, columns: tuple[int, ...], rows: Floats) -> Floats:
+    """Return the sums of rows over the cells of a table, (n_cells, ..., row length)."""
+    shape = [records.sizes[c] for c in columns]
+    cells, size = records.cells(columns), math.prod(shape)
+    sums = np.empty((size, rows.shape[1]))
+    for k in range(rows.shape[1]):
+        sums[:, k] = np.bincount(cells, rows[:, k], size)
+    return sums.reshape(*shape, -1)
+
+
+def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> Floats:
+    """Return the table over the candidate's bins, from a table over the finest ones."""
+    for axis, c in enumerate(candidate.columns):
+        table = np.add.reduceat(table, bins[c].starts(candidate.level), axis=axis)
+    return table
+
+
+def _start(
+    loss: Loss,
+    target: NDArray,
+    records: EncodedRecords,
+    domain: Domain,
+    plan: GradientPlan,
+    random: SecureRandom,
+) -> FittedEffects:
+    """Release a table of each column, and compute bins and first effects from them."""
+    rows = _weighted_rows(loss.start_row(target), records)
+    columns = range(len(records.sizes))
+    mechanism = plan.fine_mechanism
+    tables = release_together([_sum_rows(records, (c,), rows) for c in columns], mechanism, random)
+    loss, constant, n_records = loss.start(average_sums(tables))
+    bins, counts = [], []
+    effects: dict[tuple[int, ...], EffectSum] = {}
+    for c, table in enumerate(tables):
+        sums = loss.start_sums(table, constant, noise_std(mechanism))
+        fine, _ = shrink_step(sums, loss.dispersion, (0,))
+        own = choose_levels(domain.columns[c], loss.counts(table), fine)
+        joined = np.zeros((own.n_bins, table.shape[1]))
+        np.add.at(joined, own.cells, table)
+        n_joined = np.bincount(own.cells)[:, None]
+        sums = loss.start_sums(joined, constant, noise_std(mechanism) * np.sqrt(n_joined))
+        step, noise = shrink_step(sums, loss.dispersion, (own.n_ordered(0),))
+        scale = START_RATE * loss.step
+        effects[c,] = EffectSum(scale * step, (scale * noise) ** 2)
+        bins.append(own)
+        counts.append(loss.counts(joined))
+    sampling = sums.sampling_variance(loss)  # of any column
+    return FittedEffects(loss, constant, n_records, sampling, bins, counts, effects)
+
+
+def _list_candidates(fitted: FittedEffects, pairs: list[tuple[int, int]]) -> list[Candidate]:
+    """Return the tables of single columns and of pairs, at all levels of bins."""
+    singles = [(c,) for c in range(len(fitted.bins))]
+    candidates = []
+    for columns in [*singles, *pairs]:
+        # columns of few values have the same bins at several levels
+        levels = {
+            tuple(fitted.bins[c].size(level) for c in columns): level
+            for level in range(len(RESOLUTIONS))
+        }
+        log_weight = math.log(SINGLE_WEIGHT / len(levels)) if len(columns) == 1 else 0.0
+        candidates += [Candidate(columns, level, log_weight) for level in levels.values()]
+    return candidates
+
+
+def _choose_pairs(fitted: FittedEffects, offer: PairOffer) -> list[tuple[int, int]]:
+    """Return the named pairs, and other pairs of the columns with the largest first effects."""
+    sizes = [
+        float(np.maximum(counts, 0.0) @ (fitted.effects[c,].scores ** 2).sum(axis=1))
+        for c, counts in enumerate(fitted.counts)
+    ]
+    rank = np.argsort(np.argsort(sizes)[::-1])
+    pairs = sorted(combinations(range(len(sizes)), 2), key=lambda p: rank[p[0]] + rank[p[1]])
+    return list(dict.fromkeys([*offer.named, *pairs[: offer.most]]))
+
+
+def _choose_table(
+    candidates: list[Candidate],
+    fitted: FittedEffects,
+    records: EncodedRecords,
+    rows: Floats,
+    sampling: float,
+    plan: GradientPlan,
+    random: SecureRandom,
+) -> Candidate:
+    """Return a candidate by the exponential mechanism, from its gradient sums.
+
+    ``sampling`` is the variance, by sampling alone, of a sum of gradients over all records. The
+    score that a table would have by it is subtracted, or the largest tables would win by chance.
+    """
+    mechanism, std = plan.choice_mechanism, noise_std(plan.marginal_mechanism)
+    unit = 2 * mechanism.sensitivity / mechanism.epsilon  # score of a factor e in probability
+    scores = []
+    for candidate, table in _gradient_tables(candidates, fitted, records, rows):
+        noise = _expected_size(table.shape, std)
+        by_chance = _expected_size(table.shape, math.sqrt(sampling / _count_cells(table.shape)))
+        score = _score(_size(table), noise) - _score(by_chance, noise)
+        scores.append(score + unit * candidate.log_weight)
+    return candidates[int(mechanism.release(np.array(scores), random))]
+
+
+def _gradient_tables(
+    candidates: list[Candidate], fitted: FittedEffects, records: EncodedRecords, rows: Floats
+) -> Iterator[tuple[Candidate, Floats]]:
+    """Yield the gradient sums of each candidate; candidates of equal columns share one pass."""
+    gradients = rows[:, : fitted.loss.n_outputs]
+    for columns, same in groupby(candidates, lambda candidate: candidate.columns):
+        finest = _sum_rows(records, columns, gradients)
+        for candidate in same:
+            yield candidate, _join_bins(finest, candidate, fitted.bins)
+
+
+def _size(table: Floats) -> float:
+    """Return S of ``GradientPlan``: the sum over cells of the norms of gradient sums."""
+    norms = np.abs(table[..., 0]) if table.shape[-1] == 1 else np.sqrt((table**2).sum(axis=-1))
+    return float(norms.sum())
+
+
+def _score(size: float, noise: float) -> float:
+    """Return f(S) of ``GradientPlan``; ``noise`` is N, the expected size of pure noise."""
+    return size**2 / math.hypot(size, noise) / _STEEPEST if size else 0.0
+
+
+def _expected_size(shape: tuple[int, ...], std: float) -> float:
+    """Return the mean size of a table of normal numbers with this standard deviation."""
+    k = shape[-1]
+    mean_norm = math.sqrt(2.0) * math.exp(gammaln((k + 1) / 2) - gammaln(k / 2))
+    return _count_cells(shape) * mean_norm * std
+
+
+def _count_cells(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
+
+
+def _start_scores(fitted: FittedEffects, records: EncodedRecords) -> Floats:
+    """Return the sum of the start effects of each record, (n, n_outputs)."""
+    total = np.zeros((len(records.codes), fitted.loss.n_outputs))
+    for (c,), effect in fitted.effects.items():
+        total += effect.scores[records.codes[:, c]]
+    return total

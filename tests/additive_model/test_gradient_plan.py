@@ -1,0 +1,124 @@
+"""Sensitivities of tables and scores by brute force, and the cost of a plan."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import ComposedEvent, epsilon_of
+from skprivacy.additive_model.gradient_plan import GradientPlan
+from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from skprivacy.additive_model.rounds import _score, _size, _sum_rows, _weighted_rows
+from skprivacy.synthesis.marginal_tables import EncodedRecords
+
+SIZES = [2, 3]
+RELATIONS = ["add_remove", "zero_out", "replace_one"]
+LOSSES = {
+    "logistic": (LogisticLoss(), [0, 1], [-30.0, 0.7, 30.0]),
+    "softmax": (SoftmaxLoss(3), [0, 1, 2], [-30.0, 30.0]),
+    "squared": (SquaredLoss(0.5**2 / 4), [-1.0, 0.0, 1.0], [-1.0, 0.2, 1.0]),
+}
+N = 6
+
+
+def neighbors(relation, name):
+    """Yield pairs of data sets as (records, scores, targets): one has another or no last record."""
+    loss, targets, levels = LOSSES[name]
+    rng = np.random.default_rng(0)
+    scores = [np.eye(loss.n_outputs)[0] * level for level in levels]
+    units = [
+        (np.array(cell), score, target)
+        for cell in product(*map(range, SIZES))
+        for score in scores
+        for target in targets
+    ]
+    kind = float if name == "squared" else int
+    others = [units[i] for i in rng.integers(len(units), size=N)]
+
+    def collect(rows):
+        codes, score, target = (np.array(part) for part in zip(*rows, strict=True))
+        return EncodedRecords(codes, SIZES, None), score, target.astype(kind)
+
+    for unit in units:
+        if relation == "replace_one":
+            for other in units:
+                yield collect([*others, unit]), collect([*others, other])
+        else:
+            yield collect([*others, unit]), collect(others)
+
+
+def start_tables(loss, records, scores, target):
+    rows = _weighted_rows(loss.start_row(target), records)
+    return np.concatenate([_sum_rows(records, (c,), rows).ravel() for c in range(len(SIZES))])
+
+
+def measured_table(loss, records, scores, target):
+    rows = _weighted_rows(loss.derivative_row(scores, target), records)
+    return _sum_rows(records, (0, 1), rows)
+
+
+def score_of(loss, records, scores, target):
+    return _score(_size(measured_table(loss, records, scores, target)[..., : loss.n_outputs]), 0.4)
+
+
+def plan_of(relation):
+    return GradientPlan(len(SIZES), 2, False, relation)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_record_moves_start_tables_by_the_sensitivity(name, relation):
+    loss = LOSSES[name][0]
+    moved = [
+        np.linalg.norm(start_tables(loss, *a) - start_tables(loss, *b))
+        for a, b in neighbors(relation, name)
+    ]
+    sensitivity = plan_of(relation).fine_mechanism.sensitivity
+    assert sensitivity == math.sqrt(2 * (2 if relation == "replace_one" else 1))
+    assert 0.98 * sensitivity < max(moved) <= sensitivity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_record_moves_a_measured_table_by_the_sensitivity(name, relation):
+    loss = LOSSES[name][0]
+    moved = [
+        np.linalg.norm(measured_table(loss, *a) - measured_table(loss, *b))
+        for a, b in neighbors(relation, name)
+    ]
+    sensitivity = plan_of(relation).marginal_mechanism.sensitivity
+    assert sensitivity == (2.0 if relation == "replace_one" else 1.0)
+    assert 0.85 * sensitivity < max(moved) <= sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_record_moves_a_score_by_the_sensitivity(name, relation):
+    loss = LOSSES[name][0]
+    moved = [abs(score_of(loss, *a) - score_of(loss, *b)) for a, b in neighbors(relation, name)]
+    sensitivity = plan_of(relation).choice_mechanism.sensitivity
+    assert sensitivity >= (2.0 if relation == "replace_one" else 1.0)
+    # with other records in all cells, gradients can cancel and no replacement moves a sum by 2
+    assert (0.4 if relation == "replace_one" else 0.6) * sensitivity < max(moved) <= sensitivity
+
+
+def test_the_slope_of_a_score_is_one_at_most():
+    sums = np.linspace(0, 60, 60_001)
+    for noise in (1e-6, 0.3, 1.0, 7.0):
+        scores = np.array([_score(s, noise) for s in sums])
+        slopes = np.diff(scores) / np.diff(sums)
+        assert (slopes <= 1 + 1e-9).all()
+        assert noise == 1e-6 or noise == 7.0 or slopes.max() > 0.99
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_a_plan_costs_its_epsilon(relation, epsilon):
+    plan = GradientPlan(5, 4, False, relation).calibrated(epsilon, 1e-5)
+    released = [plan.fine_mechanism.event]
+    released += [plan.choice_mechanism.event, plan.marginal_mechanism.event] * 4
+    spent = epsilon_of(ComposedEvent(tuple(released)), 1e-5, relation)
+    assert 0.98 * epsilon < spent <= epsilon * (1 + 2e-3)

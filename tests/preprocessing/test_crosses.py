@@ -1,0 +1,167 @@
+"""Crosses of columns: which features they are, what they bound, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivacy.additive_model import PrivateAdditiveClassifier
+from skprivacy.linear_model import ObjectivePerturbationClassifier
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    LocalPerturbation,
+    Schema,
+    SchemaTransformer,
+    make_private_pipeline,
+)
+
+COLUMNS = {
+    "age": BoundedColumn(0, 90, bins=3),
+    "sex": CategoricalColumn(["f", "m"]),
+    "town": CategoricalColumn(["a", "b", "c"], missing=True),
+    "gain": BoundedColumn(0, 1),
+}
+SCHEMA = Schema(COLUMNS, classes=[0, 1]).with_crosses([("age", "sex"), ("sex", "town")])
+TABLE = pd.DataFrame(
+    {
+        "age": [10, 30, 95, np.nan, 45],
+        "sex": ["f", "m", "m", "f", "?"],
+        "town": ["c", None, "a", "b", "b"],
+        "gain": [0.0, 0.5, 1.0, 0.2, 0.1],
+    }
+)
+
+
+def crossed(rows, schema=SCHEMA):
+    """The features of crosses alone, by their names."""
+    encoder = SchemaTransformer(schema).fit(rows)
+    names = encoder.get_feature_names_out()
+    found = encoder.transform(rows)
+    last = [i for i, name in enumerate(names) if ":" in name]
+    assert last == list(range(len(names) - len(last), len(names)))  # after all columns
+    return pd.DataFrame(found[:, last], columns=names[last])
+
+
+def test_a_record_has_a_one_for_its_pair_of_cells():
+    found = crossed(TABLE)
+    assert list(found)[:3] == ["age_bin0:sex_f", "age_bin0:sex_m", "age_bin1:sex_f"]
+    assert found.shape == (5, 3 * 2 + 2 * 3)
+    ones = [list(found.columns[row == 1]) for row in found.to_numpy()]
+    assert ones == [
+        ["age_bin0:sex_f", "sex_f:town_c"],
+        ["age_bin1:sex_m"],  # the town is missing
+        ["age_bin2:sex_m", "sex_m:town_a"],
+        ["sex_f:town_b"],  # the age is missing
+        [],  # an unknown sex
+    ]
+
+
+def test_features_of_columns_stay_as_they_are():
+    plain = SchemaTransformer(SCHEMA.with_crosses([])).fit_transform(TABLE)
+    np.testing.assert_array_equal(
+        SchemaTransformer(SCHEMA).fit_transform(TABLE)[:, : plain.shape[1]], plain
+    )
+    assert SCHEMA.n_features_out == plain.shape[1] + 12
+
+
+def test_crosses_are_written_and_read_and_part_of_equality():
+    again = Schema.from_json(SCHEMA.to_json())
+    assert again == SCHEMA
+    assert hash(again) == hash(SCHEMA)
+    assert again.crosses == (("age", "sex"), ("sex", "town"))
+    assert again != SCHEMA.with_crosses([("age", "sex")])
+    assert "crosses" not in SCHEMA.with_crosses([]).to_dict()
+    assert SCHEMA.with_bins(5).crosses == SCHEMA.crosses
+    assert SCHEMA.with_bins(5).n_features_out == SCHEMA.n_features_out + 2 + 4 + 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-1e9, 1e9) | st.just(np.nan),
+            st.sampled_from(["f", "m", "?"]),
+            st.sampled_from(["a", "b", "c", None]),
+            st.floats(-2, 2),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_no_row_exceeds_the_radius_of_the_pipeline(rows):
+    model = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier())
+    lower, upper = model[-1].bounds
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    scaled = SchemaTransformer(SCHEMA).fit_transform(table) / max(-lower, upper)
+    assert np.abs(scaled).max() <= 1
+    assert np.linalg.norm(scaled, axis=1).max() <= model[-1].radius * (1 + 1e-12)
+
+
+def test_the_radius_is_reached():
+    model = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier())
+    row = pd.DataFrame([[95, "m", "a", 1.0]], columns=list(COLUMNS))
+    norm = np.linalg.norm(SchemaTransformer(SCHEMA).fit_transform(row))
+    assert norm == pytest.approx(model[-1].radius)
+
+
+def test_a_linear_model_learns_what_only_a_pair_says():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.integers(4, size=6000), "b": rng.integers(4, size=6000)})
+    y = (X["a"] + X["b"]) % 2
+    facts = {name: CategoricalColumn(range(4)) for name in "ab"}
+    plain = Schema(facts, classes=[0, 1])
+    scores = {}
+    for schema in (plain, plain.with_crosses([("a", "b")])):
+        model = make_private_pipeline(
+            schema, ObjectivePerturbationClassifier(epsilon=2.0, delta=1e-6)
+        )
+        scores[bool(schema.crosses)] = model.fit(X, y).score(X, y)
+    assert scores[False] < 0.6
+    assert scores[True] > 0.95
+
+
+def test_an_additive_model_considers_named_pairs_beside_its_limit():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(4, size=(4000, 3)), columns=list("abc"))
+    y = (X["a"] + X["c"]) % 2
+    facts = {name: CategoricalColumn(range(4)) for name in "abc"}
+    schema = Schema(facts, classes=[0, 1]).with_crosses([("c", "a")])
+    model = PrivateAdditiveClassifier(3.0, 1e-6, schema=schema, max_pairs=0).fit(X, y)
+    assert [e.columns for e in model.effects_ if len(e.columns) == 2] == [("a", "c")]
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([("age", "height")], "must be a pair of two columns"),
+        ([("age", "age")], "must be a pair of two columns"),
+        ([("age",)], "must be a pair of two columns"),
+        (["age"], "must be a pair of two columns"),
+        ([("age", "sex"), ("sex", "age")], "more than once"),
+        ([("age", "gain")], "'gain' is BoundedColumn.*has no categories or bins"),
+        ([("sex", "day")], "'day' is DateColumn"),
+    ],
+)
+def test_other_crosses_are_refused(pairs, words):
+    schema = Schema({**COLUMNS, "day": DateColumn("2020-01-01", "2020-12-31")})
+    with pytest.raises(ValueError, match=words):
+        schema.with_crosses(pairs)
+
+
+def test_too_many_features_are_refused():
+    wide = Schema({name: BoundedColumn(0, 1, bins=300) for name in "ab"})
+    with pytest.raises(ValueError, match="90000 features"):
+        wide.with_crosses([("a", "b")])
+
+
+def test_records_perturbed_by_column_take_no_crosses():
+    rows = TABLE[["age", "sex"]]
+    schema = Schema({n: COLUMNS[n] for n in rows}).with_crosses([("age", "sex")])
+    with pytest.raises(ValueError, match=r"with_crosses\(\[\]\)"):
+        LocalPerturbation(schema).fit(rows)
