@@ -1,0 +1,198 @@
+"""Columns of pandas, polars and pyarrow batches as arrays, equal in all of them to the last bit.
+
+A number becomes the nearest float, and a missing one NaN. No error quotes a value. Libraries are
+recognised by the name of a type's module and are not imported.
+"""
+
+from __future__ import annotations
+
+import numbers
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._validation import raise_alone
+
+__all__ = ["ColumnTypeError", "library_of", "read_column", "read_group_sizes", "read_numbers"]
+
+_EXACT_DIGITS = 15  # integers of so many digits, and powers of ten up to 22, are exact floats
+
+
+class ColumnTypeError(TypeError):
+    """A column of a batch holds values of a type that the plan cannot read."""
+
+
+def library_of(values: Any) -> str:
+    """Return the package that defines the type of an object, such as "polars"."""
+    return type(values).__module__.partition(".")[0]
+
+
+def read_numbers(batch: Any, names: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return columns of numbers, of shape (n_samples, n_columns); missing values are NaN."""
+    found = [_as_floats(_take_column(batch, name), name) for name in names]
+    return np.column_stack(found) if found else np.empty((_count_rows(batch), 0))
+
+
+def read_column(batch: Any, name: str) -> NDArray[Any]:
+    """Return a column of labels: floats, whole numbers, booleans, or objects with None."""
+    column = _take_column(batch, name)
+    if _is_decimal(column):
+        return _as_floats(column, name)
+    if library_of(column) == "pyarrow":
+        column = _decode_dictionary(column)
+        values = column.to_numpy(zero_copy_only=False)
+    else:
+        values = column.to_numpy()
+    return np.asarray(values)
+
+
+def read_group_sizes(batch: Any, name: str) -> NDArray[np.int64]:
+    """Return the size of each row's group; 0, which counts nothing, for a row without a group."""
+    sizes = _as_floats(_take_column(batch, name), name)
+    return np.where(sizes >= 1, sizes, 0).astype(np.int64)
+
+
+def _count_rows(batch: Any) -> int:
+    return batch.num_rows if library_of(batch) == "pyarrow" else len(batch)
+
+
+def _take_column(batch: Any, name: str) -> Any:
+    """Return a pandas or polars Series, or a pyarrow array."""
+    library = library_of(batch)
+    if library == "pyarrow":
+        names = batch.schema.names
+    elif library in ("pandas", "polars"):
+        names = list(batch.columns)
+    else:
+        raise TypeError(
+            f"batch is a {type(batch).__name__}; expected a pandas or polars DataFrame, or a "
+            "pyarrow Table or RecordBatch."
+        )
+    if names.count(name) != 1:
+        raise KeyError(f"batch has {names.count(name)} columns named {name!r}; expected one.")
+    column = batch.column(name) if library == "pyarrow" else batch[name]
+    if type(column).__name__ == "ChunkedArray":
+        column = column.combine_chunks()
+        if type(column).__name__ == "ChunkedArray":  # of several chunks, in old versions
+            column = column.chunk(0)
+    return column
+
+
+def _as_floats(column: Any, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers as floats."""
+    read = {"pyarrow": _arrow_floats, "polars": _polars_floats, "pandas": _pandas_floats}
+    found = read[library_of(column)](column)
+    if found is None:
+        raise ColumnTypeError(
+            f"The column {name!r} holds values that are not numbers; expected numbers, booleans "
+            "or missing values. Convert the column, or leave it out."
+        )
+    return found
+
+
+def _arrow_floats(column: Any) -> NDArray[np.float64] | None:
+    column = _decode_dictionary(column)
+    kind = str(column.type)
+    if kind == "null":
+        return np.full(len(column), np.nan)
+    if kind == "bool":
+        values = column.to_numpy(zero_copy_only=False)
+        return _object_floats(values) if values.dtype == object else values.astype(np.float64)
+    if kind.startswith("decimal"):
+        return _arrow_decimals(column)
+    if not kind.startswith(("int", "uint", "float", "double", "halffloat")):
+        return None
+    if not column.null_count:
+        return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    # pyarrow rounds an integer to the nearest float here, as numpy does, and makes None NaN
+    return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+
+
+def _arrow_decimals(column: Any) -> NDArray[np.float64]:
+    if column.type.bit_width == 128 and _is_short(column.type.precision, column.type.scale):
+        words = np.frombuffer(column.buffers()[1], np.int64)
+        start = 2 * column.offset
+        units = words[start : start + 2 * len(column) : 2]  # the low words, of 63 bits at most
+        floats = units / 10.0**column.type.scale
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return np.where(missing, np.nan, floats)
+    return _object_floats(column.to_numpy(zero_copy_only=False))
+
+
+def _polars_floats(column: Any) -> NDArray[np.float64] | None:
+    kind = str(column.dtype)
+    if kind.startswith(("Categorical", "Enum", "String", "Date", "Time", "Duration", "Binary")):
+        return None
+    if kind == "Null":
+        return np.full(len(column), np.nan)
+    if kind.startswith("Decimal"):
+        return _object_floats(np.array(column.to_list(), dtype=object))
+    if kind == "Boolean" or kind.startswith(("Int", "UInt", "Float")):
+        values = column.to_numpy()
+        return _object_floats(values) if values.dtype == object else values.astype(np.float64)
+    return None
+
+
+def _pandas_floats(column: Any) -> NDArray[np.float64] | None:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        if pd.api.types.is_complex_dtype(column.dtype):
+            return None
+        if isinstance(column.dtype, pd.ArrowDtype) and "decimal" in str(column.dtype):
+            return _object_floats(column.to_numpy(dtype=object))
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return _object_floats(column.to_numpy()) if column.dtype == object else None
+
+
+def _object_floats(values: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return Python numbers as floats; None if a value is no number."""
+    found = np.empty(len(values))
+    for i, value in enumerate(values):
+        if value is None or value is pd.NA or value is pd.NaT:
+            found[i] = np.nan
+        elif isinstance(value, numbers.Real | np.bool_ | Decimal):
+            try:
+                found[i] = float(value)
+            except OverflowError:
+                found[i] = np.inf if value > 0 else -np.inf
+            except ValueError:  # a signalling NaN of decimals
+                found[i] = np.nan
+        else:
+            return None
+    return found
+
+
+def _is_short(precision: int, scale: int) -> bool:
+    """Return whether unscaled values and the power of ten are exact: one division rounds."""
+    return precision <= _EXACT_DIGITS and 0 <= scale <= 22
+
+
+def _is_decimal(column: Any) -> bool:
+    kind = str(column.type if library_of(column) == "pyarrow" else column.dtype).lower()
+    return "decimal" in kind
+
+
+def _decode_dictionary(column: Any) -> Any:
+    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+
+
+def match_labels(values: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.intp]:
+    """Return the index of each label in ``classes``; -1 if it is missing or unknown."""
+    known = np.asarray(classes)
+    if known.dtype.kind == "b":
+        known = known.astype(np.int64)
+    if values.dtype.kind == "b":
+        values = values.astype(np.int64)
+    try:
+        return pd.Index(known).get_indexer(values)  # type: ignore[arg-type]
+    except TypeError:
+        raise_alone(
+            ColumnTypeError(
+                "The target holds labels of another type than classes. Pass classes in the form "
+                "of the column."
+            )
+        )

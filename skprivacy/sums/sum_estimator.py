@@ -1,0 +1,191 @@
+"""Fits of estimators that need only sums over records, from any source of sums."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from .._groups import Groups
+from .._input_data import read_records, validate_data
+from .._validation import sequence
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..mechanisms import Mechanism, SecureRandom
+from .engines import is_table, open_table
+from .sources import ArraySource, ColumnSource, SumSource, TableSource, TotalSource
+from .sum_plan import SumPlan
+from .sum_total import SumTotal
+
+__all__ = ["SumEstimator"]
+
+_PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
+
+
+class SumEstimator(PrivateEstimatorMixin):
+    """Base of estimators that release exact sums over records, once.
+
+    A subclass has the methods below. ``fit``, ``plan`` and ``fit_sums`` follow from them.
+    """
+
+    relation: str
+    delta: float
+    noise_seed: int | None
+
+    @abstractmethod
+    def _make_plan(self, fit: PrivateFit, source: SumSource) -> SumPlan:
+        """Return the plan, from public facts."""
+
+    @abstractmethod
+    def _make_mechanism(self, plan: SumPlan) -> Mechanism:
+        """Return the mechanism of the release."""
+
+    @abstractmethod
+    def _released_vector(self, plan: SumPlan, total: SumTotal) -> NDArray[np.float64]:
+        """Return the vector to release, a function of the sums."""
+
+    @abstractmethod
+    def _read_release(
+        self, plan: SumPlan, mechanism: Mechanism, noisy: NDArray[np.float64], n_units: int
+    ) -> None:
+        """Set the fitted attributes; ``n_units`` is public, and 0 under "add_remove"."""
+
+    def _check_source(self, source: SumSource) -> None:
+        """Refuse parameters that do not fit the public size of the source."""
+
+    def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
+        """Charge, sum, release and read."""
+        plan = self._make_plan(fit, source)
+        source.check(plan)
+        n_units = 0 if self.relation == "add_remove" else source.n_units
+        mechanism = self._make_mechanism(plan)
+        with fit.charged(
+            mechanism.event, relation=self.relation, at_delta=self.delta, unit=source.unit,
+            arithmetic=mechanism.arithmetic,
+        ):  # fmt: skip
+            vector = self._released_vector(plan, source.sum(plan))
+            noisy = mechanism.release(vector, SecureRandom(self.noise_seed))
+        self._read_release(plan, mechanism, noisy, n_units)
+
+    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
+        """Return records in memory, their targets if there are any, and their groups."""
+        return read_records(self, X, groups=groups, dtype=np.float64)
+
+    def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
+        """Return the source of the sums of records in memory or of a table."""
+        if not is_table(X, y, groups):
+            return ArraySource(*self._read_arrays(X, y, groups))
+        table = open_table(X)
+        _check_names(table.names, y, groups)
+        features = [name for name in table.names if name not in (y, groups)]
+        self._state_columns(features)
+        return TableSource(table, len(features), y or "", groups)
+
+    def _state_columns(self, features: Sequence[str]) -> None:
+        """Check the names of the features and set ``feature_names_in_``; demand public facts."""
+        for name in _PUBLIC_FACTS:
+            if getattr(self, name, ()) is None:
+                raise ValueError(
+                    f"{name}=None: a fit by sums reads no public fact off the table. Pass {name} "
+                    "from public knowledge."
+                )
+        empty = pd.DataFrame(np.empty((0, len(features))), columns=list(features))
+        validate_data(self, empty, dtype=np.float64, ensure_min_samples=0)
+
+    def _feature_names(self, source: SumSource) -> tuple[str, ...]:
+        """Return the names of the features, x0, x1 ... if there are none."""
+        known = getattr(self, "feature_names_in_", None)
+        if known is None:
+            return tuple(f"x{i}" for i in range(source.rows.shape[1]))
+        return tuple(map(str, known))
+
+    def plan(
+        self, columns: Sequence[str], y: str | None = None, groups: str | None = None
+    ) -> SumPlan:
+        """Return the plan of the sums that a fit releases.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the features.
+        y : str, default=None
+            Name of the target, for models that predict one.
+        groups : str, default=None
+            Name of the unit of the guarantee, such as "patient_id". Batches then have the column
+            ``GROUP_SIZE``: the number of rows of the row's group in the whole table.
+
+        Returns
+        -------
+        SumPlan
+            The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not as described, or a public fact such as ``bounds`` is missing.
+        """
+        model: SumEstimator = clone(self)  # type: ignore[type-var]  # every subclass has get_params
+        features = sequence("columns", columns)
+        model._validate_params()
+        _check_names([*features, *([] if y is None else [y])], y, None)
+        model._state_columns(features)
+        with model._private_fit() as fit:
+            source = ColumnSource(len(features), y or "", groups or "record")
+            return model._make_plan(fit, source)
+
+    def fit_sums(self, total: SumTotal) -> Any:
+        """Fit to sums that were computed elsewhere by ``plan``.
+
+        Parameters
+        ----------
+        total : SumTotal
+            The sum of all parts of the table.
+
+        Returns
+        -------
+        object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the total is of another plan. Nothing is released or charged then.
+
+        Notes
+        -----
+        **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
+        groups, ``GROUP_SIZE`` is right. The budget is charged here, once. A total that is fitted
+        twice is charged twice.
+        """
+        with self._private_fit() as fit:
+            self._validate_params()
+            plan = total.plan
+            features, target = plan.feature_columns()
+            self._state_columns(features)
+            source = TotalSource(total, len(features), target)
+            self._check_source(source)
+            self._fit_source(fit, source)
+        return self
+
+
+def _check_names(names: Sequence[Any], y: Any, groups: Any) -> None:
+    """Refuse names that are no text, repeated or absent."""
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"The column {wrong[0]!r} must have text as its name.")
+    if len(set(names)) < len(names):
+        twice = sorted(name for name in set(names) if names.count(name) > 1)
+        raise ValueError(f"The table has several columns named {twice[0]!r}. Rename them.")
+    for parameter, name in (("y", y), ("groups", groups)):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"{parameter} must be the name of a column of the table; got a "
+                f"{type(name).__name__}."
+            )
+        if name is not None and name not in names:
+            raise ValueError(f"{parameter}={name!r} is not a column; the table has {list(names)}.")
+    if groups == "record" or (y is not None and y == groups):
+        raise ValueError(f"groups={groups!r} must be a column other than y and 'record'.")

@@ -1,0 +1,151 @@
+"""Plan of the exact sums of a fit: public facts that turn a batch of records into integers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._version import __version__
+from ..mechanisms.bounds import row_slices
+from .batch_columns import read_group_sizes
+from .limbs import Integers, add_limbs, split_limbs
+
+__all__ = ["GROUP_SIZE", "SumPlan", "count_units"]
+
+GROUP_SIZE = "skprivacy_group_size"  # column of the number of rows in each row's group
+# A group of m rows adds m times floor(2**48 / m), which is above 2**48 - m. The sum over all rows,
+# over 2**48 and rounded up, is thus the number of groups, for fewer than 2**48 rows.
+_COUNT_BITS = 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumPlan(ABC):
+    """Public facts that turn any batch of records into exact integers, whose sum a fit releases.
+
+    Estimators make plans: ``model.plan(columns, y="cost")``. A plan holds no private value and can
+    be sent to any worker.
+
+    Parameters
+    ----------
+    unit : str, default="record"
+        Unit of the guarantee: "record", or the name of the groups. With groups, a batch has the
+        column ``GROUP_SIZE``.
+
+    Notes
+    -----
+    **Guarantees.** ``partial`` is a pure function of the batch, and its integers are a sum over
+    rows. A row adds what it adds to a fit in memory. So neither the order of rows, nor their
+    division into batches, nor the engine changes a bit of the sum of all parts. The sensitivity of
+    that sum is the largest contribution of one unit.
+    """
+
+    unit: str = "record"
+
+    @property
+    @abstractmethod
+    def record_columns(self) -> tuple[str, ...]:
+        """Columns that describe a record."""
+
+    @property
+    @abstractmethod
+    def n_sums(self) -> int:
+        """Number of sums, without the count."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return all public facts of the plan in types of JSON."""
+
+    @abstractmethod
+    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        """Return the values of a batch as arrays with an element or a row for each record."""
+
+    @abstractmethod
+    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        """Return the sums over a few records, of shape (n_sums,), without rounding."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that a batch must have."""
+        return (*self.record_columns, *(() if self.unit == "record" else (GROUP_SIZE,)))
+
+    @property
+    def size(self) -> int:
+        """Number of integers of a part: the count, and the sums."""
+        return 1 + self.n_sums
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the facts in canonical JSON, and of the version of the library."""
+        facts = {
+            "plan": type(self).__name__,
+            "version": __version__,
+            "unit": self.unit,
+            **self.facts(),
+        }
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def partial(self, batch: Any) -> Integers:
+        """Return the sums over the records of a batch.
+
+        Parameters
+        ----------
+        batch : DataFrame, pyarrow.Table or pyarrow.RecordBatch
+            Records with the columns ``columns``; others are ignored. A pandas or polars DataFrame.
+
+        Returns
+        -------
+        ndarray of shape (2, size)
+            Private integers in two limbs: ``high * 2**32 + low``.
+
+        Raises
+        ------
+        KeyError
+            If a column is missing.
+        TypeError
+            If a column of numbers holds text, dates or collections. The message names no value.
+        """
+        records = self._read(batch)
+        sizes = None if self.unit == "record" else read_group_sizes(batch, GROUP_SIZE)
+        return self.sum_records(sizes, *records)
+
+    def sum_records(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        """Return the sums over records in memory, as ``partial`` does.
+
+        Parameters
+        ----------
+        sizes : ndarray of shape (n_samples,) or None
+            Number of records in each record's group; None if each record is a unit.
+        *records : ndarray of shape (n_samples, ...)
+            What the plan reads of a batch.
+
+        Returns
+        -------
+        ndarray of shape (2, size)
+            Private integers in two limbs.
+        """
+        total = np.zeros((2, self.size), np.int64)
+        n = len(records[0])
+        for part in row_slices(n):
+            own = None if sizes is None else sizes[part]
+            sums = self._sum(own, *(values[part] for values in records))
+            count = min(part.stop, n) - part.start if own is None else _count_shares(own)
+            total = add_limbs(total, split_limbs(np.concatenate([[count], sums])))
+        return total
+
+
+def count_units(unit: str, total: Integers) -> int:
+    """Return the number of records, or of groups, from the count of a total."""
+    count = (int(total[0, 0]) << 32) + int(total[1, 0])
+    return count if unit == "record" else -(-count >> _COUNT_BITS)
+
+
+def _count_shares(sizes: Integers) -> int:
+    """Return the sum of floor(2**48 / size) over a slice of at most 2**14 rows, below 2**63."""
+    return int(((1 << _COUNT_BITS) // sizes[sizes > 0]).sum())
