@@ -12,11 +12,11 @@ from .._docs import fill_docs
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
-from ..mechanisms import Gaussian
 from ..mechanisms.bounds import UnitBall
 from ..sums import SumTotal
+from ..sums.sources import SumRelease, SumSource
 from .base import LINEAR_DOCS, PrivateLinearRegressor
-from .gram_model import GramModel, GramPlan, TargetRange
+from .gram_model import GramModel, TargetRange
 
 __all__ = ["AdaSSPRegressor"]
 
@@ -118,25 +118,25 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[TargetRange, None]:
-        self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-        return TargetRange(*self.target_bounds_), None
-
-    def _make_mechanism(self, plan: GramPlan) -> Gaussian:
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        self.target_bounds_ = public_target_bounds(fit, source.y, self.target_bounds)
+        plan = self._make_plan(fit, source, TargetRange(*self.target_bounds_))
         # Adding a record changes each of the three statistics by at most 1; replacing one
         # changes them by at most sqrt(2), 2 and 1.
-        return self._single_mechanism(math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
+        mechanism = self._single_mechanism(
+            math.sqrt(7.0 if self.relation == "replace_one" else 3.0)
+        )
 
-    def _released_vector(self, plan: GramPlan, total: SumTotal) -> NDArray[np.float64]:
-        square, cross = plan.matrices(total.read_sums())
-        # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
-        smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
-        return np.concatenate([[smallest], cross[:, 0], square.ravel()])
+        def vector(total: SumTotal) -> NDArray[np.float64]:
+            square, cross = plan.matrices(total.read_sums())
+            # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
+            smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
+            return np.concatenate([[smallest], cross[:, 0], square.ravel()])
 
-    def _read_release(
-        self, plan: GramPlan, mechanism: Gaussian, noisy: NDArray[np.float64], n_units: int
-    ) -> None:
-        self.coef_, self.intercept_ = self._solution(plan.ball, mechanism.std, noisy)
+        def read_statistics(noisy: NDArray[np.float64], _: int) -> None:
+            self.coef_, self.intercept_ = self._solution(plan.ball, mechanism.std, noisy)
+
+        return SumRelease(plan, mechanism, vector, read_statistics)
 
     def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
         """Compute the coefficients from noisy statistics; sets ``ridge_``."""

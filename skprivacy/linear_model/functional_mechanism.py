@@ -7,6 +7,7 @@ The polynomials and their sensitivity are in ``polynomial_objective``. Start rea
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,10 +19,10 @@ from .._docs import fill_docs
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
-from ..mechanisms import Gaussian, Laplace
 from ..sums import SumTotal
+from ..sums.sources import SumRelease, SumSource
 from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearRegressor
-from .gram_model import GramModel, GramPlan, Labels, TargetRange
+from .gram_model import GramModel, Labels, TargetRange
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = [
@@ -38,30 +39,32 @@ class FunctionalMechanism(GramModel):
     _saved_state = {"_ball_": "ball", "polynomial_": "polynomial"}
     _parameter_constraints: dict = {"alpha": [Interval(Real, 0, None, closed="left")]}
 
-    def _make_mechanism(self, plan: GramPlan) -> Laplace | Gaussian:
-        objective = self._loss(plan)
+    @abstractmethod
+    def _encode_target(
+        self, fit: PrivateFit, y: NDArray
+    ) -> tuple[TargetRange | Labels, PolynomialObjective]:
+        """Return the encoding of targets by public facts, and the loss of a record."""
+
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        encoding, objective = self._encode_target(fit, source.y)
+        plan = self._make_plan(fit, source, encoding, objective)
+        self._ball_ = plan.ball
         # Zhang et al. 2012, Algorithm 1, line 1: noise for the sensitivity of the coefficients
-        return self._single_mechanism(
+        mechanism = self._single_mechanism(
             objective.sensitivity(plan.ball.size, plan.ball.l1_radius, self.relation, plan.pure)
         )
 
-    def _released_vector(self, plan: GramPlan, total: SumTotal) -> NDArray[np.float64]:
-        return self._loss(plan).coefficients(*plan.matrices(total.read_sums()), plan.pure)
+        def vector(total: SumTotal) -> NDArray[np.float64]:
+            return objective.coefficients(*plan.matrices(total.read_sums()), plan.pure)
 
-    def _read_release(
-        self, plan: GramPlan, mechanism: Laplace | Gaussian, noisy: NDArray, n_units: int
-    ) -> None:
-        self._ball_ = plan.ball
-        self.polynomial_ = self._loss(plan).read_release(
-            noisy, plan.ball.size, plan.n_slopes, mechanism
-        )
-        # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
-        self.coef_, self.intercept_ = self._solutions([self.alpha])[0]
+        def read_coefficients(noisy: NDArray[np.float64], _: int) -> None:
+            self.polynomial_ = objective.read_release(
+                noisy, plan.ball.size, plan.n_slopes, mechanism
+            )
+            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
+            self.coef_, self.intercept_ = self._solutions([self.alpha])[0]
 
-    @staticmethod
-    def _loss(plan: GramPlan) -> PolynomialObjective:
-        assert plan.objective is not None
-        return plan.objective
+        return SumRelease(plan, mechanism, vector, read_coefficients)
 
     def _solutions(self, alphas: ArrayLike) -> list[tuple[Any, Any]]:
         """Return coefficients and intercept for each regularisation strength."""

@@ -6,7 +6,6 @@ These are AdaSSP and the functional mechanism. :class:`GramPlan` computes the su
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import SHARES_PER_GROUP
 from .._validation import check_delta_is_small
 from ..accounting import check_delta
 from ..base import PrivateFit
 from ..mechanisms.bounds import UnitBall, quantize
 from ..sums import SumEstimator, SumPlan
-from ..sums.batch_columns import match_labels, read_column, read_numbers
+from ..sums.batch_columns import group_shares, match_labels, read_numbers, read_text
 from ..sums.limbs import Integers
 from ..sums.sources import SumSource
 from .base import PrivateLinearModel
@@ -42,7 +40,7 @@ class TargetRange:
     kind = "number"
 
     def read(self, batch: Any, name: str) -> NDArray[np.float64]:
-        return read_numbers(batch, (name,))[:, 0]
+        return _read_number(batch, name)
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them; a missing one stays NaN."""
@@ -64,12 +62,16 @@ class Labels:
         return "text" if np.asarray(self.classes).dtype.kind == "U" else "number"
 
     def read(self, batch: Any, name: str) -> NDArray[Any]:
-        return read_column(batch, name)
+        return read_text(batch, name) if self.kind == "text" else _read_number(batch, name)
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the index of each label, and NaN for a missing or unknown one."""
         found = match_labels(y, self.classes)
         return np.where(found < 0, np.nan, found)
+
+
+def _read_number(batch: Any, name: str) -> NDArray[np.float64]:
+    return read_numbers(batch, (name,))[:, 0]
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class GramPlan(SumPlan):
 
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         X, target = records[0], self.encoding.encode(records[1])
-        shares = np.ones(len(X)) if sizes is None else _shares(sizes)
+        shares = np.ones(len(X)) if sizes is None else group_shares(sizes)
         shares[np.isnan(target)] = 0.0
         rows, weights = self.ball.transform(X, shares)
         slopes = quantize(self._slopes(np.nan_to_num(target)) * weights[:, None])
@@ -142,12 +144,6 @@ class GramPlan(SumPlan):
         p = self.ball.size
         moments, products = np.split(sums / _PRODUCT_STEPS, [p * p])
         return moments.reshape(p, p), products.reshape(p, -1)
-
-
-def _shares(sizes: Integers) -> NDArray[np.float64]:
-    """Return the weight of each row in its group, as ``Groups.exact_shares`` does."""
-    shares = np.where(sizes > 0, SHARES_PER_GROUP // np.maximum(sizes, 1), 0)
-    return shares / SHARES_PER_GROUP
 
 
 @fill_docs
@@ -190,9 +186,7 @@ class GramModel(PrivateLinearModel, SumEstimator):
         """
         with self._private_fit() as fit:
             self._validate_params()
-            source = self._open_source(X, y, groups)
-            self._check_source(source)
-            self._fit_source(fit, source)
+            self._fit_source(fit, self._open_source(X, y, groups))
         return self
 
     def _check_source(self, source: SumSource) -> None:
@@ -200,14 +194,14 @@ class GramModel(PrivateLinearModel, SumEstimator):
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, source.n_units)
 
-    @abstractmethod
-    def _encode_target(
-        self, fit: PrivateFit, y: NDArray
-    ) -> tuple[TargetRange | Labels, PolynomialObjective | None]:
-        """Return the encoding of targets by public facts, and the loss."""
-
-    def _make_plan(self, fit: PrivateFit, source: SumSource) -> GramPlan:
-        encoding, objective = self._encode_target(fit, source.y)
+    def _make_plan(
+        self,
+        fit: PrivateFit,
+        source: SumSource,
+        encoding: TargetRange | Labels,
+        objective: PolynomialObjective | None = None,
+    ) -> GramPlan:
+        """Return the plan of the sums, from public facts."""
         return GramPlan(
             features=self._feature_names(source),
             target=source.target,

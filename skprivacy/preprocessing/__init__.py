@@ -13,6 +13,7 @@ Files, in reading order:
 - ``transformer``: SchemaTransformer, make_private_pipeline
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise
+- ``cell_counts``: exact counts of records in public cells
 - ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary

@@ -14,9 +14,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._validation import raise_alone
+from .._groups import SHARES_PER_GROUP
 
-__all__ = ["ColumnTypeError", "library_of", "read_column", "read_group_sizes", "read_numbers"]
+__all__ = [
+    "ColumnTypeError",
+    "group_shares",
+    "library_of",
+    "match_labels",
+    "read_group_sizes",
+    "read_numbers",
+    "read_series",
+    "read_text",
+]
 
 _EXACT_DIGITS = 15  # integers of so many digits, and powers of ten up to 22, are exact floats
 
@@ -36,23 +45,42 @@ def read_numbers(batch: Any, names: tuple[str, ...]) -> NDArray[np.float64]:
     return np.column_stack(found) if found else np.empty((_count_rows(batch), 0))
 
 
-def read_column(batch: Any, name: str) -> NDArray[Any]:
-    """Return a column of labels: floats, whole numbers, booleans, or objects with None."""
+def read_text(batch: Any, name: str) -> NDArray[Any]:
+    """Return a column of text as objects, with None or NaN for missing values."""
     column = _take_column(batch, name)
-    if _is_decimal(column):
-        return _as_floats(column, name)
     if library_of(column) == "pyarrow":
-        column = _decode_dictionary(column)
-        values = column.to_numpy(zero_copy_only=False)
-    else:
+        return np.asarray(_decode_dictionary(column).to_numpy(zero_copy_only=False))
+    return np.asarray(column.to_numpy())
+
+
+def read_series(batch: Any, name: str) -> pd.Series[Any]:
+    """Return a column of any type as a pandas Series in which integers are exact.
+
+    pandas would turn integers beside a missing value into floats. The value of a row would then
+    depend on the other rows of its batch.
+    """
+    column = _take_column(batch, name)
+    library = library_of(column)
+    if library == "pyarrow":
+        return _decode_dictionary(column).to_pandas(integer_object_nulls=True)
+    if library == "polars":
         values = column.to_numpy()
-    return np.asarray(values)
+        if column.null_count() and values.dtype.kind == "f" and "Float" not in str(column.dtype):
+            values = np.array(column.to_list(), dtype=object)
+        return pd.Series(values, name=name)
+    return column
 
 
 def read_group_sizes(batch: Any, name: str) -> NDArray[np.int64]:
     """Return the size of each row's group; 0, which counts nothing, for a row without a group."""
     sizes = _as_floats(_take_column(batch, name), name)
     return np.where(sizes >= 1, sizes, 0).astype(np.int64)
+
+
+def group_shares(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weight of each row in its group, as ``Groups.exact_shares`` does."""
+    shares = np.where(sizes > 0, SHARES_PER_GROUP // np.maximum(sizes, 1), 0)
+    return shares / SHARES_PER_GROUP
 
 
 def _count_rows(batch: Any) -> int:
@@ -171,28 +199,16 @@ def _is_short(precision: int, scale: int) -> bool:
     return precision <= _EXACT_DIGITS and 0 <= scale <= 22
 
 
-def _is_decimal(column: Any) -> bool:
-    kind = str(column.type if library_of(column) == "pyarrow" else column.dtype).lower()
-    return "decimal" in kind
-
-
 def _decode_dictionary(column: Any) -> Any:
     return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
 
 def match_labels(values: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.intp]:
-    """Return the index of each label in ``classes``; -1 if it is missing or unknown."""
+    """Return the index of each label in ``classes``; -1 if it is missing or unknown.
+
+    Numbers are compared as floats.
+    """
     known = np.asarray(classes)
-    if known.dtype.kind == "b":
-        known = known.astype(np.int64)
-    if values.dtype.kind == "b":
-        values = values.astype(np.int64)
-    try:
-        return pd.Index(known).get_indexer(values)  # type: ignore[arg-type]
-    except TypeError:
-        raise_alone(
-            ColumnTypeError(
-                "The target holds labels of another type than classes. Pass classes in the form "
-                "of the column."
-            )
-        )
+    if known.dtype.kind in "biuf":
+        known, values = known.astype(np.float64), values.astype(np.float64)
+    return np.asarray(pd.Index(known).get_indexer(values))  # type: ignore[arg-type]

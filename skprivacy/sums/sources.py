@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
+from ..mechanisms import Mechanism, SecureRandom
 from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
 from .tables import Table
 
-__all__ = ["ArraySource", "SumSource", "TableSource", "TotalSource"]
+__all__ = [
+    "ArraySource",
+    "ColumnSource",
+    "SumRelease",
+    "SumSource",
+    "TableSource",
+    "TotalSource",
+]
+
+
+@dataclass(frozen=True)
+class SumRelease:
+    """One release of a function of exact sums, made from public facts."""
+
+    plan: SumPlan
+    mechanism: Mechanism
+    vector: Callable[[SumTotal], NDArray[np.float64]]  # the mechanism bounds its sensitivity
+    # post-processing of the noisy vector, and of the public number of units if there is one
+    read: Callable[[Any, int], Any]
+
+    def draw(self, source: SumSource, random: SecureRandom) -> Any:
+        """Sum all records and return the noisy vector; call it after the charge only."""
+        return self.mechanism.release(self.vector(source.sum(self.plan)), random)
 
 
 class SumSource(ABC):

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._groups import Groups
 from .._input_data import read_records, validate_data
 from .._validation import sequence
 from ..base import PrivateEstimatorMixin, PrivateFit
-from ..mechanisms import Mechanism, SecureRandom
+from ..mechanisms import SecureRandom
 from .engines import is_table, open_table
-from .sources import ArraySource, ColumnSource, SumSource, TableSource, TotalSource
+from .sources import ArraySource, ColumnSource, SumRelease, SumSource, TableSource, TotalSource
 from .sum_plan import SumPlan
 from .sum_total import SumTotal
 
-__all__ = ["SumEstimator"]
+__all__ = ["SumEstimator", "check_table_names"]
 
 _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
@@ -29,7 +29,8 @@ _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 class SumEstimator(PrivateEstimatorMixin):
     """Base of estimators that release exact sums over records, once.
 
-    A subclass has the methods below. ``fit``, ``plan`` and ``fit_sums`` follow from them.
+    A subclass has the method ``_make_release``. ``plan`` and ``fit_sums`` follow from it, and
+    ``fit`` calls ``_open_source`` and ``_fit_source``.
     """
 
     relation: str
@@ -37,39 +38,24 @@ class SumEstimator(PrivateEstimatorMixin):
     noise_seed: int | None
 
     @abstractmethod
-    def _make_plan(self, fit: PrivateFit, source: SumSource) -> SumPlan:
-        """Return the plan, from public facts."""
-
-    @abstractmethod
-    def _make_mechanism(self, plan: SumPlan) -> Mechanism:
-        """Return the mechanism of the release."""
-
-    @abstractmethod
-    def _released_vector(self, plan: SumPlan, total: SumTotal) -> NDArray[np.float64]:
-        """Return the vector to release, a function of the sums."""
-
-    @abstractmethod
-    def _read_release(
-        self, plan: SumPlan, mechanism: Mechanism, noisy: NDArray[np.float64], n_units: int
-    ) -> None:
-        """Set the fitted attributes; ``n_units`` is public, and 0 under "add_remove"."""
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        """Return the release of the fit, from public facts; its ``read`` sets the attributes."""
 
     def _check_source(self, source: SumSource) -> None:
         """Refuse parameters that do not fit the public size of the source."""
 
     def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
         """Charge, sum, release and read."""
-        plan = self._make_plan(fit, source)
-        source.check(plan)
+        self._check_source(source)
+        release = self._make_release(fit, source)
+        source.check(release.plan)
         n_units = 0 if self.relation == "add_remove" else source.n_units
-        mechanism = self._make_mechanism(plan)
         with fit.charged(
-            mechanism.event, relation=self.relation, at_delta=self.delta, unit=source.unit,
-            arithmetic=mechanism.arithmetic,
+            release.mechanism.event, relation=self.relation, at_delta=self.delta,
+            unit=source.unit, arithmetic=release.mechanism.arithmetic,
         ):  # fmt: skip
-            vector = self._released_vector(plan, source.sum(plan))
-            noisy = mechanism.release(vector, SecureRandom(self.noise_seed))
-        self._read_release(plan, mechanism, noisy, n_units)
+            noisy = release.draw(source, SecureRandom(self.noise_seed))
+        release.read(noisy, n_units)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
         """Return records in memory, their targets if there are any, and their groups."""
@@ -80,8 +66,7 @@ class SumEstimator(PrivateEstimatorMixin):
         if not is_table(X, y, groups):
             return ArraySource(*self._read_arrays(X, y, groups))
         table = open_table(X)
-        _check_names(table.names, y, groups)
-        features = [name for name in table.names if name not in (y, groups)]
+        features = check_table_names(table.names, y, groups)
         self._state_columns(features)
         return TableSource(table, len(features), y or "", groups)
 
@@ -131,11 +116,11 @@ class SumEstimator(PrivateEstimatorMixin):
         model: SumEstimator = clone(self)  # type: ignore[type-var]  # every subclass has get_params
         features = sequence("columns", columns)
         model._validate_params()
-        _check_names([*features, *([] if y is None else [y])], y, None)
+        check_table_names([*features, *([] if y is None else [y])], y, None)
         model._state_columns(features)
         with model._private_fit() as fit:
             source = ColumnSource(len(features), y or "", groups or "record")
-            return model._make_plan(fit, source)
+            return model._make_release(fit, source).plan
 
     def fit_sums(self, total: SumTotal) -> Any:
         """Fit to sums that were computed elsewhere by ``plan``.
@@ -166,18 +151,16 @@ class SumEstimator(PrivateEstimatorMixin):
             plan = total.plan
             features, target = plan.feature_columns()
             self._state_columns(features)
-            source = TotalSource(total, len(features), target)
-            self._check_source(source)
-            self._fit_source(fit, source)
+            self._fit_source(fit, TotalSource(total, len(features), target))
         return self
 
 
-def _check_names(names: Sequence[Any], y: Any, groups: Any) -> None:
-    """Refuse names that are no text, repeated or absent."""
+def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:
+    """Return the names of the features; refuse names that are no text, repeated or absent."""
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise TypeError(f"The column {wrong[0]!r} must have text as its name.")
     if len(set(names)) < len(names):
-        twice = sorted(name for name in set(names) if names.count(name) > 1)
+        twice = sorted(name for name in set(names) if list(names).count(name) > 1)
         raise ValueError(f"The table has several columns named {twice[0]!r}. Rename them.")
     for parameter, name in (("y", y), ("groups", groups)):
         if name is not None and not isinstance(name, str):
@@ -189,3 +172,4 @@ def _check_names(names: Sequence[Any], y: Any, groups: Any) -> None:
             raise ValueError(f"{parameter}={name!r} is not a column; the table has {list(names)}.")
     if groups == "record" or (y is not None and y == groups):
         raise ValueError(f"groups={groups!r} must be a column other than y and 'record'.")
+    return [name for name in names if name not in (y, groups)]

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
-from ..mechanisms.bounds import row_slices
 from .batch_columns import read_group_sizes
 from .limbs import Integers, add_limbs, split_limbs
 
@@ -68,6 +67,11 @@ class SumPlan(ABC):
     @abstractmethod
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         """Return the sums over a few records, of shape (n_sums,), without rounding."""
+
+    @property
+    def _rows_at_a_time(self) -> int:
+        """Number of records whose sums 64 bits hold, few enough for the processor's caches."""
+        return 1 << 14
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,12 +135,12 @@ class SumPlan(ABC):
             Private integers in two limbs.
         """
         total = np.zeros((2, self.size), np.int64)
-        n = len(records[0])
-        for part in row_slices(n):
+        for start in range(0, len(records[0]), self._rows_at_a_time):
+            part = slice(start, start + self._rows_at_a_time)
             own = None if sizes is None else sizes[part]
             sums = self._sum(own, *(values[part] for values in records))
-            count = min(part.stop, n) - part.start if own is None else _count_shares(own)
-            total = add_limbs(total, split_limbs(np.concatenate([[count], sums])))
+            count = _count(len(records[0][part]), own)
+            total = add_limbs(total, np.hstack([count, split_limbs(sums)]))
         return total
 
 
@@ -146,6 +150,9 @@ def count_units(unit: str, total: Integers) -> int:
     return count if unit == "record" else -(-count >> _COUNT_BITS)
 
 
-def _count_shares(sizes: Integers) -> int:
-    """Return the sum of floor(2**48 / size) over a slice of at most 2**14 rows, below 2**63."""
-    return int(((1 << _COUNT_BITS) // sizes[sizes > 0]).sum())
+def _count(n: int, sizes: Integers | None) -> Integers:
+    """Return the limbs of the count of fewer than 2**31 rows, of shape (2, 1)."""
+    if sizes is None:
+        return split_limbs(np.array([n]))
+    limbs = split_limbs((1 << _COUNT_BITS) // sizes[sizes > 0]).sum(axis=1, keepdims=True)
+    return add_limbs(limbs, np.zeros_like(limbs))
