@@ -17,7 +17,8 @@ Files, in reading order:
 - ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary
-- ``parquet_scan``: the DuckDB queries of private_summary
+- ``summary_plan``: the exact sums of private_summary
+- ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn

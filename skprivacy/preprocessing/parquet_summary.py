@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
+from ..sums import SumPlan, SumTotal
+from ..sums.sources import SumSource
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn
-from .parquet_scan import STEPS_PER_UNIT, Scan
+from .parquet_scan import Scan
 from .schema import Schema
+from .summary_plan import SummaryPlan
 
 __all__ = ["Summary", "private_summary"]
 
@@ -146,39 +149,48 @@ def private_summary(
     check_release_target(epsilon, delta, relation)
     scan = _check_arguments(path, schema, marginals, means, groups, max_group_size)
     schema.warn_if_unconfirmed()
-    size = 1 + len(scan.means) + len(scan.marginals)
+    plan = scan.plan
+    size = 1 + len(plan.means) + len(plan.marginals)
     most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
+    statistic = Statistic(
+        plan, most * size, most * math.sqrt(size), plan.vector,
+        lambda noisy, mechanism, _: _read_summary(noisy, plan, max(1.0, noisy[0], mechanism.std)),
+    )  # fmt: skip
     with _open_connection(memory_limit, directory) as (connection, folder):
-        scan.check_types(connection)
-
-        def compute() -> NDArray[np.float64]:
-            n, sums, cells = scan.run(connection, folder)
-            numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
-            return np.concatenate([numbers, *(table.ravel() for table in cells)])
-
-        def read_noisy(noisy: NDArray[np.float64], mechanism: Any) -> Summary:
-            return _read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std))
-
-        statistic = Statistic(
-            groups or "record", most * size, most * math.sqrt(size), compute, read_noisy
-        )
         return release_statistic(
-            statistic, "private_summary", epsilon=epsilon, delta=delta, relation=relation,
-            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
+            statistic, _ScanSource(scan, connection, folder), "private_summary", epsilon=epsilon,
+            delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
+            assumptions=schema.assumptions,
         )  # fmt: skip
 
 
-def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
+class _ScanSource(SumSource):
+    """Sums of the rows that a scan chooses."""
+
+    n_units = 0  # no release divides by the number of units
+
+    def __init__(self, scan: Scan, connection: Any, folder: str) -> None:
+        self._scan, self._connection, self._folder = scan, connection, folder
+        self.unit = scan.groups or "record"
+
+    def check(self, plan: SumPlan) -> None:
+        self._scan.check_types(self._connection)
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        return self._scan.run(self._connection, self._folder)
+
+
+def _read_summary(noisy: NDArray[np.float64], plan: SummaryPlan, count: float) -> Summary:
     """Return the summary of the noisy numbers."""
-    means, at = {}, 1
-    for name in scan.means:
-        fact = scan.facts[name]
+    means, at, facts = {}, 1, plan.fact_of
+    for name in plan.means:
+        fact = facts[name]
         assert isinstance(fact, BoundedColumn)
         middle, half = (fact.upper + fact.lower) / 2, (fact.upper - fact.lower) / 2
         means[name] = float(middle + half * np.clip(noisy[at] / count, -1.0, 1.0))
         at += 1
     tables = {}
-    for names, shape in zip(scan.marginals, scan.shapes, strict=True):
+    for names, shape in zip(plan.marginals, plan.shapes, strict=True):
         tables[names] = noisy[at : at + math.prod(shape)].reshape(shape)
         at += math.prod(shape)
     return Summary(float(noisy[0]), means, tables)
@@ -244,13 +256,14 @@ def _check_arguments(
         )
     if groups == "record" or not (groups is None or (isinstance(groups, str) and groups)):
         raise ValueError(f"groups={groups!r} must be the name of a column, other than 'record'.")
-    scan = Scan(files, facts, sets, summed, groups, int(max_group_size))
-    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MAX_CELLS:
+    used = tuple((name, facts[name]) for name in dict.fromkeys(counted))
+    plan = SummaryPlan(used, tuple(summed), tuple(sets))
+    if (cells := sum(math.prod(shape) for shape in plan.shapes)) > _MAX_CELLS:
         raise ValueError(
             f"marginals={sets!r} have {cells:,} cells; expected at most {_MAX_CELLS:,}. Use fewer "
             "columns or bins."
         )
-    return scan
+    return Scan(files, plan, groups, int(max_group_size))
 
 
 @contextmanager
