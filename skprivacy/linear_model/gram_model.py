@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
+from .._groups import Groups
 from .._validation import check_delta_is_small
 from ..accounting import check_delta
 from ..base import PrivateFit
 from ..mechanisms.bounds import UnitBall, quantize
 from ..sums import SumEstimator, SumPlan
-from ..sums.batch_columns import group_shares, match_labels, read_numbers, read_text
+from ..sums.batch_columns import match_labels, read_numbers, read_text
 from ..sums.limbs import Integers
 from ..sums.sources import SumSource
 from .base import PrivateLinearModel
@@ -126,7 +127,7 @@ class GramPlan(SumPlan):
 
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         X, target = records[0], self.encoding.encode(records[1])
-        shares = np.ones(len(X)) if sizes is None else group_shares(sizes)
+        shares = np.ones(len(X)) if sizes is None else Groups.exact_shares_of(sizes)
         shares[np.isnan(target)] = 0.0
         rows, weights = self.ball.transform(X, shares)
         slopes = quantize(self._slopes(np.nan_to_num(target)) * weights[:, None])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import check_order, resolve_groups
+from .._groups import Groups, check_order, resolve_groups
 from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
@@ -29,7 +29,7 @@ from ..mechanisms import (
 )
 from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
 from ..sums import SumPlan, SumTotal, open_table
-from ..sums.batch_columns import group_shares, read_numbers
+from ..sums.batch_columns import read_numbers
 from ..sums.engines import is_table
 from ..sums.limbs import Integers
 from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource
@@ -120,7 +120,7 @@ class Statistic:
             return Laplace.calibrated(float(epsilon), self.l1)
         return Gaussian(analytic_noise_multiplier(float(epsilon), float(delta)), self.l2)
 
-    def release(self, epsilon: float, delta: float) -> SumRelease:
+    def calibrated(self, epsilon: float, delta: float) -> SumRelease:
         """Return the release that spends (epsilon, delta)."""
         mechanism = self.mechanism(epsilon, delta)
         return SumRelease(
@@ -143,13 +143,13 @@ def release_statistic(
     """Charge the budget, compute the statistic and release it, once."""
     source.check(statistic.plan)
     n_units = 0 if relation == "add_remove" else source.n_units
-    release = statistic.release(epsilon, delta)
+    release = statistic.calibrated(epsilon, delta)
     with private_release(
         release.mechanism.event, relation=relation, at_delta=delta, source=name, budget=budget,
         noise_seed=noise_seed, assumptions=assumptions, unit=source.unit,
         arithmetic=release.mechanism.arithmetic,
     ) as privacy:  # fmt: skip
-        noisy = release.draw(source, SecureRandom(noise_seed))
+        noisy = release.release(source, SecureRandom(noise_seed))
     return Release(release.read(noisy, n_units), privacy)
 
 
@@ -258,7 +258,10 @@ class MomentPlan(SumPlan):
         z = self._unit(records[0].reshape(-1, len(self.features)))
         numbers = np.hstack([z, quantize(2.0 * z**2 - 1.0)][: self.degree])
         if sizes is not None:
-            numbers = np.trunc(numbers * group_shares(sizes)[:, None] / _SHARE_GRID) * _SHARE_GRID
+            numbers = (
+                np.trunc(numbers * Groups.exact_shares_of(sizes)[:, None] / _SHARE_GRID)
+                * _SHARE_GRID
+            )
         return (numbers.sum(axis=0) / self._step).astype(np.int64)
 
     def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._groups import SHARES_PER_GROUP
+from .._groups import SHARES_PER_GROUP, Groups
 from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import group_shares, read_numbers, read_text
+from ..sums.batch_columns import read_numbers, read_text
 from ..sums.limbs import Integers
 
 __all__ = ["Bins", "Candidates", "Categories", "CellPlan", "Condition"]
@@ -136,7 +136,7 @@ class CellPlan(SumPlan):
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         codes = self.cells.cell_codes(records[0])
         known = codes >= 0
-        shares = None if sizes is None else group_shares(sizes)[known] * SHARES_PER_GROUP
+        shares = None if sizes is None else Groups.exact_shares_of(sizes)[known] * SHARES_PER_GROUP
         return np.bincount(codes[known], shares, self.cells.size).astype(np.int64)
 
     def counts(self, total: SumTotal) -> NDArray[np.float64]:

@@ -48,9 +48,7 @@ class Scan:
                     f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
                 )
         for name in used:
-            expected = (
-                _NUMBER_TYPES if isinstance(facts[name], BoundedColumn) else _CATEGORY_TYPES
-            )
+            expected = _NUMBER_TYPES if isinstance(facts[name], BoundedColumn) else _CATEGORY_TYPES
             if kinds[name] not in expected:
                 raise ValueError(
                     f"The column {name!r} is of type {kinds[name]}, and its facts are "

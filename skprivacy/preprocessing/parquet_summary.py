@@ -177,7 +177,11 @@ class _ScanSource(SumSource):
         self._scan.check_types(self._connection)
 
     def sum(self, plan: SumPlan) -> SumTotal:
-        return self._scan.run(self._connection, self._folder)
+        try:
+            return self._scan.run(self._connection, self._folder)
+        except Exception as error:  # of DuckDB, or of pyarrow, which passes its errors on
+            failed = type(error).__name__
+        raise _unreadable_error(failed)
 
 
 def _read_summary(noisy: NDArray[np.float64], plan: SummaryPlan, count: float) -> Summary:
@@ -295,10 +299,14 @@ def _open_connection(memory_limit: str, directory: Path | None) -> Iterator[tupl
         try:
             yield connection, f"{folder}/rows"
         except duckdb.Error as error:
-            raise ValueError(
-                f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
-                f"exist and are whole, or try more memory than {memory_limit!r} or a roomier "
-                "directory."
-            ) from None
+            raise _unreadable_error(type(error).__name__) from None
         finally:
             connection.close()
+
+
+def _unreadable_error(kind: str) -> ValueError:
+    """Return the error for files that cannot be read, without the text of an engine."""
+    return ValueError(
+        f"path could not be read by DuckDB ({kind}). Check that the files exist and are whole, or "
+        "try a larger memory_limit or a roomier directory."
+    )

@@ -24,9 +24,7 @@ __all__ = ["PrivateStandardScaler"]
 
 
 @fill_docs(RELEASE_DOCS)
-class PrivateStandardScaler(
-    SumEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
-):
+class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale columns by private means and variances.
 
     If public bounds already give well-scaled features, use a
@@ -156,7 +154,7 @@ class PrivateStandardScaler(
             self.scale_ = np.maximum(np.sqrt(self.var_), floor)
 
         statistic = columns.moments(2, self.relation, read_moments)
-        return statistic.release(self.epsilon, self.delta)
+        return statistic.calibrated(self.epsilon, self.delta)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return columns clipped to their bounds, centred and scaled.

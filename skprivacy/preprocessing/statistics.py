@@ -181,7 +181,7 @@ def private_histogram(
     cells = _make_cells(bins, categories)
     source, name = open_column(x, groups)
     if bins is not None:
-        check_numbers(source.rows, "x")
+        check_numbers(source.rows[~pd.isna(source.rows)], "x")
     return _release_counts(
         source, CellPlan(name, cells, unit=source.unit), "private_histogram",
         lambda noisy: noisy, epsilon=epsilon, delta=delta, relation=relation, budget=budget,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..mechanisms.bounds import GRID_BITS
 from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import read_numbers, read_series
+from ..sums.batch_columns import count_rows, read_numbers, read_series
 from ..sums.limbs import Integers
 from .cell_values import category_codes, mask_unreadable
 from .columns import BoundedColumn, CategoricalColumn
@@ -63,17 +63,20 @@ class SummaryPlan(SumPlan):
         return {"columns": described, "means": self.means, "marginals": self.marginals}
 
     def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
-        """Return each column as numbers, or as codes of its categories."""
-        return tuple(_read_column(batch, name, fact) for name, fact in self.described)
+        """Return the places of the records, and each column as numbers or codes of categories."""
+        columns = (_read_column(batch, name, fact) for name, fact in self.described)
+        return np.arange(count_rows(batch)), *columns
 
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
-        values = dict(zip(self.record_columns, records, strict=True))
+        places, *columns = records
+        values = dict(zip(self.record_columns, columns, strict=True))
         known = self.fact_of
-        sums = [np.array([_steps(values[n], known[n]).sum()], np.int64) for n in self.means]
+        steps = [_steps(values[name], known[name]).sum() for name in self.means]
+        sums = [np.array(steps, np.int64)]
         used = {name for names in self.marginals for name in names}
         codes = {name: _cell_codes(values[name], known[name]) for name in used}
         for names, shape in zip(self.marginals, self.shapes, strict=True):
-            cells, kept = np.zeros(len(records[0]), np.int64), np.ones(len(records[0]), bool)
+            cells, kept = np.zeros_like(places), np.ones(len(places), bool)
             for name, size in zip(names, shape, strict=True):
                 kept &= codes[name] >= 0
                 cells = cells * size + codes[name]

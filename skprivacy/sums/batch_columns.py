@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._groups import SHARES_PER_GROUP
 
 __all__ = [
     "ColumnTypeError",
-    "group_shares",
+    "count_rows",
     "library_of",
     "match_labels",
     "read_group_sizes",
@@ -42,7 +41,7 @@ def library_of(values: Any) -> str:
 def read_numbers(batch: Any, names: tuple[str, ...]) -> NDArray[np.float64]:
     """Return columns of numbers, of shape (n_samples, n_columns); missing values are NaN."""
     found = [_as_floats(_take_column(batch, name), name) for name in names]
-    return np.column_stack(found) if found else np.empty((_count_rows(batch), 0))
+    return np.column_stack(found) if found else np.empty((count_rows(batch), 0))
 
 
 def read_text(batch: Any, name: str) -> NDArray[Any]:
@@ -77,13 +76,8 @@ def read_group_sizes(batch: Any, name: str) -> NDArray[np.int64]:
     return np.where(sizes >= 1, sizes, 0).astype(np.int64)
 
 
-def group_shares(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the weight of each row in its group, as ``Groups.exact_shares`` does."""
-    shares = np.where(sizes > 0, SHARES_PER_GROUP // np.maximum(sizes, 1), 0)
-    return shares / SHARES_PER_GROUP
-
-
-def _count_rows(batch: Any) -> int:
+def count_rows(batch: Any) -> int:
+    """Return the number of rows of a batch."""
     return batch.num_rows if library_of(batch) == "pyarrow" else len(batch)
 
 

@@ -36,7 +36,7 @@ class SumRelease:
     # post-processing of the noisy vector, and of the public number of units if there is one
     read: Callable[[Any, int], Any]
 
-    def draw(self, source: SumSource, random: SecureRandom) -> Any:
+    def release(self, source: SumSource, random: SecureRandom) -> Any:
         """Sum all records and return the noisy vector; call it after the charge only."""
         return self.mechanism.release(self.vector(source.sum(self.plan)), random)
 

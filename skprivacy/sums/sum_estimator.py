@@ -54,7 +54,7 @@ class SumEstimator(PrivateEstimatorMixin):
             release.mechanism.event, relation=self.relation, at_delta=self.delta,
             unit=source.unit, arithmetic=release.mechanism.arithmetic,
         ):  # fmt: skip
-            noisy = release.draw(source, SecureRandom(self.noise_seed))
+            noisy = release.release(source, SecureRandom(self.noise_seed))
         release.read(noisy, n_units)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:

@@ -18,7 +18,16 @@ from .limbs import Integers
 from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
 
-__all__ = ["ArrowTable", "DuckDBTable", "LocalTable", "PandasTable", "PolarsTable", "Table", "name_kind", "pandas_kind"]
+__all__ = [
+    "ArrowTable",
+    "DuckDBTable",
+    "LocalTable",
+    "PandasTable",
+    "PolarsTable",
+    "Table",
+    "name_kind",
+    "pandas_kind",
+]
 
 _ROWS = 1 << 17  # of a batch: small enough for caches, large enough for numpy
 _AHEAD = 2  # batches per thread that wait
@@ -196,7 +205,7 @@ class DuckDBTable(LocalTable):
         return int(count)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
-        picked = self.frame.project(", ".join(map(_quote_name, columns)))
+        picked = self.frame.project(", ".join(map(_quote_name, columns)) or "1")
         read = getattr(picked, "to_arrow_reader", None) or picked.fetch_record_batch
         yield from read(_ROWS)
 
