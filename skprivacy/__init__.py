@@ -134,6 +134,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "neural_network": ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor"),
     "persistence": ("load_model", "save_model"),
     "preprocessing": ("LocalPerturbation", "Schema", "SchemaTransformer", "make_private_pipeline"),
+    "sums": (),
     "synthesis": ("MarginalSynthesizer",),
 }
 _SUBPACKAGES = set(_NAMES)  # audit is one of them, and can be called

@@ -93,8 +93,9 @@ class GramPlan(SumPlan):
     def record_columns(self) -> tuple[str, ...]:
         return (*self.features, self.target)
 
-    def feature_columns(self) -> tuple[tuple[str, ...], str]:
-        return self.features, self.target
+    @property
+    def target_column(self) -> str:
+        return self.target
 
     def column_kinds(self) -> dict[str, str]:
         return {**dict.fromkeys(self.features, "number"), self.target: self.encoding.kind}

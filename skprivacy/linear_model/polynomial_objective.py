@@ -1,4 +1,4 @@
-"""Polynomial loss functions and the coefficients that are released (Zhang et al. 2012, Algorithm 1)."""
+"""Polynomial loss functions and their released coefficients (Zhang et al. 2012, Algorithm 1)."""
 
 from __future__ import annotations
 

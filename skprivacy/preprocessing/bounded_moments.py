@@ -238,9 +238,6 @@ class MomentPlan(SumPlan):
     def record_columns(self) -> tuple[str, ...]:
         return self.features
 
-    def feature_columns(self) -> tuple[tuple[str, ...], str]:
-        return self.features, ""
-
     def column_kinds(self) -> dict[str, str]:
         return dict.fromkeys(self.features, "number")
 

@@ -111,9 +111,6 @@ class CellPlan(SumPlan):
     def record_columns(self) -> tuple[str, ...]:
         return (self.column,)
 
-    def feature_columns(self) -> tuple[tuple[str, ...], str]:
-        return (self.column,), ""
-
     def column_kinds(self) -> dict[str, str]:
         return {self.column: self.cells.kind}
 

@@ -339,8 +339,8 @@ def private_sum(
     source, names = open_columns(X, groups)
     statistic = BoundedColumns(source, names, bounds).total(relation)
     return release_statistic(
-        statistic, source, "private_sum", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
-        noise_seed=noise_seed,
+        statistic, source, "private_sum", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -392,8 +392,8 @@ def private_mean(
     source, names = open_columns(X, groups)
     statistic = BoundedColumns(source, names, bounds).mean(relation)
     return release_statistic(
-        statistic, source, "private_mean", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
-        noise_seed=noise_seed,
+        statistic, source, "private_mean", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-
 __all__ = [
     "ColumnTypeError",
     "count_rows",

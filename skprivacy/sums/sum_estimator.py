@@ -148,8 +148,8 @@ class SumEstimator(PrivateEstimatorMixin):
         """
         with self._private_fit() as fit:
             self._validate_params()
-            plan = total.plan
-            features, target = plan.feature_columns()
+            target = total.plan.target_column
+            features = [name for name in total.plan.record_columns if name != target]
             self._state_columns(features)
             self._fit_source(fit, TotalSource(total, len(features), target))
         return self

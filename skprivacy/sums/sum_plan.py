@@ -57,6 +57,10 @@ class SumPlan(ABC):
         """Number of sums, without the count."""
 
     @abstractmethod
+    def column_kinds(self) -> dict[str, str]:
+        """Return "number" or "text" for each column whose type a table must have."""
+
+    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Return all public facts of the plan in types of JSON."""
 
@@ -67,6 +71,11 @@ class SumPlan(ABC):
     @abstractmethod
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         """Return the sums over a few records, of shape (n_sums,), without rounding."""
+
+    @property
+    def target_column(self) -> str:
+        """Column of the target, or ""."""
+        return ""
 
     @property
     def _rows_at_a_time(self) -> int:

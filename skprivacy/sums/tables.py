@@ -54,7 +54,7 @@ class Table(ABC):
     def kinds(self) -> dict[str, str]:
         """Return the public type of each column: "number", "text", "other" or "unknown"."""
 
-    def check_parts(self, columns: Iterable[str]) -> None:
+    def check_parts(self, columns: Iterable[str]) -> None:  # noqa: B027  # most engines do it
         """Refuse parts that are read twice, or of unlike types; reads no row."""
 
     @abstractmethod
@@ -96,8 +96,8 @@ class Table(ABC):
             failed = type(error).__name__
         if failed is not None:  # outside of except: the error has no context that quotes values
             raise RuntimeError(
-                f"The scan of a {type(self.frame).__name__} failed ({failed}). The engine's message "
-                "is left out, as it may quote values: run a query on the same columns to see it."
+                f"The scan of a {type(self.frame).__name__} failed ({failed}). The engine's "
+                "message may quote values and is left out: query the same columns to see it."
             )
         return total
 
@@ -332,6 +332,6 @@ def pandas_kind(dtype: Any) -> str:
         return pandas_kind(dtype.categories.dtype)
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         return "number"
-    if dtype == object:
+    if pd.api.types.is_object_dtype(dtype):
         return "unknown"
     return "text" if isinstance(dtype, pd.StringDtype) else name_kind(str(dtype))

@@ -118,7 +118,7 @@ def of_another_relation(original):
 
 
 def all_count_whole(original):
-    return staticmethod(lambda sizes: np.ones(len(sizes)))
+    return staticmethod(np.ones_like)
 
 
 def shares_of_the_average(original):
