@@ -289,8 +289,15 @@ class BoundedColumns:
         self.middle = (self.upper + self.lower) / 2
 
     def _plan(self, degree: int, middle: NDArray[Any], half: NDArray[Any]) -> MomentPlan:
-        numbers = (tuple(v.tolist()) for v in (self.lower, self.upper, middle, half))
-        return MomentPlan(self.features, *numbers, degree, unit=self.unit)
+        return MomentPlan(
+            features=self.features,
+            lower=tuple(self.lower.tolist()),
+            upper=tuple(self.upper.tolist()),
+            middle=tuple(middle.tolist()),
+            half=tuple(half.tolist()),
+            degree=degree,
+            unit=self.unit,
+        )
 
     def moments(
         self, degree: int, relation: str, value: Callable[[NDArray[np.float64]], Any]

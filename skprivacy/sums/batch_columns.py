@@ -6,6 +6,7 @@ recognised by the name of a type's module and are not imported.
 
 from __future__ import annotations
 
+import math
 import numbers
 from decimal import Decimal
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "read_text",
 ]
 
+_NUMBER_TYPES: Any = (numbers.Real, np.bool_, Decimal)
 _EXACT_DIGITS = 15  # integers of so many digits, and powers of ten up to 22, are exact floats
 
 
@@ -126,13 +128,11 @@ def _arrow_floats(column: Any) -> NDArray[np.float64] | None:
         return _arrow_decimals(column)
     if not kind.startswith(("int", "uint", "float", "double", "halffloat")):
         return None
-    if not column.null_count:
-        return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     # pyarrow rounds an integer to the nearest float here, as numpy does, and makes None NaN
     return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
 
 
-def _arrow_decimals(column: Any) -> NDArray[np.float64]:
+def _arrow_decimals(column: Any) -> NDArray[np.float64] | None:
     if column.type.bit_width == 128 and _is_short(column.type.precision, column.type.scale):
         words = np.frombuffer(column.buffers()[1], np.int64)
         start = 2 * column.offset
@@ -171,20 +171,24 @@ def _pandas_floats(column: Any) -> NDArray[np.float64] | None:
 
 def _object_floats(values: NDArray[Any]) -> NDArray[np.float64] | None:
     """Return Python numbers as floats; None if a value is no number."""
-    found = np.empty(len(values))
-    for i, value in enumerate(values):
-        if value is None or value is pd.NA or value is pd.NaT:
-            found[i] = np.nan
-        elif isinstance(value, numbers.Real | np.bool_ | Decimal):
-            try:
-                found[i] = float(value)
-            except OverflowError:
-                found[i] = np.inf if value > 0 else -np.inf
-            except ValueError:  # a signalling NaN of decimals
-                found[i] = np.nan
-        else:
-            return None
-    return found
+    try:
+        return np.array([_to_float(value) for value in values], np.float64)
+    except TypeError:
+        return None
+
+
+def _to_float(value: Any) -> float:
+    """Return the nearest float, NaN for a missing value; TypeError if it is no number."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return math.nan
+    if not isinstance(value, _NUMBER_TYPES):
+        raise TypeError
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the floats
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a signalling NaN of decimals
+        return math.nan
 
 
 def _is_short(precision: int, scale: int) -> bool:
@@ -204,4 +208,4 @@ def match_labels(values: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.i
     known = np.asarray(classes)
     if known.dtype.kind in "biuf":
         known, values = known.astype(np.float64), values.astype(np.float64)
-    return np.asarray(pd.Index(known).get_indexer(values))  # type: ignore[arg-type]
+    return np.asarray(pd.Index(known).get_indexer(values))

@@ -113,7 +113,7 @@ class SumEstimator(PrivateEstimatorMixin):
         ValueError
             If a parameter is not as described, or a public fact such as ``bounds`` is missing.
         """
-        model: SumEstimator = clone(self)  # type: ignore[type-var]  # every subclass has get_params
+        model: SumEstimator = clone(self)
         features = sequence("columns", columns)
         model._validate_params()
         check_table_names([*features, *([] if y is None else [y])], y, None)

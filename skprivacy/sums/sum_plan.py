@@ -21,6 +21,7 @@ GROUP_SIZE = "skprivacy_group_size"  # column of the number of rows in each row'
 # A group of m rows adds m times floor(2**48 / m), which is above 2**48 - m. The sum over all rows,
 # over 2**48 and rounded up, is thus the number of groups, for fewer than 2**48 rows.
 _COUNT_BITS = 48
+_ROWS_AT_A_TIME = 1 << 14  # records of a sum in floats, which hold it without rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class SumPlan(ABC):
     @property
     def _rows_at_a_time(self) -> int:
         """Number of records whose sums 64 bits hold, few enough for the processor's caches."""
-        return 1 << 14
+        return _ROWS_AT_A_TIME
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ class DuckDBTable(LocalTable):
 
     def count_units(self, groups: str | None) -> int:
         what = "*" if groups is None else f"DISTINCT {_quote_name(groups)}"
-        (count,) = self.frame.aggregate(f"count({what})").fetchone()
+        [(count,)] = self.frame.aggregate(f"count({what})").fetchall()
         return int(count)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
@@ -289,7 +289,7 @@ def _append_sizes(batch: Any, groups: str, sizes: pd.Series) -> Any:
     """Return the batch with the size of each row's group; 0 for a row without one."""
     import pyarrow as pa
 
-    found = sizes.index.get_indexer(_column_values(batch, groups))
+    found = sizes.index.get_indexer(pd.Index(_column_values(batch, groups)))
     own = np.where(found < 0, 0, sizes.to_numpy()[found] if len(sizes) else 0)
     rows = [batch.column(name) for name in batch.schema.names]
     joined = pa.RecordBatch.from_arrays(
