@@ -96,12 +96,11 @@ def _take_column(batch: Any, name: str) -> Any:
         )
     if names.count(name) != 1:
         raise KeyError(f"batch has {names.count(name)} columns named {name!r}; expected one.")
-    column = batch.column(name) if library == "pyarrow" else batch[name]
-    if type(column).__name__ == "ChunkedArray":
-        column = column.combine_chunks()
-        if type(column).__name__ == "ChunkedArray":  # of several chunks, in old versions
-            column = column.chunk(0)
-    return column
+    return _join_chunks(batch.column(name) if library == "pyarrow" else batch[name])
+
+
+def _join_chunks(column: Any) -> Any:
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
 def _as_floats(column: Any, name: str) -> NDArray[np.float64]:
@@ -160,11 +159,11 @@ def _polars_floats(column: Any) -> NDArray[np.float64] | None:
 def _pandas_floats(column: Any) -> NDArray[np.float64] | None:
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        return _arrow_floats(_join_chunks(column.array.__arrow_array__()))
     if pd.api.types.is_numeric_dtype(column.dtype):
         if pd.api.types.is_complex_dtype(column.dtype):
             return None
-        if isinstance(column.dtype, pd.ArrowDtype) and "decimal" in str(column.dtype):
-            return _object_floats(column.to_numpy(dtype=object))
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return _object_floats(column.to_numpy()) if column.dtype == object else None
 

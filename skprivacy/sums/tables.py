@@ -330,6 +330,8 @@ def name_kind(name: str) -> str:
 def pandas_kind(dtype: Any) -> str:
     if isinstance(dtype, pd.CategoricalDtype):
         return pandas_kind(dtype.categories.dtype)
+    if isinstance(dtype, pd.ArrowDtype):
+        return name_kind(str(dtype.pyarrow_dtype))
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         return "number"
     if pd.api.types.is_object_dtype(dtype):

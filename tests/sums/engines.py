@@ -87,9 +87,7 @@ MODELS: dict[str, tuple[Callable[..., Any], str | None]] = {
         "cost",
     ),
     "FunctionalMechanismClassifier": (
-        partial(
-            FunctionalMechanismClassifier, bounds=(0, 100), classes=["home", "ward", "died"]
-        ),
+        partial(FunctionalMechanismClassifier, bounds=(0, 100), classes=["home", "ward", "died"]),
         "outcome",
     ),
     "PrivateStandardScaler": (partial(PrivateStandardScaler, bounds=(0, 100)), None),
