@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from .limbs import Integers, add_limbs
 from .sum_plan import GROUP_SIZE, SumPlan
@@ -29,6 +30,9 @@ class DaskTable(Table):
 
     def kinds(self) -> dict[str, str]:
         return {name: pandas_kind(dtype) for name, dtype in self.frame.dtypes.items()}
+
+    def empty_frame(self) -> pd.DataFrame:
+        return self.frame._meta
 
     def count_units(self, groups: str | None) -> int:
         return int(len(self.frame) if groups is None else self.frame[groups].nunique().compute())
@@ -59,6 +63,9 @@ class SparkTable(Table):
 
     def kinds(self) -> dict[str, str]:
         return {field.name: name_kind(field.dataType.simpleString()) for field in self.frame.schema}
+
+    def empty_frame(self) -> pd.DataFrame:
+        return self.frame.limit(0).toPandas()
 
     def count_units(self, groups: str | None) -> int:
         rows = self.frame if groups is None else self.frame.select(groups).dropna().distinct()

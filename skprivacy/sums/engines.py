@@ -36,6 +36,8 @@ def is_table(frame: Any, *columns: Any) -> bool:
     Tables in memory are read so if ``columns``, the target or the groups, name one.
     """
     engine = _engine_of(frame)
+    if isinstance(frame, Table):
+        return True
     if engine in _IN_MEMORY:
         return any(isinstance(column, str) for column in columns)
     return engine in _ENGINES
@@ -48,7 +50,7 @@ def open_table(frame: Any) -> Table:
     ----------
     frame : object
         A pandas, polars, Dask or Spark DataFrame, a polars LazyFrame, a pyarrow Table or data set,
-        or a DuckDB relation.
+        or a DuckDB relation. A :class:`Table` is returned as it is.
 
     Returns
     -------
@@ -60,6 +62,8 @@ def open_table(frame: Any) -> Table:
     TypeError
         If the engine is unknown.
     """
+    if isinstance(frame, Table):
+        return frame
     engine = _engine_of(frame)
     if engine in _ENGINES:
         return _ENGINES[engine](frame)

@@ -54,6 +54,10 @@ class Table(ABC):
     def kinds(self) -> dict[str, str]:
         """Return the public type of each column: "number", "text", "other" or "unknown"."""
 
+    @abstractmethod
+    def empty_frame(self) -> pd.DataFrame:
+        """Return a table of pandas with the columns and their types, and no row."""
+
     def check_parts(self, columns: Iterable[str]) -> None:  # noqa: B027  # most engines do it
         """Refuse parts that are read twice, or of unlike types; reads no row."""
 
@@ -145,6 +149,9 @@ class PandasTable(LocalTable):
     def kinds(self) -> dict[str, str]:
         return {name: pandas_kind(dtype) for name, dtype in self.frame.dtypes.items()}
 
+    def empty_frame(self) -> pd.DataFrame:
+        return self.frame[:0]
+
     def count_units(self, groups: str | None) -> int:
         return len(self.frame) if groups is None else int(self.frame[groups].nunique())
 
@@ -168,6 +175,10 @@ class PolarsTable(LocalTable):
     def kinds(self) -> dict[str, str]:
         schema = self.frame.lazy().collect_schema()
         return {name: name_kind(str(kind)) for name, kind in schema.items()}
+
+    def empty_frame(self) -> pd.DataFrame:
+        empty = self.frame.lazy().collect_schema().to_frame()
+        return pd.DataFrame({name: empty[name].to_numpy() for name in empty.columns})
 
     def count_units(self, groups: str | None) -> int:
         import polars as pl
@@ -198,6 +209,9 @@ class DuckDBTable(LocalTable):
     def kinds(self) -> dict[str, str]:
         types = zip(self.frame.columns, self.frame.types, strict=True)
         return {name: name_kind(str(kind)) for name, kind in types}
+
+    def empty_frame(self) -> pd.DataFrame:
+        return self.frame.limit(0).df()
 
     def count_units(self, groups: str | None) -> int:
         what = "*" if groups is None else f"DISTINCT {_quote_name(groups)}"
@@ -230,6 +244,9 @@ class ArrowTable(LocalTable):
 
     def kinds(self) -> dict[str, str]:
         return {field.name: name_kind(str(field.type)) for field in self.frame.schema}
+
+    def empty_frame(self) -> pd.DataFrame:
+        return self.frame.schema.empty_table().to_pandas()
 
     def check_parts(self, columns: Iterable[str]) -> None:
         if not hasattr(self.frame, "get_fragments"):

@@ -273,10 +273,10 @@ def domain_of_the_data(original):
 def bins_of_the_data(original):
     """Cut each numeric column at the largest value of its records."""
 
-    def binned(self, bins):
+    def binned(self, bins, cliques):
         for j, own in enumerate(bins[:-1]):
             own[:] = np.arange(len(own)) >= max(self.codes[:, j].max(), 1)
-        return original(self, bins)
+        return original(self, bins, cliques)
 
     return binned
 

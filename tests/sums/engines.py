@@ -44,7 +44,7 @@ def patients(n: int = 2_000, seed: int = 0) -> pd.DataFrame:
 
 def _duckdb(table: pd.DataFrame, folder: Path) -> Any:
     duckdb = pytest.importorskip("duckdb", reason="relations of DuckDB")
-    table.to_parquet(folder / "duckdb.parquet")
+    table.to_parquet(folder / "duckdb.parquet", index=False)
     return duckdb.sql(f"FROM read_parquet('{folder}/duckdb.parquet')")
 
 
