@@ -253,20 +253,25 @@ class MomentPlan(SumPlan):
 
     def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         z = self._unit(records[0].reshape(-1, len(self.features)))
-        numbers = np.hstack([z, quantize(2.0 * z**2 - 1.0)][: self.degree])
-        if sizes is not None:
-            numbers = (
-                np.trunc(numbers * Groups.exact_shares_of(sizes)[:, None] / _SHARE_GRID)
-                * _SHARE_GRID
-            )
-        return (numbers.sum(axis=0) / self._step).astype(np.int64)
+        shares = 1.0 if sizes is None else Groups.exact_shares_of(sizes)
+        sums = []
+        for numbers in (z, quantize(2.0 * z**2 - 1.0))[: self.degree]:
+            steps = np.trunc(numbers * shares / self._step)  # whole already without groups
+            sums.append(steps.sum(axis=1))
+        return np.concatenate(sums).astype(np.int64)
 
     def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the columns scaled to [-1, 1] on a grid on which sums are exact."""
-        lower, upper, half = map(np.asarray, (self.lower, self.upper, self.half))
-        clipped = np.where(np.isnan(rows), (upper + lower) / 2, np.clip(rows, lower, upper))
-        scaled = (clipped - np.asarray(self.middle)) / np.where(half > 0, half, 1.0)
-        return quantize(np.clip(scaled, -1.0, 1.0))
+        """Return the columns, of shape (n_columns, n), scaled to [-1, 1] on a grid."""
+        lower, upper, middle, half = (
+            np.asarray(bound)[:, None] for bound in (self.lower, self.upper, self.middle, self.half)
+        )
+        columns = np.array(rows.T, order="C")  # long loops, with one bound each, are fast
+        np.copyto(columns, (upper + lower) / 2, where=np.isnan(columns))
+        np.maximum(columns, lower, out=columns)
+        np.minimum(columns, upper, out=columns)
+        columns -= middle
+        columns /= np.where(half > 0, half, 1.0)
+        return quantize(np.clip(columns, -1.0, 1.0, out=columns), out=columns)
 
     @property
     def _step(self) -> float:

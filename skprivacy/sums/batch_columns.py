@@ -41,8 +41,10 @@ def library_of(values: Any) -> str:
 
 def read_numbers(batch: Any, names: tuple[str, ...]) -> NDArray[np.float64]:
     """Return columns of numbers, of shape (n_samples, n_columns); missing values are NaN."""
-    found = [_as_floats(_take_column(batch, name), name) for name in names]
-    return np.column_stack(found) if found else np.empty((count_rows(batch), 0))
+    found = np.empty((len(names), count_rows(batch)))  # transposed: each column is contiguous
+    for own, name in zip(found, names, strict=True):
+        own[:] = _as_floats(_take_column(batch, name), name)
+    return found.T
 
 
 def read_text(batch: Any, name: str) -> NDArray[Any]:
