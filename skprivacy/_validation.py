@@ -34,6 +34,7 @@ __all__ = [
     "is_number",
     "is_tensor",
     "is_whole",
+    "library_of",
     "not_negative",
     "num_samples",
     "number",
@@ -185,6 +186,11 @@ def check_unmasked(values: Any, name: str = "X") -> None:
             f"{name} is a masked array, whose mask would be ignored. Drop the masked records, or "
             f"pass {name}.filled(numpy.nan): a record with NaN is left out."
         )
+
+
+def library_of(values: Any) -> str:
+    """Return the package that defines the type of an object, such as "polars"."""
+    return type(values).__module__.partition(".")[0]
 
 
 def is_tensor(values: Any) -> bool:

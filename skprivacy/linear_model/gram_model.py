@@ -20,8 +20,8 @@ from ..base import PrivateFit
 from ..mechanisms.bounds import UnitBall, quantize
 from ..sums import SumEstimator, SumPlan
 from ..sums.batch_columns import match_labels, read_numbers, read_text
-from ..sums.limbs import Integers
 from ..sums.sources import SumSource
+from ..sums.sum_plan import Integers
 from .base import PrivateLinearModel
 from .polynomial_objective import PolynomialObjective
 

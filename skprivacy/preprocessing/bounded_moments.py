@@ -31,9 +31,9 @@ from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
 from ..sums import SumPlan, SumTotal, open_table
 from ..sums.batch_columns import read_numbers
 from ..sums.engines import is_table
-from ..sums.limbs import Integers
 from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource
 from ..sums.sum_estimator import check_table_names
+from ..sums.sum_plan import Integers
 
 __all__ = [
     "RELATIONS",

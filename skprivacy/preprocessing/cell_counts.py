@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._groups import SHARES_PER_GROUP, Groups
 from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers, read_text
-from ..sums.limbs import Integers
+from ..sums.sum_plan import Integers
 
 __all__ = ["Bins", "Candidates", "Categories", "CellPlan", "Condition"]
 

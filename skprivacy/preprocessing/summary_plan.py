@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..mechanisms.bounds import GRID_BITS
 from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import count_rows, read_numbers, read_series
-from ..sums.limbs import Integers
+from ..sums.sum_plan import Integers
 from .cell_values import category_codes, mask_unreadable
 from .columns import BoundedColumn, CategoricalColumn
 

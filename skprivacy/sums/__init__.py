@@ -5,8 +5,7 @@ all batches, and one release reads them.
 
 Files, in reading order:
 
-- ``limbs``: integers beyond 64 bits in two numpy arrays
-- ``sum_plan``: SumPlan, which turns a batch into integers
+- ``sum_plan``: SumPlan, which turns a batch into integers of two limbs
 - ``batch_columns``: columns of pandas, polars and pyarrow batches as numbers or labels
 - ``sum_total``: SumTotal, the sum of named parts
 - ``tables``: Table, and the engines that run in this process

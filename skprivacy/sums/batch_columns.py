@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._validation import library_of
+
 __all__ = [
     "ColumnTypeError",
     "count_rows",
-    "library_of",
     "match_labels",
     "read_group_sizes",
     "read_numbers",
@@ -32,11 +33,6 @@ _EXACT_DIGITS = 15  # integers of so many digits, and powers of ten up to 22, ar
 
 class ColumnTypeError(TypeError):
     """A column of a batch holds values of a type that the plan cannot read."""
-
-
-def library_of(values: Any) -> str:
-    """Return the package that defines the type of an object, such as "polars"."""
-    return type(values).__module__.partition(".")[0]
 
 
 def read_numbers(batch: Any, names: tuple[str, ...]) -> NDArray[np.float64]:

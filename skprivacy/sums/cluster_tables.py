@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .limbs import Integers, add_limbs
-from .sum_plan import GROUP_SIZE, SumPlan
+from .sum_plan import GROUP_SIZE, Integers, SumPlan, add_limbs
 from .tables import Table, name_kind, pandas_kind
 
 __all__ = ["DaskTable", "SparkTable"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .batch_columns import library_of
+from .._validation import library_of
 from .cluster_tables import DaskTable, SparkTable
 from .tables import ArrowTable, DuckDBTable, PandasTable, PolarsTable, Table
 

@@ -1,4 +1,8 @@
-"""Plan of the exact sums of a fit: public facts that turn a batch of records into integers."""
+"""Plan of the exact sums of a fit: public facts that turn a batch of records into integers.
+
+Integers beyond 64 bits are two limbs in numpy arrays: ``high * 2**32 + low``. Limbs are canonical:
+every low limb is in [0, 2**32), so equal integers have equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,21 @@ from numpy.typing import NDArray
 
 from .._version import __version__
 from .batch_columns import read_group_sizes
-from .limbs import Integers, add_limbs, split_limbs
 
-__all__ = ["GROUP_SIZE", "SumPlan", "count_units"]
+__all__ = [
+    "GROUP_SIZE",
+    "Integers",
+    "SumPlan",
+    "add_limbs",
+    "count_units",
+    "limbs_to_floats",
+    "split_limbs",
+]
 
+Integers = NDArray[np.int64]
+
+_BITS = 32  # of a low limb
+_LOW = (1 << _BITS) - 1
 GROUP_SIZE = "skprivacy_group_size"  # column of the number of rows in each row's group
 # A group of m rows adds m times floor(2**48 / m), which is above 2**48 - m. The sum over all rows,
 # over 2**48 and rounded up, is thus the number of groups, for fewer than 2**48 rows.
@@ -166,3 +181,27 @@ def _count(n: int, sizes: Integers | None) -> Integers:
         return split_limbs(np.array([n]))
     limbs = split_limbs((1 << _COUNT_BITS) // sizes[sizes > 0]).sum(axis=1, keepdims=True)
     return add_limbs(limbs, np.zeros_like(limbs))
+
+
+def split_limbs(values: Integers) -> Integers:
+    """Return the limbs, of shape (2, size), of integers of shape (size,)."""
+    return np.stack([values >> _BITS, values & _LOW])
+
+
+def add_limbs(one: Integers, other: Integers) -> Integers:
+    """Return the limbs of the sums.
+
+    **Guarantees.** Exact up to a magnitude of 2**94: high limbs are below 2**62 then.
+    """
+    high, low = one + other
+    return np.stack([high + (low >> _BITS), low & _LOW])
+
+
+def limbs_to_floats(limbs: Integers) -> NDArray[np.float64]:
+    """Return the nearest floats.
+
+    ``high`` and ``low`` are below 2**53, so both conversions and the product are exact. The sum
+    is the only operation that rounds.
+    """
+    rounded: NDArray[np.float64] = limbs[0] * 2.0**_BITS + limbs[1]
+    return rounded

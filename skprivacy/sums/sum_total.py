@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._output import write_file
-from .limbs import Integers, add_limbs, limbs_to_floats
-from .sum_plan import SumPlan, count_units
+from .sum_plan import Integers, SumPlan, add_limbs, count_units, limbs_to_floats
 
 __all__ = ["SumTotal"]
 

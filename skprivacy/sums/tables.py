@@ -14,8 +14,7 @@ import pandas as pd
 
 from .._groups import check_groups
 from .batch_columns import ColumnTypeError
-from .limbs import Integers
-from .sum_plan import GROUP_SIZE, SumPlan
+from .sum_plan import GROUP_SIZE, Integers, SumPlan
 from .sum_total import SumTotal
 
 __all__ = [

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from .._groups import SHARES_PER_GROUP, Groups
 from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers, read_series
-from ..sums.limbs import Integers
 from ..sums.sources import SumSource
+from ..sums.sum_plan import Integers
 from .domain import ColumnCells, Domain, NumberCells
 
 __all__ = ["MarginalPlan", "ScannedTables", "count_cells"]
