@@ -87,6 +87,7 @@ REFERENCE = {
     "Private labels": "label_privacy",
     "Synthetic tables": "synthesis",
     "Preprocessing and statistics": "preprocessing",
+    "Exact sums": "sums",
     "Defences without proof": "defenses",
     "Attacks": "attacks",
     "Scores of records": "attacks.scores",

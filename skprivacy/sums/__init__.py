@@ -19,5 +19,6 @@ from .engines import open_table
 from .sum_estimator import SumEstimator
 from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
+from .tables import Table
 
-__all__ = ["GROUP_SIZE", "SumEstimator", "SumPlan", "SumTotal", "open_table"]
+__all__ = ["GROUP_SIZE", "SumEstimator", "SumPlan", "SumTotal", "Table", "open_table"]

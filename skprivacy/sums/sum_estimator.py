@@ -110,6 +110,8 @@ class SumEstimator(PrivateEstimatorMixin):
 
         Raises
         ------
+        TypeError
+            If a name is not text.
         ValueError
             If a parameter is not as described, or a public fact such as ``bounds`` is missing.
         """
@@ -117,6 +119,8 @@ class SumEstimator(PrivateEstimatorMixin):
         features = sequence("columns", columns)
         model._validate_params()
         check_table_names([*features, *([] if y is None else [y])], y, None)
+        if groups is not None and not (isinstance(groups, str) and groups != "record"):
+            raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
         model._state_columns(features)
         with model._private_fit() as fit:
             source = ColumnSource(len(features), y or "", groups or "record")
@@ -137,6 +141,8 @@ class SumEstimator(PrivateEstimatorMixin):
 
         Raises
         ------
+        TypeError
+            If ``total`` is not a SumTotal.
         ValueError
             If the total is of another plan. Nothing is released or charged then.
 
@@ -146,6 +152,8 @@ class SumEstimator(PrivateEstimatorMixin):
         groups, ``GROUP_SIZE`` is right. The budget is charged here, once. A total that is fitted
         twice is charged twice.
         """
+        if not isinstance(total, SumTotal):
+            raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")
         with self._private_fit() as fit:
             self._validate_params()
             target = total.plan.target_column
@@ -157,17 +165,18 @@ class SumEstimator(PrivateEstimatorMixin):
 
 def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:
     """Return the names of the features; refuse names that are no text, repeated or absent."""
-    if wrong := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"The column {wrong[0]!r} must have text as its name.")
-    if len(set(names)) < len(names):
-        twice = sorted(name for name in set(names) if list(names).count(name) > 1)
-        raise ValueError(f"The table has several columns named {twice[0]!r}. Rename them.")
     for parameter, name in (("y", y), ("groups", groups)):
         if name is not None and not isinstance(name, str):
             raise TypeError(
                 f"{parameter} must be the name of a column of the table; got a "
                 f"{type(name).__name__}."
             )
+    if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:
+        raise TypeError(f"The names of columns must be text; got a {wrong[0]}. Rename the columns.")
+    if len(set(names)) < len(names):
+        twice = sorted(name for name in set(names) if list(names).count(name) > 1)
+        raise ValueError(f"The table has several columns named {twice[0]!r}. Rename them.")
+    for parameter, name in (("y", y), ("groups", groups)):
         if name is not None and name not in names:
             raise ValueError(f"{parameter}={name!r} is not a column; the table has {list(names)}.")
     if groups == "record" or (y is not None and y == groups):

@@ -15,7 +15,7 @@ LIMITS = {
     "PATEClassifier.fit": 19,
     "FunctionalMechanismRegressor.fit": 21,
     "audit of a forest": 29,
-    "PrivacySweepCV.fit of a linear model": 37,
+    "PrivacySweepCV.fit of a linear model": 38,
 }
 
 
