@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         neural_network,
         persistence,
         preprocessing,
+        sums,
         synthesis,
     )
     from .accounting import PrivacyBudget, PrivacyGuarantee

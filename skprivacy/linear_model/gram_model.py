@@ -40,7 +40,7 @@ class TargetRange:
 
     kind = "number"
 
-    def read(self, batch: Any, name: str) -> NDArray[np.float64]:
+    def read_target(self, batch: Any, name: str) -> NDArray[np.float64]:
         return _read_number(batch, name)
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ class Labels:
     def kind(self) -> str:
         return "text" if np.asarray(self.classes).dtype.kind == "U" else "number"
 
-    def read(self, batch: Any, name: str) -> NDArray[Any]:
+    def read_target(self, batch: Any, name: str) -> NDArray[Any]:
         return read_text(batch, name) if self.kind == "text" else _read_number(batch, name)
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -123,10 +123,10 @@ class GramPlan(SumPlan):
             "slopes": None if self.objective is None else [*self.objective.facts(), self.pure],
         }
 
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
-        return read_numbers(batch, self.features), self.encoding.read(batch, self.target)
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        return read_numbers(batch, self.features), self.encoding.read_target(batch, self.target)
 
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         X, target = records[0], self.encoding.encode(records[1])
         shares = np.ones(len(X)) if sizes is None else Groups.exact_shares_of(sizes)
         shares[np.isnan(target)] = 0.0

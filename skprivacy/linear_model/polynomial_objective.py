@@ -258,8 +258,8 @@ class PolynomialObjective:
         """
         if not isinstance(self.slope, SquaredSlope | LogisticSlope):
             raise TypeError(
-                "objective has a slope of your own, and a plan of sums has to state what it "
-                "computes. Fit to records in memory."
+                "objective has a user-defined slope, and a plan of sums must state its slope. Fit "
+                "to records in memory."
             )
         slope = [type(self.slope).__name__, *vars(self.slope).values()]
         return [slope, self.curvature, self.slope_l1, self.slope_l2, self.order]

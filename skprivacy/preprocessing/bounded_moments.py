@@ -248,10 +248,10 @@ class MomentPlan(SumPlan):
     def facts(self) -> dict[str, Any]:
         return {field: getattr(self, field) for field in MomentPlan.__match_args__}
 
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         return (read_numbers(batch, self.features),)
 
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         z = self._unit(records[0].reshape(-1, len(self.features)))
         shares = 1.0 if sizes is None else Groups.exact_shares_of(sizes)
         sums = []

@@ -125,17 +125,17 @@ class CellPlan(SumPlan):
     def facts(self) -> dict[str, Any]:
         return {"column": self.column, "cells": [type(self.cells).__name__, asdict(self.cells)]}
 
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         if self.cells.kind == "text":
             return (read_text(batch, self.column),)
         return (read_numbers(batch, (self.column,))[:, 0],)
 
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         codes = self.cells.cell_codes(records[0])
         known = codes >= 0
         shares = None if sizes is None else Groups.exact_shares_of(sizes)[known] * SHARES_PER_GROUP
         return np.bincount(codes[known], shares, self.cells.size).astype(np.int64)
 
     def counts(self, total: SumTotal) -> NDArray[np.float64]:
-        """Return the private counts; those of groups are sums of shares."""
+        """Return the private counts; with groups, sums of shares."""
         return total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)

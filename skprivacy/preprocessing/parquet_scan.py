@@ -103,7 +103,7 @@ class Scan:
         """
         total = SumTotal(self.plan)
         for number, rows in enumerate(self._rows(connection, folder)):
-            for name, integers in DuckDBTable(rows).parts(self.plan, None):
+            for name, integers in DuckDBTable(rows).sum_parts(self.plan, None):
                 total.add(f"{number}: {name}", integers)
         return total
 

@@ -62,12 +62,12 @@ class SummaryPlan(SumPlan):
         described = [[name, fact.to_dict()] for name, fact in self.described]
         return {"columns": described, "means": self.means, "marginals": self.marginals}
 
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         """Return the places of the records, and each column as numbers or codes of categories."""
         columns = (_read_column(batch, name, fact) for name, fact in self.described)
         return np.arange(count_rows(batch)), *columns
 
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         places, *columns = records
         values = dict(zip(self.record_columns, columns, strict=True))
         known = self.fact_of

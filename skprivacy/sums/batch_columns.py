@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _NUMBER_TYPES: Any = (numbers.Real, np.bool_, Decimal)
-_EXACT_DIGITS = 15  # integers of so many digits, and powers of ten up to 22, are exact floats
+_EXACT_DIGITS = 15  # integers up to 15 digits, and powers of ten up to 22, are exact floats
 
 
 class ColumnTypeError(TypeError):
@@ -167,7 +167,7 @@ def _pandas_floats(column: Any) -> NDArray[np.float64] | None:
 
 
 def _object_floats(values: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Return Python numbers as floats; None if a value is no number."""
+    """Return Python numbers as floats; None if a value is not a number."""
     try:
         return np.array([_to_float(value) for value in values], np.float64)
     except TypeError:
@@ -175,7 +175,7 @@ def _object_floats(values: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _to_float(value: Any) -> float:
-    """Return the nearest float, NaN for a missing value; TypeError if it is no number."""
+    """Return the nearest float, NaN for a missing value; TypeError if it is not a number."""
     if value is None or value is pd.NA or value is pd.NaT:
         return math.nan
     if not isinstance(value, _NUMBER_TYPES):

@@ -36,10 +36,10 @@ class DaskTable(Table):
     def count_units(self, groups: str | None) -> int:
         return int(len(self.frame) if groups is None else self.frame[groups].nunique().compute())
 
-    def parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
         import dask
 
-        frame = self.frame if groups is None else self._joined(groups)
+        frame = self.frame if groups is None else self._join_sizes(groups)
         partitions = frame[list(plan.columns)].to_delayed()
         tasks = [dask.delayed(plan.partial)(partition) for partition in partitions]
         for start in range(0, len(tasks), _PARTITIONS_AT_A_TIME):
@@ -47,7 +47,7 @@ class DaskTable(Table):
             for number, integers in enumerate(found, start):
                 yield f"partition {number}", integers
 
-    def _joined(self, groups: str) -> Any:
+    def _join_sizes(self, groups: str) -> Any:
         rows = self.frame.dropna(subset=[groups])
         sizes = rows.groupby(groups).size().to_frame(GROUP_SIZE).reset_index()
         return rows.merge(sizes, on=groups, how="inner")
@@ -70,14 +70,14 @@ class SparkTable(Table):
         rows = self.frame if groups is None else self.frame.select(groups).dropna().distinct()
         return int(rows.count())
 
-    def parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
-        frame = self.frame if groups is None else self._joined(groups)
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+        frame = self.frame if groups is None else self._join_sizes(groups)
         picked = frame.select(*(f"`{name.replace('`', '``')}`" for name in plan.columns))
         sums = picked.mapInArrow(_partition_sums(plan), "part string, integers binary")
         for row in sums.toLocalIterator():
             yield row["part"], np.frombuffer(row["integers"], np.int64).reshape(2, -1)
 
-    def _joined(self, groups: str) -> Any:
+    def _join_sizes(self, groups: str) -> Any:
         sizes = self.frame.groupBy(groups).count().withColumnRenamed("count", GROUP_SIZE)
         return self.frame.join(sizes, on=groups, how="inner")  # drops missing groups
 

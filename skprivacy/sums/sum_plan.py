@@ -81,11 +81,11 @@ class SumPlan(ABC):
         """Return all public facts of the plan in types of JSON."""
 
     @abstractmethod
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         """Return the values of a batch as arrays with an element or a row for each record."""
 
     @abstractmethod
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         """Return the sums over a few records, of shape (n_sums,), without rounding."""
 
     @property
@@ -140,7 +140,7 @@ class SumPlan(ABC):
         TypeError
             If a column of numbers holds text, dates or collections. The message names no value.
         """
-        records = self._read(batch)
+        records = self._read_batch(batch)
         sizes = None if self.unit == "record" else read_group_sizes(batch, GROUP_SIZE)
         return self.sum_records(sizes, *records)
 
@@ -163,7 +163,7 @@ class SumPlan(ABC):
         for start in range(0, len(records[0]), self._rows_at_a_time):
             part = slice(start, start + self._rows_at_a_time)
             own = None if sizes is None else sizes[part]
-            sums = self._sum(own, *(values[part] for values in records))
+            sums = self._sum_slice(own, *(values[part] for values in records))
             count = _count(len(records[0][part]), own)
             total = add_limbs(total, np.hstack([count, split_limbs(sums)]))
         return total

@@ -65,7 +65,7 @@ class Table(ABC):
         """Return the number of rows, or of groups."""
 
     @abstractmethod
-    def parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
         """Yield the name and the integers of each part."""
 
     def sum(self, plan: SumPlan, groups: str | None) -> SumTotal:
@@ -91,7 +91,7 @@ class Table(ABC):
         total = SumTotal(plan)
         failed = None
         try:
-            for name, integers in self.parts(plan, groups):
+            for name, integers in self.sum_parts(plan, groups):
                 total.add(name, integers)
         except (ColumnTypeError, ImportError):
             raise
@@ -112,13 +112,13 @@ class LocalTable(Table):
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """Yield batches of some columns, as DataFrames or pyarrow tables."""
 
-    def parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
         """Yield the parts in order, computed by a few threads."""
-        table = self if groups is None else self.joined(groups)
+        table = self if groups is None else self.join_sizes(groups)
         return _map_ahead(plan, table.batches(list(plan.columns)))
 
     @abstractmethod
-    def joined(self, groups: str) -> LocalTable:
+    def join_sizes(self, groups: str) -> LocalTable:
         """Return the table of the rows that have a group, with the column ``GROUP_SIZE``."""
 
 
@@ -158,7 +158,7 @@ class PandasTable(LocalTable):
         for start in range(0, len(self.frame), _ROWS):
             yield self.frame[columns].iloc[start : start + _ROWS]
 
-    def joined(self, groups: str) -> LocalTable:
+    def join_sizes(self, groups: str) -> LocalTable:
         known = self.frame[self.frame[groups].notna()]
         who = check_groups(known[groups], known)  # refuses 1 and "1", which the size would part
         return PandasTable(known.assign(**{GROUP_SIZE: who.sizes()[who.codes]}))
@@ -190,7 +190,7 @@ class PolarsTable(LocalTable):
         picked = self.frame.lazy().select(columns)
         yield from picked.collect_batches(chunk_size=_ROWS, maintain_order=False)
 
-    def joined(self, groups: str) -> LocalTable:
+    def join_sizes(self, groups: str) -> LocalTable:
         import polars as pl
 
         rows = self.frame.lazy()
@@ -222,7 +222,7 @@ class DuckDBTable(LocalTable):
         read = getattr(picked, "to_arrow_reader", None) or picked.fetch_record_batch
         yield from read(_ROWS)
 
-    def joined(self, groups: str) -> LocalTable:
+    def join_sizes(self, groups: str) -> LocalTable:
         who, size = _quote_name(groups), _quote_name(GROUP_SIZE)
         sizes = self.frame.aggregate(f"{who}, count(*) AS {size}", who)
         rows, sizes = self.frame.set_alias("rows"), sizes.set_alias("sizes")
@@ -289,7 +289,7 @@ class ArrowTable(LocalTable):
         else:
             yield from self.frame.select(columns).to_batches(max_chunksize=_ROWS)
 
-    def joined(self, groups: str) -> LocalTable:
+    def join_sizes(self, groups: str) -> LocalTable:
         return ArrowTable(self.frame, self._group_sizes(groups), groups)
 
     def _group_sizes(self, groups: str) -> pd.Series:

@@ -64,7 +64,7 @@ class MarginalPlan(SumPlan):
         columns = [_describe_cells(column) for column in self.domain.columns]
         return {"columns": columns, "cliques": self.cliques, "bins": self.bins}
 
-    def _read(self, batch: Any) -> tuple[NDArray[Any], ...]:
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         """Return the cell codes of each record; -1 for a record that is left out."""
         series = [_read_cells(batch, column) for column in self.domain.columns]
         kept_codes, kept = self.domain.encode(series)
@@ -72,7 +72,7 @@ class MarginalPlan(SumPlan):
         codes[kept] = kept_codes
         return (codes,)
 
-    def _sum(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         kept = records[0][:, 0] >= 0
         codes = records[0][kept]
         if self.bins is not None:

@@ -281,7 +281,7 @@ from importlib import import_module
 from skprivacy.audit import audit
 for part in ("accounting", "attacks", "audit", "cli", "datasets", "defenses", "display", "ensemble",
              "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
-             "model_selection", "persistence", "preprocessing", "synthesis"):
+             "model_selection", "persistence", "preprocessing", "sums", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):
         getattr(module, name)

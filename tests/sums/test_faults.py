@@ -54,7 +54,7 @@ def test_the_charge_comes_before_the_first_row(engine, budget, tmp_path, monkeyp
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_refused_charge_reads_no_row(engine, tmp_path, monkeypatch):
     table = ENGINES[engine](TABLE[columns_of(NAME, True)], tmp_path)
-    monkeypatch.setattr(type(open_table(table)), "parts", None)
+    monkeypatch.setattr(type(open_table(table)), "sum_parts", None)
     model = make(budget=PrivacyBudget(0.5, 1e-4))
     with pytest.raises(BudgetExceededError):
         model.fit(table, **arguments(NAME, True))
@@ -64,13 +64,13 @@ def test_a_refused_charge_reads_no_row(engine, tmp_path, monkeypatch):
 def break_scan(table, failure, monkeypatch):
     """Let the scan of a table fail after its first part."""
     kind = type(open_table(table))
-    original = kind.parts
+    original = kind.sum_parts
 
     def parts(self, plan, groups):
         yield next(iter(original(self, plan, groups)))
         raise failure
 
-    monkeypatch.setattr(kind, "parts", parts)
+    monkeypatch.setattr(kind, "sum_parts", parts)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -121,7 +121,7 @@ def test_a_part_that_is_read_twice_counts_once_or_is_refused(again, budget, monk
     """An engine may run a task twice; a reader that samples gives other rows then."""
     rows = TABLE[columns_of(NAME, False)]
     expected = make(noise_seed=1).fit(rows, "cost")
-    original = tables.PandasTable.parts
+    original = tables.PandasTable.sum_parts
 
     def parts(self, plan, groups):
         for name, integers in original(self, plan, groups):
@@ -129,7 +129,7 @@ def test_a_part_that_is_read_twice_counts_once_or_is_refused(again, budget, monk
             fewer = self.frame.sample(frac=0.5, random_state=0)
             yield name, integers if again == "same" else plan.partial(fewer)
 
-    monkeypatch.setattr(tables.PandasTable, "parts", parts)
+    monkeypatch.setattr(tables.PandasTable, "sum_parts", parts)
     if again == "same":
         assert same_fits(make(noise_seed=1).fit(rows, "cost"), expected)
     else:

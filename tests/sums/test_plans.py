@@ -153,12 +153,12 @@ def test_rows_without_a_group_add_nothing():
         assert not plan.partial(rows).any(), name
 
 
-def test_an_objective_of_ones_own_has_no_plan():
+def test_a_user_defined_objective_has_no_plan():
     poisson = PolynomialObjective(lambda y: (1 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
     model = FunctionalMechanismRegressor(
         objective=poisson, bounds=(0, 100), target_bounds=(0, 9), epsilon=1.0
     )
-    with pytest.raises(TypeError, match="objective has a slope of your own"):
+    with pytest.raises(TypeError, match="objective has a user-defined slope"):
         _ = model.plan(COLUMNS, y="cost").digest
     assert model.fit(TABLE[COLUMNS], np.arange(500.0)).epsilon_ == 1.0
 

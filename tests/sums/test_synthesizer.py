@@ -63,13 +63,13 @@ def test_every_engine_gives_the_tables_of_a_fit_in_memory(method, engine, groupe
 def test_the_scans_of_a_fit_are_charged_once(method, n_scans, tmp_path, monkeypatch):
     table = ENGINES["dataset"](TABLE.drop(columns="patient"), tmp_path)
     budget = PrivacyBudget(3.0, 1e-4)
-    scans, original = [], type(open_table(table)).parts
+    scans, original = [], type(open_table(table)).sum_parts
 
     def parts(self, plan, groups):
         scans.append(len(budget.entries()))
         return original(self, plan, groups)
 
-    monkeypatch.setattr(type(open_table(table)), "parts", parts)
+    monkeypatch.setattr(type(open_table(table)), "sum_parts", parts)
     make(method, budget=budget).fit(table)
     assert scans == [1] * n_scans
 
@@ -77,7 +77,7 @@ def test_the_scans_of_a_fit_are_charged_once(method, n_scans, tmp_path, monkeypa
 def test_a_second_scan_that_fails_stays_charged(tmp_path, monkeypatch):
     table = ENGINES["dataset"](TABLE.drop(columns="patient"), tmp_path)
     budget = PrivacyBudget(3.0, 1e-4)
-    scans, original = [], type(open_table(table)).parts
+    scans, original = [], type(open_table(table)).sum_parts
 
     def parts(self, plan, groups):
         scans.append(plan)
@@ -85,7 +85,7 @@ def test_a_second_scan_that_fails_stays_charged(tmp_path, monkeypatch):
             raise OSError
         return original(self, plan, groups)
 
-    monkeypatch.setattr(type(open_table(table)), "parts", parts)
+    monkeypatch.setattr(type(open_table(table)), "sum_parts", parts)
     model = make("tree", budget=budget)
     with pytest.raises(RuntimeError, match="failed"):
         model.fit(table)
