@@ -10,6 +10,7 @@ Files, in reading order:
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
+- ``encoded_table``: a table in its engine, encoded by a schema batch by batch
 - ``transformer``: SchemaTransformer, make_private_pipeline
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise

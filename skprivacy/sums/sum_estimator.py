@@ -67,18 +67,28 @@ class SumEstimator(PrivateEstimatorMixin):
             return ArraySource(*self._read_arrays(X, y, groups))
         table = open_table(X)
         features = check_table_names(table.names, y, groups)
-        self._state_columns(features)
+        encoded = table.encoded_features
+        if encoded is not None and (extra := [n for n in features if n not in encoded]):
+            raise ValueError(
+                f"The table has columns that the schema does not describe: {extra}. Select the "
+                "schema's columns, the target and the groups."
+            )
+        self._state_columns(features if encoded is None else len(features))
         return TableSource(table, len(features), y or "", groups)
 
-    def _state_columns(self, features: Sequence[str]) -> None:
-        """Check the names of the features and set ``feature_names_in_``; demand public facts."""
+    def _state_columns(self, features: Sequence[str] | int) -> None:
+        """Check the names of the features, or their number; demand public facts."""
         for name in _PUBLIC_FACTS:
             if getattr(self, name, ()) is None:
                 raise ValueError(
                     f"{name}=None: a fit by sums reads no public fact off the table. Pass {name} "
                     "from public knowledge."
                 )
-        empty = pd.DataFrame(np.empty((0, len(features))), columns=list(features))
+        empty: Any
+        if isinstance(features, int):
+            empty = np.empty((0, features))
+        else:
+            empty = pd.DataFrame(np.empty((0, len(features))), columns=list(features))
         validate_data(self, empty, dtype=np.float64, ensure_min_samples=0)
 
     def _feature_names(self, source: SumSource) -> tuple[str, ...]:

@@ -35,11 +35,16 @@ _AHEAD = 2  # batches per thread that wait
 class Table(ABC):
     """A table that an engine holds.
 
+    ``encoded_features`` names the features that an encoder makes, if there is one; a model of them
+    keeps no names.
+
     Parameters
     ----------
     frame : object
         The engine's table.
     """
+
+    encoded_features: list[str] | None = None
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
