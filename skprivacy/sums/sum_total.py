@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._output import write_file
+from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
 from .sum_plan import Integers, SumPlan, add_limbs, count_units, limbs_to_floats
 
 __all__ = ["SumTotal"]
@@ -161,7 +163,7 @@ class SumTotal:
         write_file(path, json.dumps(state), mode=0o600)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], plan: SumPlan) -> SumTotal:
+    def load(cls, path: str | Path, plan: SumPlan) -> SumTotal:
         """Read a total from a file.
 
         Parameters
@@ -183,13 +185,14 @@ class SumTotal:
         """
         total = cls(plan)
         try:
-            with open(path, encoding="utf-8") as file:
-                state = json.load(file)
+            state = parse_json(read_file(path, MAX_MODEL_BYTES))
             limbs = np.array([state["high"], state["low"]], dtype=np.int64)
             parts = {str(name): str(content) for name, content in state["parts"].items()}
             digest, is_known = state["plan"], state["format"] == _FORMAT
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-            raise ValueError(f"path={str(path)!r} holds no total of sums.") from None
+            raise ValueError(
+                f"path={str(path)!r} holds no total of sums. Pass a file that save wrote."
+            ) from None
         if not is_known or digest != plan.digest or limbs.shape != total._limbs.shape:
             raise ValueError(
                 f"path={str(path)!r} is a total of another plan or version. Compute it again by "
