@@ -42,7 +42,7 @@ class SumRelease:
 
 
 class SumSource(ABC):
-    """Private records of which a fit reads sums alone.
+    """Private records of which a fit reads only sums.
 
     ``rows`` and ``y`` are the records in memory, from which missing public facts are read, or empty
     arrays.
@@ -127,7 +127,9 @@ class TableSource(_RemoteSource):
         self._table.check_parts([*read, *([self._groups] if self._groups else [])])
 
     def sum(self, plan: SumPlan) -> SumTotal:
-        return self._table.sum(plan, self._groups)
+        total = self._table.sum(plan, self._groups)
+        total.check_sizes()
+        return total
 
 
 _KIND_WORDS = {"number": "numbers", "text": "text", "other": "neither numbers nor text"}
@@ -152,4 +154,5 @@ class TotalSource(_RemoteSource):
             )
 
     def sum(self, plan: SumPlan) -> SumTotal:
+        self._total.check_sizes()
         return self._total

@@ -174,7 +174,7 @@ class SumEstimator(PrivateEstimatorMixin):
 
 
 def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:
-    """Return the names of the features; refuse names that are no text, repeated or absent."""
+    """Return the names of the features; refuse names of another type, repeated or absent."""
     for parameter, name in (("y", y), ("groups", groups)):
         if name is not None and not isinstance(name, str):
             raise TypeError(

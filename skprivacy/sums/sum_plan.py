@@ -23,6 +23,7 @@ __all__ = [
     "Integers",
     "SumPlan",
     "add_limbs",
+    "are_groups_whole",
     "count_units",
     "limbs_to_floats",
     "split_limbs",
@@ -36,6 +37,7 @@ GROUP_SIZE = "skprivacy_group_size"  # column of the number of rows in each row'
 # A group of m rows adds m times floor(2**48 / m), which is above 2**48 - m. The sum over all rows,
 # over 2**48 and rounded up, is thus the number of groups, for fewer than 2**48 rows.
 _COUNT_BITS = 48
+_MAX_ROW_BITS = 40
 _ROWS_AT_A_TIME = 1 << 14  # records of a sum in floats, which hold it without rounding
 
 
@@ -173,6 +175,15 @@ def count_units(unit: str, total: Integers) -> int:
     """Return the number of records, or of groups, from the count of a total."""
     count = (int(total[0, 0]) << 32) + int(total[1, 0])
     return count if unit == "record" else -(-count >> _COUNT_BITS)
+
+
+def are_groups_whole(unit: str, total: Integers) -> bool:
+    """Return whether the shares of rows add up to whole groups, for fewer than 2**40 rows.
+
+    N rows of whole groups add less than N below a multiple of 2**48.
+    """
+    count = (int(total[0, 0]) << 32) + int(total[1, 0])
+    return unit == "record" or -count % (1 << _COUNT_BITS) < 1 << _MAX_ROW_BITS
 
 
 def _count(n: int, sizes: Integers | None) -> Integers:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._output import write_file
 from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
-from .sum_plan import Integers, SumPlan, add_limbs, count_units, limbs_to_floats
+from .sum_plan import Integers, SumPlan, add_limbs, are_groups_whole, count_units, limbs_to_floats
 
 __all__ = ["SumTotal"]
 
@@ -71,6 +71,21 @@ class SumTotal:
     def n_units(self) -> int:
         """Number of records, or of groups. Private under the relation "add_remove"."""
         return count_units(self.plan.unit, self._limbs)
+
+    def check_sizes(self) -> None:
+        """Refuse a total of groups whose rows are not as many as their sizes say.
+
+        Raises
+        ------
+        ValueError
+            If a part is missing, or the rows changed between the join and the scan. Changes whose
+            shares happen to add up to whole groups are not detected.
+        """
+        if not are_groups_whole(self.plan.unit, self._limbs):
+            raise ValueError(
+                "The rows of some groups are not as many as their sizes say: a part is missing, or "
+                "the rows changed between two reads. Read from files or persisted data."
+            )
 
     def __repr__(self) -> str:
         return f"SumTotal of a {type(self.plan).__name__}, private"
@@ -181,7 +196,7 @@ class SumTotal:
         Raises
         ------
         ValueError
-            If the file holds no total, or that of another plan.
+            If the file holds no total, or a total of another plan.
         """
         total = cls(plan)
         try:

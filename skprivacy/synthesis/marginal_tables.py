@@ -103,7 +103,7 @@ class EncodedRecords:
     def binned(self, bins: list[Integers], cliques: Iterable[tuple[int, ...]]) -> EncodedRecords:
         """Return the records with bins instead of cells; overwrites the codes to save memory.
 
-        Any table can be counted afterwards, beside those of ``cliques``.
+        Any table can be counted afterwards, whether or not ``cliques`` has it.
         """
         for j, own in enumerate(bins):
             self.codes[:, j] = own[self.codes[:, j]]

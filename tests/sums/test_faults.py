@@ -18,7 +18,7 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.preprocessing import private_mean
-from skprivacy.sums import SumPlan, open_table, tables
+from skprivacy.sums import SumPlan, SumTotal, open_table, tables
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients, same_fits
 
@@ -136,6 +136,44 @@ def test_a_part_that_is_read_twice_counts_once_or_is_refused(again, budget, monk
         with pytest.raises(RuntimeError, match="ValueError"):
             make(budget=budget).fit(rows, "cost")
         assert len(budget.entries()) == 1
+
+
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dataset"])
+def test_rows_that_change_after_the_join_are_refused(engine, budget, tmp_path, monkeypatch):
+    """As of a table that is sampled anew at each read: a group could count more than once."""
+    table = ENGINES[engine](TABLE[columns_of(NAME, True)], tmp_path)
+    kind = type(open_table(table))
+    original = kind.join_sizes
+    fewer = ENGINES["pyarrow"](TABLE.sample(frac=0.5, random_state=0), tmp_path)
+
+    def join_sizes(self, groups):
+        joined = original(self, groups)
+        monkeypatch.setattr(
+            type(joined), "batches", lambda self, columns: iter([some_rows(joined, columns)])
+        )
+        return joined
+
+    def some_rows(joined, columns):
+        sizes = TABLE.groupby("patient")["age"].transform("size")
+        rows = fewer.to_pandas()
+        return rows.assign(skprivacy_group_size=sizes.to_numpy()[: len(rows)])[columns]
+
+    monkeypatch.setattr(kind, "join_sizes", join_sizes)
+    with pytest.raises(ValueError, match="not as many as their sizes say"):
+        make(budget=budget).fit(table, **arguments(NAME, True))
+    assert len(budget.entries()) == 1
+
+
+def test_a_total_without_all_rows_of_a_group_is_refused():
+    model = make()
+    plan = model.plan(COLUMNS, y="cost", groups="patient")
+    rows = TABLE.assign(skprivacy_group_size=TABLE.groupby("patient")["age"].transform("size"))
+    total = SumTotal(plan)
+    total.add("first", plan.partial(rows[:400]))
+    with pytest.raises(ValueError, match="a part is missing"):
+        model.fit_sums(total)
+    total.add("others", plan.partial(rows[400:]))
+    assert model.fit_sums(total).privacy_.unit == "patient"
 
 
 KILLED = """
