@@ -190,3 +190,21 @@ def test_a_batch_without_a_column_is_refused():
         plan_of("AdaSSPRegressor", groups="patient").partial(TABLE)
     with pytest.raises(TypeError, match="batch is a ndarray"):
         plan_of("AdaSSPRegressor").partial(TABLE.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values"),
+    [
+        ("AdaSSPRegressor", "cost", [np.nan, None]),
+        ("FunctionalMechanismRegressor", "cost", [np.nan, None]),
+        ("FunctionalMechanismClassifier", "outcome", ["unknown", None, "Home", "home "]),
+        ("AdaSSPRegressor", "age", [np.nan, None]),
+    ],
+)
+def test_records_without_a_feature_or_a_known_target_add_nothing_but_their_number(
+    name, column, values
+):
+    rows = TABLE[TABLE["age"].notna()][:40].assign(**{column: np.resize(values, 40)})
+    integers = plan_of(name).partial(rows)
+    assert integers[:, 0].tolist() == [0, 40]
+    assert not integers[:, 1:].any()
