@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
-from ..sums import SumPlan, SumTotal
-from ..sums.sources import SumSource
+from ..sums import SumPlan, SumTotal, open_table
+from ..sums.engines import is_table
+from ..sums.sources import SumSource, TableSource
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn
 from .parquet_scan import Scan
@@ -53,7 +54,7 @@ class Summary:
 
 
 def private_summary(
-    path: Path | Sequence[Path],
+    path: Any,
     schema: Schema,
     *,
     marginals: Iterable[str | Sequence[str]] = (),
@@ -68,7 +69,7 @@ def private_summary(
     memory_limit: str = "512MB",
     directory: Path | None = None,
 ) -> Release:
-    """Return a private row count, means and marginals of Parquet files of any size.
+    """Return a private row count, means and marginals of Parquet files or tables of any size.
 
     DuckDB scans the files once. With ``groups`` it also writes the needed columns to ``directory``,
     and then processes the rows of some persons at a time. All numbers are one release with one
@@ -76,8 +77,9 @@ def private_summary(
 
     Parameters
     ----------
-    path : str, path-like or sequence of these
-        The file, or files with the same columns, of the same types.
+    path : str, path-like, sequence of these, or table
+        The file, or files with the same columns, of the same types. A table in an engine is scanned
+        by that engine, without ``groups``: see :func:`skprivacy.sums.open_table`.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()
@@ -147,7 +149,16 @@ def private_summary(
     1.00-DP per patient, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    scan = _check_arguments(path, schema, marginals, means, groups, max_group_size)
+    table = open_table(path) if is_table(path, "by name") else None
+    files = [] if table is not None else as_paths("path", path)
+    if table is None and not files:
+        raise ValueError("path=[] must name at least one file.")
+    if table is not None and groups is not None:
+        raise ValueError(
+            f"groups={groups!r} takes the first rows of each group, and a table in an engine has "
+            "no order of rows. Pass the paths of its files."
+        )
+    scan = _check_arguments(files, schema, marginals, means, groups, max_group_size)
     schema.warn_if_unconfirmed()
     plan = scan.plan
     size = 1 + len(plan.means) + len(plan.marginals)
@@ -156,6 +167,12 @@ def private_summary(
         plan, most * size, most * math.sqrt(size), plan.vector,
         lambda noisy, mechanism, _: _read_summary(noisy, plan, max(1.0, noisy[0], mechanism.std)),
     )  # fmt: skip
+    if table is not None:
+        return release_statistic(
+            statistic, TableSource(table, 0, "", None), "private_summary", epsilon=epsilon,
+            delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
+            assumptions=schema.assumptions,
+        )  # fmt: skip
     with _open_connection(memory_limit, directory) as (connection, folder):
         return release_statistic(
             statistic, _ScanSource(scan, connection, folder), "private_summary", epsilon=epsilon,
@@ -201,7 +218,7 @@ def _read_summary(noisy: NDArray[np.float64], plan: SummaryPlan, count: float) -
 
 
 def _check_arguments(
-    path: Path | Sequence[Path],
+    files: list[str],
     schema: Schema,
     marginals: Iterable[str | Sequence[str]],
     means: Iterable[str],
@@ -215,9 +232,6 @@ def _check_arguments(
             f"marginals={marginals!r} must be a list of columns or sets of columns, such as "
             f"[{marginals!r}]."
         )
-    files = as_paths("path", path)
-    if not files:
-        raise ValueError("path=[] must name at least one file.")
     sets = [
         (names,) if isinstance(names, str) else sequence("marginals", names)
         for names in sequence("marginals", marginals)

@@ -117,13 +117,17 @@ class TableSource(_RemoteSource):
 
     def check(self, plan: SumPlan) -> None:
         kinds = self._table.kinds()
+        read = [name for name in plan.columns if name != GROUP_SIZE]
+        if absent := [name for name in read if name not in kinds]:
+            raise ValueError(
+                f"The table has no column {absent[0]!r}; it has {list(kinds)}. Correct the names."
+            )
         for name, expected in plan.column_kinds().items():
             if kinds[name] not in (expected, "unknown"):
                 raise TypeError(
                     f"The column {name!r} holds {_KIND_WORDS[kinds[name]]}; expected "
                     f"{_KIND_WORDS[expected]}. Convert the column, or leave it out."
                 )
-        read = [name for name in plan.columns if name != GROUP_SIZE]
         self._table.check_parts([*read, *([self._groups] if self._groups else [])])
 
     def sum(self, plan: SumPlan) -> SumTotal:

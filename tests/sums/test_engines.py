@@ -10,11 +10,15 @@ import pyarrow as pa
 import pytest
 
 from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    Schema,
     private_count,
     private_histogram,
     private_mean,
     private_quantile,
     private_sum,
+    private_summary,
     private_variance,
 )
 from skprivacy.sums import GROUP_SIZE, SumTotal, tables
@@ -140,3 +144,35 @@ def test_a_table_of_no_rows_has_a_fit():
     model = MODELS["AdaSSPRegressor"][0]()
     model.fit(TABLE[columns_of("AdaSSPRegressor", False)][:0], "cost")
     assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_summary_of_a_table_is_that_of_its_file(engine, tmp_path):
+    pytest.importorskip("duckdb", reason="the summary of a file")
+    schema = Schema(
+        {
+            "age": BoundedColumn(0, 100, bins=5),
+            "dose": BoundedColumn(0, 80, bins=3),
+            "outcome": CategoricalColumn(["home", "ward"]),
+        }
+    )
+    (tmp_path / "table").mkdir()
+    TABLE.to_parquet(tmp_path / "whole.parquet", index=False)
+    asked = {
+        "marginals": ["outcome", ("age", "outcome"), ("age", "dose")], "means": ["age", "dose"],
+        "epsilon": 1.0, "noise_seed": 1,
+    }  # fmt: skip
+    expected = private_summary(tmp_path / "whole.parquet", schema, **asked)
+    found = private_summary(ENGINES[engine](TABLE, tmp_path / "table"), schema, **asked)
+    assert found.privacy == expected.privacy
+    assert (found.value.count, found.value.means) == (expected.value.count, expected.value.means)
+    for names, counts in expected.value.marginals.items():
+        assert np.array_equal(found.value.marginals[names], counts)
+
+
+def test_a_summary_of_a_table_takes_no_groups_and_names_absent_columns():
+    schema = Schema({"age": BoundedColumn(0, 100, bins=5)})
+    with pytest.raises(ValueError, match="no order of rows"):
+        private_summary(TABLE, schema, means=["age"], groups="patient", epsilon=1.0)
+    with pytest.raises(ValueError, match="no column 'age'"):
+        private_summary(TABLE[["dose"]], schema, means=["age"], epsilon=1.0)
