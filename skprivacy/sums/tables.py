@@ -301,17 +301,19 @@ class ArrowTable(LocalTable):
         """Return the number of rows of each group, from a scan of its column."""
         sizes = pd.Series(dtype=np.int64)
         for batch in self._read([groups]):
-            own = _column_values(batch, groups).value_counts(dropna=True)
+            own = _known_values(batch, groups).value_counts(dropna=True)
             sizes = own if sizes.empty else sizes.add(own, fill_value=0)
         return sizes.astype(np.int64)
 
 
 def _append_sizes(batch: Any, groups: str, sizes: pd.Series) -> Any:
-    """Return the batch with the size of each row's group; 0 for a row without one."""
+    """Return the rows that have a group, with its size."""
     import pyarrow as pa
 
-    found = sizes.index.get_indexer(pd.Index(_column_values(batch, groups)))
-    own = np.where(found < 0, 0, sizes.to_numpy()[found] if len(sizes) else 0)
+    known = batch.column(groups).is_valid().to_numpy(zero_copy_only=False)
+    found = sizes.index.get_indexer(pd.Index(_known_values(batch, groups)))
+    own = np.zeros(batch.num_rows, np.int64)
+    own[known] = np.where(found < 0, 0, sizes.to_numpy()[found] if len(sizes) else 0)
     rows = [batch.column(name) for name in batch.schema.names]
     joined = pa.RecordBatch.from_arrays(
         [*rows, pa.array(own)], names=[*batch.schema.names, GROUP_SIZE]
@@ -319,8 +321,9 @@ def _append_sizes(batch: Any, groups: str, sizes: pd.Series) -> Any:
     return joined.filter(pa.array(own > 0))
 
 
-def _column_values(batch: Any, name: str) -> pd.Series:
-    column = batch.column(name)
+def _known_values(batch: Any, name: str) -> pd.Series:
+    """Return a column without missing values, beside which pandas would round integers."""
+    column = batch.column(name).drop_null()
     return (column.dictionary_decode() if "dictionary" in str(column.type) else column).to_pandas()
 
 

@@ -189,3 +189,17 @@ def test_patients_named_by_a_number_and_its_text_are_refused():
     table = pd.DataFrame({"age": 1.0, "cost": 2.0, "patient": pd.Series([1, "1"], dtype=object)})
     with pytest.raises(RuntimeError, match="scan of a DataFrame failed"):
         MODELS["AdaSSPRegressor"][0]().fit(table, "cost", groups="patient")
+
+
+@pytest.mark.parametrize("engine", ["pyarrow", "dataset", "polars-lazy", "duckdb"])
+def test_patients_of_large_numbers_stay_apart_beside_missing_ones(engine, tmp_path):
+    """As floats, two of them would be one, and either would change the other's shares."""
+    patients = [None if i % 5 == 0 else 2**60 + i // 2 for i in range(N)]
+    table = TABLE.select(["single", "short decimal"]).append_column(
+        "patient", pa.array(patients, pa.int64())
+    )
+    known = table.filter(table["patient"].is_valid()).to_pandas(types_mapper=pd.ArrowDtype)
+    make = MODELS["AdaSSPRegressor"][0]
+    expected = make(noise_seed=1).fit(known, "short decimal", groups="patient")
+    held = in_engine(engine, tmp_path, table)
+    assert same_fits(make(noise_seed=1).fit(held, "short decimal", groups="patient"), expected)
