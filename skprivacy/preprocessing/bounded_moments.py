@@ -63,9 +63,9 @@ relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
     Neighbouring relation. Under "add_remove" the number of records is private, and its release is
     part of the cost. Otherwise it is public.""",
     "release_groups": """\
-groups : array-like of shape (n_samples,), default=None
-    Group of each record. The guarantee then protects all records of a group together. Each of the m
-    records of a group counts 1 / m.""",
+groups : array-like of shape (n_samples,) or str, default=None
+    Group of each record, or the column of a table that holds it. The guarantee then protects all
+    records of a group together. Each of the m records of a group counts 1 / m.""",
     "release_budget": """\
 budget : PrivacyBudget, default=None
     Budget that is charged before the data is read. A release that it cannot afford is refused.
@@ -76,8 +76,9 @@ noise_seed : int, default=None
 group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded towards
 0 to a grid on which sums are exact. The noise is exact.""",
     "moment_columns": """\
-X : array-like of shape (n_samples,) or (n_samples, n_features)
-    Private values. NaN counts as the middle of the bounds; infinity is clipped.
+X : array-like of shape (n_samples,) or (n_samples, n_features), or table
+    Private values. NaN counts as the middle of the bounds; infinity is clipped. A table in an
+    engine is summed there: see :func:`skprivacy.sums.open_table`.
 bounds : tuple (lower, upper)
     Public bounds: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature.""",

@@ -92,12 +92,19 @@ class Table(ABC):
         ------
         RuntimeError
             If the engine fails. The message has no text of the engine, which may quote values.
+        ValueError
+            If two reads of a part differ.
         """
         total = SumTotal(plan)
+        for name, integers in self._read_parts(plan, groups):
+            total.add(name, integers)
+        return total
+
+    def _read_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+        """Yield the parts; an error of the engine loses its text, which may quote values."""
         failed = None
         try:
-            for name, integers in self.sum_parts(plan, groups):
-                total.add(name, integers)
+            yield from self.sum_parts(plan, groups)
         except (ColumnTypeError, ImportError):
             raise
         except Exception as error:
@@ -107,7 +114,6 @@ class Table(ABC):
                 f"The scan of a {type(self.frame).__name__} failed ({failed}). The engine's "
                 "message may quote values and is left out: query the same columns to see it."
             )
-        return total
 
 
 class LocalTable(Table):
@@ -165,7 +171,10 @@ class PandasTable(LocalTable):
 
     def join_sizes(self, groups: str) -> LocalTable:
         known = self.frame[self.frame[groups].notna()]
-        who = check_groups(known[groups], known)  # refuses 1 and "1", which the size would part
+        try:
+            who = check_groups(known[groups], known)  # refuses 1 and "1", which would be two groups
+        except ValueError as error:  # it quotes no value
+            raise ColumnTypeError(str(error)) from None
         return PandasTable(known.assign(**{GROUP_SIZE: who.sizes()[who.codes]}))
 
 

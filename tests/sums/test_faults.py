@@ -133,7 +133,7 @@ def test_a_part_that_is_read_twice_counts_once_or_is_refused(again, budget, monk
     if again == "same":
         assert same_fits(make(noise_seed=1).fit(rows, "cost"), expected)
     else:
-        with pytest.raises(RuntimeError, match="ValueError"):
+        with pytest.raises(ValueError, match="'batch 0' was added before with other integers"):
             make(budget=budget).fit(rows, "cost")
         assert len(budget.entries()) == 1
 
