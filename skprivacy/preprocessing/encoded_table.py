@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..sums import SumPlan, Table
-from ..sums.batch_columns import read_numbers, read_series
+from ..sums.batch_columns import count_rows, read_numbers, read_series
 from ..sums.sum_plan import Integers
 from .columns import BoundedColumn
 
@@ -90,9 +90,10 @@ class EncodedPlan(SumPlan):
         return {"plan": self.plan.digest, "encoder": encoder}
 
     def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
-        rows = self.encoder.encode(
-            pd.DataFrame({name: self._read_column(batch, name) for name in self.encoder.schema_})
-        )
+        raw = {name: self._read_column(batch, name) for name in self.encoder.feature_names_in_}
+        rows = np.empty((0, self.encoder.schema_.n_features_out))
+        if count_rows(batch):  # scikit-learn refuses a table without rows
+            rows = np.asarray(self.encoder.transform(pd.DataFrame(raw)))
         frame = pd.DataFrame(rows, columns=list(self.plan.record_columns[: rows.shape[1]]))
         others = {name: read_series(batch, name).reset_index(drop=True) for name in self._others}
         return self.plan._read_batch(frame.assign(**others))

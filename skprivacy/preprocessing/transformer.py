@@ -332,19 +332,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         %(encoded_table)s
         """
         check_is_fitted(self)
-        return self.encode(self._checked(X, reset=False))
-
-    def encode(self, X: Any) -> np.ndarray:
-        """Return the features of checked records, as ``transform`` does.
-
-        Parameters
-        ----------
-        %(table)s
-
-        Returns
-        -------
-        %(encoded_table)s
-        """
+        X = self._checked(X, reset=False)
         out = np.zeros((len(X), self.schema_.n_features_out), dtype=self.dtype)
         at = 0
         for column, fact in described_columns(self.schema_, X):
