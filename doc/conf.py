@@ -87,6 +87,7 @@ REFERENCE = {
     "Fine-tuning": "fine_tuning",
     "Private labels": "label_privacy",
     "Synthetic tables": "synthesis",
+    "Fits by sums": "sums",
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defenses",
     "Attacks": "attacks",

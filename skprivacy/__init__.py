@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
         neural_network,
         persistence,
         preprocessing,
+        sums,
         synthesis,
     )
     from .accounting import PrivacyBudget, PrivacyGuarantee
@@ -139,6 +140,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "neural_network": ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor"),
     "persistence": ("load_model", "save_model"),
     "preprocessing": ("LocalPerturbation", "Schema", "SchemaTransformer", "make_private_pipeline"),
+    "sums": (),
     "synthesis": ("MarginalSynthesizer",),
 }
 _SUBPACKAGES = set(_NAMES)  # audit is one of them, and can be called

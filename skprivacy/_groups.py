@@ -58,10 +58,13 @@ class Groups:
 
         **Edge cases.** In a group of more than 2**20 records, every share is 0.
         """
-        parts: NDArray[np.float64] = (SHARES_PER_GROUP // self.sizes())[
-            self.codes
-        ] / SHARES_PER_GROUP
-        return parts
+        return self.exact_shares_of(self.sizes()[self.codes])
+
+    @staticmethod
+    def exact_shares_of(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the exact shares of records by the sizes of their groups; 0 without a group."""
+        parts = np.where(sizes > 0, SHARES_PER_GROUP // np.maximum(sizes, 1), 0)
+        return np.asarray(parts / SHARES_PER_GROUP)
 
     def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return the positions of at most ``k`` records of each group, drawn once, in order.

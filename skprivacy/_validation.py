@@ -158,6 +158,11 @@ def check_unmasked(values: Any, name: str = "X") -> None:
         )
 
 
+def library_of(values: Any) -> str:
+    """Return the package that defines the type of an object, such as "polars"."""
+    return type(values).__module__.partition(".")[0]
+
+
 def is_tensor(values: Any) -> bool:
     """Return whether ``values`` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")

@@ -88,7 +88,7 @@ def fit_effects(
     """Release the start tables and the tables of all rounds, and add up their steps."""
     fitted = _start(loss, target, records, domain, plan, random)
     loss = fitted.loss
-    records = records.binned([bins.cells for bins in fitted.bins])
+    records = records.binned([bins.cells for bins in fitted.bins], ())
     scores = fitted.constant + _start_scores(fitted, records)
     candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
     mechanism, sampling = plan.marginal_mechanism, fitted.sampling

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import Groups
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
-from ..mechanisms import SecureRandom
-from ..mechanisms.bounds import UnitBall, exact_product, quantize
+from ..mechanisms.bounds import UnitBall
+from ..sums import SumTotal
+from ..sums.sources import SumRelease, SumSource
 from .base import LINEAR_DOCS, PrivateLinearRegressor
+from .gram_model import GramModel, TargetRange
 
 __all__ = ["AdaSSPRegressor"]
 
@@ -24,7 +25,7 @@ _FAILURE_PROBABILITY = 0.05
 
 
 @fill_docs(LINEAR_DOCS)
-class AdaSSPRegressor(PrivateLinearRegressor):
+class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
     Three statistics are released with noise of one scale: the second moments, the products with
@@ -117,30 +118,25 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
-        self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-        ball = self._unit_ball(fit, X)
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        self.target_bounds_ = public_target_bounds(fit, source.y, self.target_bounds)
+        plan = self._make_plan(fit, source, TargetRange(*self.target_bounds_))
         # Adding a record changes each of the three statistics by at most 1; replacing one
         # changes them by at most sqrt(2), 2 and 1.
         mechanism = self._single_mechanism(
             math.sqrt(7.0 if self.relation == "replace_one" else 3.0)
         )
-        with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
-            statistics = self._private_statistics(ball, X, y, who.exact_shares())
-            noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
-        self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
 
-    def _private_statistics(
-        self, ball: UnitBall, X: NDArray, y: NDArray, shares: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the smallest eigenvalue, the products with the target, and the second moments."""
-        rows, weights = ball.transform(X, shares)
-        target = quantize(self._scale_target(y) * weights)[:, None]
-        square = exact_product(rows, rows)
-        # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
-        smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
-        cross = exact_product(rows, target)[:, 0]
-        return np.concatenate([[smallest], cross, square.ravel()])
+        def vector(total: SumTotal) -> NDArray[np.float64]:
+            square, cross = plan.matrices(total.read_sums())
+            # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
+            smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
+            return np.concatenate([[smallest], cross[:, 0], square.ravel()])
+
+        def read_statistics(noisy: NDArray[np.float64], _: int) -> None:
+            self.coef_, self.intercept_ = self._solution(plan.ball, mechanism.std, noisy)
+
+        return SumRelease(plan, mechanism, vector, read_statistics)
 
     def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
         """Compute the coefficients from noisy statistics; sets ``ridge_``."""

@@ -118,11 +118,17 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     ) -> tuple[NDArray, NDArray, Groups]:
         """Return the checked records; refuse a delta too large for the number of groups."""
         self._validate_params()
-        records = read_records(self, X, y, groups, dtype=np.float64, **checks)
+        records = self._read_arrays(X, y, groups, **checks)
         check_delta_is_small(self.delta)
         if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, records.groups.n)
+            check_delta(self.delta, records[2].n)
         return records
+
+    def _read_arrays(
+        self, X: Any, y: Any, groups: Any, **checks: Any
+    ) -> tuple[NDArray, NDArray, Groups]:
+        """Return records in memory, their targets and groups."""
+        return read_records(self, X, y, groups, dtype=np.float64, **checks)
 
     def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, made from public bounds."""
@@ -190,10 +196,10 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _read_records(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    def _read_arrays(
+        self, X: Any, y: Any, groups: Any, **checks: Any
     ) -> tuple[NDArray, NDArray, Groups]:
-        rows, target, who = super()._read_records(X, y, groups, y_numeric=True, **checks)
+        rows, target, who = super()._read_arrays(X, y, groups, y_numeric=True, **checks)
         try:
             return rows, target.astype(np.float64), who
         except ValueError:
@@ -208,12 +214,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         lower, upper = self.target_bounds_
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
-
-    def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
-        """Clip targets to their bounds and scale them to [-1, 1]."""
-        lower, upper = self.target_bounds_
-        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
-        return np.clip(scaled, -1.0, 1.0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the target, clipped to its public bounds.

@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
-from ..mechanisms import SecureRandom
-from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
+from ..sums import SumTotal
+from ..sums.sources import SumRelease, SumSource
+from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearRegressor
+from .gram_model import GramModel, Labels, TargetRange
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class FunctionalMechanism(PrivateLinearModel):
+class FunctionalMechanism(GramModel):
     """Base of estimators that release one noisy polynomial and minimise it."""
 
     _spares_constant = False  # from the penalty of the other weights
@@ -39,25 +40,31 @@ class FunctionalMechanism(PrivateLinearModel):
     _parameter_constraints: dict = {"alpha": [Interval(Real, 0, None, closed="left")]}
 
     @abstractmethod
-    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
-        """Return the loss of a record, and the targets in the form that its slope takes."""
+    def _encode_target(
+        self, fit: PrivateFit, y: NDArray
+    ) -> tuple[TargetRange | Labels, PolynomialObjective]:
+        """Return the encoding of targets by public facts, and the loss of a record."""
 
-    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
-        objective, target = self._encode_target(fit, y)
-        self._ball_ = self._unit_ball(fit, X)
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        encoding, objective = self._encode_target(fit, source.y)
+        plan = self._make_plan(fit, source, encoding, objective)
+        self._ball_ = plan.ball
         # Zhang et al. 2012, Algorithm 1, line 1: noise for the sensitivity of the coefficients
         mechanism = self._single_mechanism(
-            objective.sensitivity(
-                self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
-            )
+            objective.sensitivity(plan.ball.size, plan.ball.l1_radius, self.relation, plan.pure)
         )
-        with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
-            rows, weights = self._ball_.transform(X, who.exact_shares())
-            self.polynomial_ = objective.release(
-                rows, weights, target, mechanism, SecureRandom(self.noise_seed)
+
+        def vector(total: SumTotal) -> NDArray[np.float64]:
+            return objective.coefficients(*plan.matrices(total.read_sums()), plan.pure)
+
+        def read_coefficients(noisy: NDArray[np.float64], _: int) -> None:
+            self.polynomial_ = objective.read_release(
+                noisy, plan.ball.size, plan.n_slopes, mechanism
             )
-        # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
-        self.coef_, self.intercept_ = self._solutions([self.alpha])[0]
+            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
+            self.coef_, self.intercept_ = self._solutions([self.alpha])[0]
+
+        return SumRelease(plan, mechanism, vector, read_coefficients)
 
     def _solutions(self, alphas: ArrayLike) -> list[tuple[Any, Any]]:
         """Return coefficients and intercept for each regularisation strength."""
@@ -217,14 +224,16 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
+    def _encode_target(
+        self, fit: PrivateFit, y: NDArray
+    ) -> tuple[TargetRange, PolynomialObjective]:
         bounds = self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
         if self.objective is None:
-            return squared_objective(), self._scale_target(y)
+            return TargetRange(*bounds), squared_objective()
         self.objective.check_records_apart(*bounds)
         fit.assume(self.objective.assumption)
         self.target_bounds_ = (-math.inf, math.inf)
-        return self.objective, np.clip(y, *bounds)
+        return TargetRange(*bounds, is_scaled=False), self.objective
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
         if self.objective is None:
@@ -339,6 +348,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[PolynomialObjective, NDArray]:
-        self.classes_, labels = public_classes(fit, y, self.classes)
-        return multinomial_objective(len(self.classes_), int(self.order)), labels
+    def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[Labels, PolynomialObjective]:
+        self.classes_ = public_classes(fit, y, self.classes)[0]
+        objective = multinomial_objective(len(self.classes_), int(self.order))
+        return Labels(tuple(self.classes_)), objective

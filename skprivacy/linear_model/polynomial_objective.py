@@ -1,17 +1,17 @@
-"""Polynomial loss functions and their private release (Zhang et al. 2012, Algorithm 1)."""
+"""Polynomial loss functions and their released coefficients (Zhang et al. 2012, Algorithm 1)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import is_number
-from ..mechanisms import Gaussian, Laplace, SecureRandom
-from ..mechanisms.bounds import exact_product, quantize
+from ..mechanisms import Gaussian, Laplace
 
 __all__ = ["NoisyPolynomial", "PolynomialObjective", "multinomial_objective", "squared_objective"]
 
@@ -126,7 +126,7 @@ class PolynomialObjective:
                     )
 
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
-        """Return the sensitivity of the coefficients that :meth:`release` perturbs.
+        """Return the sensitivity of :meth:`coefficients`.
 
         Parameters
         ----------
@@ -179,28 +179,44 @@ class PolynomialObjective:
         bound = self.slope_l1 if pure else self.slope_l2
         return 2.0 ** round(math.log2(bound / (2.0 * self.curvature)))
 
-    def release(
-        self,
-        rows: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        target: NDArray,
-        mechanism: Laplace | Gaussian,
-        random: SecureRandom,
+    def coefficients(
+        self, quadratic: NDArray[np.float64], linear: NDArray[np.float64], pure: bool
+    ) -> NDArray[np.float64]:
+        """Return the vector of coefficients that is released.
+
+        Parameters
+        ----------
+        quadratic : ndarray of shape (size, size)
+            Sum of x x' over records x in the unit ball.
+        linear : ndarray of shape (size, n_outputs)
+            Sum of x s' with the bounded slopes s of their targets.
+        pure : bool
+            Whether the noise is Laplace noise.
+
+        Returns
+        -------
+        ndarray of shape (n_coefficients,)
+            Coefficients of degree 1, scaled, and of degree 2.
+        """
+        # Zhang et al. 2012, Algorithm 1, lines 2 to 4: coefficients of degree 1 and 2
+        entries = self._released_entries(len(quadratic), pure)
+        return np.concatenate([self._balance(pure) * linear.ravel(), quadratic[entries]])
+
+    def read_release(
+        self, noisy: NDArray[np.float64], size: int, n_outputs: int, mechanism: Laplace | Gaussian
     ) -> NoisyPolynomial:
         """Return the noisy sum of the polynomials of all records.
 
         Parameters
         ----------
-        rows : ndarray of shape (n_samples, size)
-            Records in the unit ball and on the grid, as returned by :class:`UnitBall`.
-        weights : ndarray of shape (n_samples,)
-            Weights that the rows were multiplied by.
-        target : ndarray of shape (n_samples,)
-            Labels or numbers, in the form that ``slope`` takes.
+        noisy : ndarray of shape (n_coefficients,)
+            The released coefficients.
+        size : int
+            Number of columns p of the rows.
+        n_outputs : int
+            Number of slopes of a record.
         mechanism : Laplace or Gaussian
             Noise with the sensitivity from :meth:`sensitivity`.
-        random : SecureRandom
-            Source of all noise.
 
         Returns
         -------
@@ -208,24 +224,16 @@ class PolynomialObjective:
             The released polynomial.
         """
         pure = isinstance(mechanism, Laplace)
-        a, p = self._balance(pure), rows.shape[1]
-        slopes = self._bounded_slopes(target, pure)
-        slopes *= weights[:, None]
-        # Zhang et al. 2012, Algorithm 1, lines 2 to 4: coefficients of degree 1 and 2, with noise
-        linear = exact_product(rows, quantize(slopes))
-        quadratic = exact_product(rows, rows)
-        entries = self._released_entries(p, pure)
-        value = np.concatenate([a * linear.ravel(), quadratic[entries]])
-        noisy = mechanism.release(value, random)
-        quadratic = np.zeros_like(quadratic)
-        quadratic[entries] = noisy[linear.size :]
+        a, p, n_linear = self._balance(pure), size, size * n_outputs
+        quadratic = np.zeros((p, p))
+        quadratic[self._released_entries(p, pure)] = noisy[n_linear:]
         quadratic = quadratic + np.triu(quadratic, 1).T if pure else (quadratic + quadratic.T) / 2
         halved = self.order == 2 and not pure
         std = mechanism.std / math.sqrt(2.0) if halved else mechanism.std
         bound = self.slope_l1 if pure else self.slope_l2
         # Zhang et al. 2012, Algorithm 1, line 5: the noisy objective
         return NoisyPolynomial(
-            linear=noisy[: linear.size].reshape(linear.shape) / a,
+            linear=noisy[:n_linear].reshape(p, n_outputs) / a,
             quadratic=quadratic,
             linear_std=mechanism.std / a,
             quadratic_std=std,
@@ -234,6 +242,27 @@ class PolynomialObjective:
             trace_std=mechanism.std * math.sqrt(p),
             unit=bound / (2.0 * self.curvature),
         )
+
+    def facts(self) -> list[Any]:
+        """Return what determines the loss, in types of JSON.
+
+        Returns
+        -------
+        list
+            Name and parameters of the slope, the curvature, the bounds and the order.
+
+        Raises
+        ------
+        TypeError
+            If the slope is a function of the user, of which no text states what it computes.
+        """
+        if not isinstance(self.slope, SquaredSlope | LogisticSlope):
+            raise TypeError(
+                "objective has a user-defined slope, and a plan of sums must state its slope. Fit "
+                "to records in memory."
+            )
+        slope = [type(self.slope).__name__, *vars(self.slope).values()]
+        return [slope, self.curvature, self.slope_l1, self.slope_l2, self.order]
 
     def _released_entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
         """Return the indices of the released entries of the quadratic part."""
@@ -254,8 +283,21 @@ class PolynomialObjective:
             )
         return slopes
 
-    def _bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
-        """Return slopes divided by their bound and clipped to norm 1."""
+    def bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
+        """Return slopes divided by their bound and clipped to norm 1.
+
+        Parameters
+        ----------
+        target : ndarray of shape (n_samples,)
+            Labels or numbers, in the form that ``slope`` takes.
+        pure : bool
+            Whether the norm is L1, instead of L2.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs)
+            The slopes.
+        """
         slopes = self._slopes(target)
         slopes /= self.slope_l1 if pure else self.slope_l2
         norms = np.linalg.norm(slopes, ord=1 if pure else 2, axis=1)
@@ -339,12 +381,30 @@ def _evidence_factor(records: float, noise: float) -> float:
     return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 
 
+@dataclass(frozen=True)
+class SquaredSlope:
+    """Slope of ``(y - t)**2`` at t = 0."""
+
+    def __call__(self, y: NDArray) -> NDArray[np.float64]:
+        return -2.0 * np.asarray(y, np.float64)[:, None]
+
+
+@dataclass(frozen=True)
+class LogisticSlope:
+    """Slopes of the logistic loss of labels 0 .. k-1 at t = 0: one margin for two classes."""
+
+    n_classes: int
+
+    def __call__(self, y: NDArray) -> NDArray[np.float64]:
+        k, labels = self.n_classes, np.asarray(y)[:, None]
+        slopes: NDArray[np.float64] = 0.5 - labels if k == 2 else 1.0 / k - (labels == np.arange(k))
+        return slopes
+
+
 def squared_objective() -> PolynomialObjective:
     """Return the squared loss ``(y - t)**2`` for targets in [-1, 1]."""
     # Zhang et al. 2012, linear regression: the loss is a polynomial of degree 2 without expansion
-    return PolynomialObjective(
-        slope=lambda y: -2.0 * np.asarray(y)[:, None], curvature=1.0, slope_l1=2.0, slope_l2=2.0
-    )
+    return PolynomialObjective(slope=SquaredSlope(), curvature=1.0, slope_l1=2.0, slope_l2=2.0)
 
 
 def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective:
@@ -356,18 +416,11 @@ def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective
     """
     k = n_classes
     # Zhang et al. 2012, logistic regression: Taylor expansion of log(1 + exp(t)), cut after t**2
-    if k == 2:
-        return PolynomialObjective(
-            slope=lambda y: 0.5 - np.asarray(y)[:, None],
-            curvature=0.125,
-            slope_l1=0.5,
-            slope_l2=0.5,
-            order=order,
-        )
+    two = k == 2
     return PolynomialObjective(
-        slope=lambda y: 1.0 / k - (np.asarray(y)[:, None] == np.arange(k)),
-        curvature=0.5 / k,
-        slope_l1=2.0 * (1.0 - 1.0 / k),
-        slope_l2=math.sqrt(1.0 - 1.0 / k),
+        slope=LogisticSlope(k),
+        curvature=0.125 if two else 0.5 / k,
+        slope_l1=0.5 if two else 2.0 * (1.0 - 1.0 / k),
+        slope_l2=0.5 if two else math.sqrt(1.0 - 1.0 / k),
         order=order,
     )

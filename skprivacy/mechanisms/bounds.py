@@ -14,6 +14,7 @@ GRID_BITS = 16  # binary digits after the point on the grid of quantize
 _STEP = 2.0**-GRID_BITS
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _AT_A_TIME = 1 << 14  # rows of one slice, which bounds the memory of temporary arrays
+_BLOCK = 64  # columns whose squares are added one after another
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm, and of the root of a share
 _LARGEST = 1e150  # neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
@@ -121,6 +122,22 @@ def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(squares.sum(axis=1)))
 
 
+def _sum_squares(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum of squares of each record, from an array with a row for each column.
+
+    The order of the additions is the same for any number of records, on every processor: by
+    columns, in blocks. The sum of p squares takes at most 64 + p / 64 roundings one after another,
+    which ``_INWARDS`` outweighs for p up to half a million.
+    """
+    total = np.zeros(columns.shape[1])
+    for start in range(0, len(columns), _BLOCK):
+        own = np.zeros(columns.shape[1])
+        for column in columns[start : start + _BLOCK]:
+            own += column * column
+        total += own
+    return total
+
+
 def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``a.T @ b`` without rounding, for quantised numbers of magnitude at most 1.
 
@@ -198,6 +215,8 @@ class UnitBall:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weighted rows (n_samples, size), and their weights (n_samples,).
 
+        The rows have the memory order of ``X``.
+
         ``shares`` in [0, 1] say how much each record counts in sums of products of two: its weight
         is multiplied by the root of its share. None means 1.
 
@@ -207,7 +226,8 @@ class UnitBall:
         to at most 1 add a convex combination of possible contributions of single records and of
         none. It lies within every norm ball that contains those.
         """
-        rows, weights = np.empty((len(X), self.size)), np.empty(len(X))
+        order: Any = "C" if X.flags.c_contiguous else "F"
+        rows, weights = np.empty((len(X), self.size), order=order), np.empty(len(X))
         roots = np.ones(len(X)) if shares is None else np.sqrt(shares)
         for part in row_slices(len(X)):
             weights[part] = self._write(X[part], roots[part], rows[part])
@@ -217,19 +237,21 @@ class UnitBall:
         self, X: NDArray, roots: NDArray[np.float64], rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Write the weighted rows into ``rows`` and return their weights."""
-        lower, scale = np.asarray(self.lower), self._scale()
-        features = rows[:, : len(lower)]
-        np.clip(X, lower, np.asarray(self.upper), out=features)
-        features -= (lower + np.asarray(self.upper)) / 2
-        features *= scale / self.norm
-        if self.intercept:
-            rows[:, -1] = self.intercept / self.norm
-        norms = row_norms(rows)
+        d, middle = len(self.lower), (np.asarray(self.lower) + np.asarray(self.upper)) / 2
+        columns = np.empty((self.size, len(X)))  # long loops, with one bound each, are fast
+        features = columns[:d]
+        np.copyto(features, X.T)
+        np.maximum(features, np.asarray(self.lower)[:, None], out=features)
+        np.minimum(features, np.asarray(self.upper)[:, None], out=features)
+        features -= middle[:, None]
+        features *= (self._scale() / self.norm)[:, None]
+        columns[d:] = self.intercept / self.norm
+        norms = np.sqrt(_sum_squares(columns))
         weights = _INWARDS * roots / np.maximum(norms, 1.0)
         if (missing := np.isnan(norms)).any():
-            rows[missing], weights[missing] = 0.0, 0.0
-        rows *= weights[:, None]
-        quantize(rows, out=rows)
+            columns[:, missing], weights[missing] = 0.0, 0.0
+        columns *= weights
+        np.copyto(rows, quantize(columns, out=columns).T)
         return weights
 
     def _scale(self) -> NDArray[np.float64]:

@@ -11,13 +11,16 @@ Files, in reading order:
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
+- ``encoded_table``: a table in its engine, encoded by a schema batch by batch
 - ``transformer``: SchemaTransformer, make_private_pipeline
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise
+- ``cell_counts``: exact counts of records in public cells
 - ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary
-- ``parquet_scan``: the DuckDB queries of private_summary
+- ``summary_plan``: the exact sums of private_summary
+- ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn

@@ -6,12 +6,11 @@ A :class:`Statistic` holds its sensitivities, so that no release can be calibrat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
@@ -21,8 +20,20 @@ from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.calibration import analytic_noise_multiplier
 from ..base import private_release
-from ..mechanisms import Exponential, Gaussian, Laplace, Mechanism, SecureRandom
-from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
+from ..mechanisms import (
+    Exponential,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    SecureRandom,
+)
+from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
+from ..sums import SumPlan, SumTotal, open_table
+from ..sums.batch_columns import read_numbers
+from ..sums.engines import is_table
+from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource
+from ..sums.sum_estimator import check_table_names
+from ..sums.sum_plan import Integers
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {
@@ -39,9 +50,9 @@ relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
     Neighbouring relation. Under "add_remove" the number of records is private, and its release is
     part of the cost. Otherwise it is public.""",
     "release_groups": """\
-groups : array-like of shape (n_samples,), default=None
-    Group of each record. The guarantee then protects all records of a group together. Each of the m
-    records of a group counts 1 / m.""",
+groups : array-like of shape (n_samples,) or str, default=None
+    Group of each record, or the column of a table that holds it. The guarantee then protects all
+    records of a group together. Each of the m records of a group counts 1 / m.""",
     "release_budget": """\
 budget : PrivacyBudget, default=None
     Budget that is charged before the data is read. A release that it cannot afford is refused.
@@ -52,8 +63,9 @@ noise_seed : int, default=None
 group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded towards
 0 to a grid on which sums are exact. The noise is exact.""",
     "moment_columns": """\
-X : array-like of shape (n_samples,) or (n_samples, n_features)
-    Private values. NaN counts as the middle of the bounds; infinity is clipped.
+X : array-like of shape (n_samples,) or (n_samples, n_features), or table
+    Private values. NaN counts as the middle of the bounds; infinity is clipped. A table in an
+    engine is summed there: see :func:`skprivacy.sums.open_table`.
 bounds : tuple (lower, upper)
     Public bounds: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature.""",
@@ -73,16 +85,17 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True)
 class Statistic:
-    """Sums and how their noisy version is read; the sensitivities are of one group.
+    """Sums and how their noisy version is read; the sensitivities are of one unit.
 
-    If ``selects``, it holds scores of public candidates, of which one is released.
+    If ``selects``, the vector holds scores of public candidates, of which one is released.
     """
 
-    unit: str
+    plan: SumPlan
     l1: float
     l2: float
-    compute: Callable[[], NDArray[np.float64]]
-    read: Callable[[Any, Any], Any]  # arguments: the noisy sums, and the mechanism
+    vector: Callable[[SumTotal], NDArray[np.float64]]
+    # arguments: the noisy vector, the mechanism, and the public number of units
+    read: Callable[[Any, Any, int], Any]
     selects: bool = False
 
     def mechanism(self, epsilon: float, delta: float) -> Mechanism:
@@ -95,14 +108,18 @@ class Statistic:
             return Laplace.calibrated(float(epsilon), self.l1)
         return Gaussian(analytic_noise_multiplier(float(epsilon), float(delta)), self.l2)
 
-    def release(self, mechanism: Mechanism, random: SecureRandom) -> Any:
-        """Return the value that is read from a noisy version of the vector."""
-        return self.read(mechanism.release(self.compute(), random), mechanism)
+    def calibrated(self, epsilon: float, delta: float) -> SumRelease:
+        """Return the release that spends (epsilon, delta)."""
+        mechanism = self.mechanism(epsilon, delta)
+        return SumRelease(
+            self.plan, mechanism, self.vector, lambda noisy, n: self.read(noisy, mechanism, n)
+        )
 
 
 def release_statistic(
     statistic: Statistic,
-    source: str,
+    source: SumSource,
+    name: str,
     *,
     epsilon: float,
     relation: str,
@@ -112,14 +129,16 @@ def release_statistic(
     assumptions: tuple[str, ...] = (),
 ) -> Release:
     """Charge the budget, compute the statistic and release it, once."""
-    mechanism = statistic.mechanism(epsilon, delta)
+    source.check(statistic.plan)
+    n_units = 0 if relation == "add_remove" else source.n_units
+    release = statistic.calibrated(epsilon, delta)
     with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source=source, budget=budget,
-        noise_seed=noise_seed, assumptions=assumptions, unit=statistic.unit,
-        arithmetic=mechanism.arithmetic,
+        release.mechanism.event, relation=relation, at_delta=delta, source=name, budget=budget,
+        noise_seed=noise_seed, assumptions=assumptions, unit=source.unit,
+        arithmetic=release.mechanism.arithmetic,
     ) as privacy:  # fmt: skip
-        value = statistic.release(mechanism, SecureRandom(noise_seed))
-    return Release(value, privacy)
+        noisy = release.release(source, SecureRandom(noise_seed))
+    return Release(release.read(noisy, n_units), privacy)
 
 
 def check_release_target(epsilon: float, delta: float, relation: str) -> None:
@@ -134,19 +153,23 @@ def check_release_target(epsilon: float, delta: float, relation: str) -> None:
         )
 
 
-def read_column(
-    x: ArrayLike, groups: ArrayLike | None, numeric: bool = False
-) -> tuple[NDArray[Any], NDArray[np.float64], str]:
-    """Return the values of one column that are not missing, their shares of a group, the unit."""
+def open_column(x: Any, groups: Any, numeric: bool = False) -> tuple[SumSource, str]:
+    """Return one column, in memory or of a table, and its name."""
+    if is_table(x, groups):
+        source, names = open_columns(x, groups)
+        if len(names) != 1:
+            raise ValueError(
+                f"x has the columns {list(names)}; expected one, beside the groups. Release each "
+                "column separately, at separate cost."
+            )
+        return source, names[0]
     if numeric:
         check_numbers(x, "x")
     check_order(groups, x)
     values = _check_one_column(x)
     if numeric:
         values = values.astype(np.float64)
-    who = resolve_groups(groups, values)
-    known = ~pd.isna(values)
-    return values[known], who.exact_shares()[known], who.unit
+    return ArraySource(values, None, resolve_groups(groups, values)), "x"
 
 
 def _check_one_column(x: ArrayLike) -> NDArray[Any]:
@@ -169,36 +192,105 @@ def _check_one_column(x: ArrayLike) -> NDArray[Any]:
     return values
 
 
-def read_columns(X: ArrayLike, bounds: Any, groups: ArrayLike | None) -> BoundedColumns:
-    """Return one column, or several, that are checked and converted here."""
-    who = resolve_groups(groups, X)
-    rows = check_array(X, dtype=np.float64, ensure_all_finite=False, ensure_2d=False)
-    return BoundedColumns(rows, bounds, who)
+def open_columns(X: Any, groups: Any) -> tuple[SumSource, tuple[str, ...]]:
+    """Return columns of numbers, in memory or of a table, and their names."""
+    if not is_table(X, groups):
+        who = resolve_groups(groups, X)
+        rows = check_array(X, dtype=np.float64, ensure_all_finite=False, ensure_2d=False)
+        return ArraySource(rows, None, who), tuple(f"x{i}" for i in range(_width(rows)))
+    table = open_table(X)
+    names = check_table_names(table.names, None, groups)
+    return TableSource(table, len(names), "", groups), tuple(names)
 
 
-class BoundedColumns:
-    """Columns scaled to [-1, 1], whose moments are released together.
+def _width(rows: NDArray[Any]) -> int:
+    return 1 if rows.ndim == 1 else rows.shape[1]
+
+
+@dataclass(frozen=True)
+class MomentPlan(SumPlan):
+    """Sums of columns z, scaled to [-1, 1], and of 2 z**2 - 1 if ``degree`` is 2.
 
     **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
     and the group adds 1 to the count. A group thus changes no sum by more than a record would.
     """
 
-    def __init__(self, rows: NDArray[np.float64], bounds: Any, who: Groups) -> None:
-        self.is_flat = rows.ndim == 1
-        self._rows = rows[:, None] if self.is_flat else rows
-        self.n, self.unit, self.d = who.n, who.unit, self._rows.shape[1]
-        self._shares = None if who.unit == "record" else who.exact_shares()
+    features: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    middle: tuple[float, ...]  # z = (x - middle) / half
+    half: tuple[float, ...]
+    degree: int
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return self.features
+
+    def column_kinds(self) -> dict[str, str]:
+        return dict.fromkeys(self.features, "number")
+
+    @property
+    def n_sums(self) -> int:
+        return self.degree * len(self.features)
+
+    def facts(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in MomentPlan.__match_args__}
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        return (read_numbers(batch, self.features),)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        z = self._unit(records[0].reshape(-1, len(self.features)))
+        shares = 1.0 if sizes is None else Groups.exact_shares_of(sizes)
+        sums = []
+        for numbers in (z, quantize(2.0 * z**2 - 1.0))[: self.degree]:
+            steps = np.trunc(numbers * shares / self._step)  # whole already without groups
+            sums.append(steps.sum(axis=1))
+        return np.concatenate(sums).astype(np.int64)
+
+    def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the columns, of shape (n_columns, n), scaled to [-1, 1] on a grid."""
+        lower, upper, middle, half = (
+            np.asarray(bound)[:, None] for bound in (self.lower, self.upper, self.middle, self.half)
+        )
+        columns = np.array(rows.T, order="C")  # long loops, with one bound each, are fast
+        np.copyto(columns, (upper + lower) / 2, where=np.isnan(columns))
+        np.maximum(columns, lower, out=columns)
+        np.minimum(columns, upper, out=columns)
+        columns -= middle
+        columns /= np.where(half > 0, half, 1.0)
+        return quantize(np.clip(columns, -1.0, 1.0, out=columns), out=columns)
+
+    @property
+    def _step(self) -> float:
+        """Grid of the summed numbers."""
+        return 2.0**-GRID_BITS if self.unit == "record" else _SHARE_GRID
+
+    def sums(self, total: SumTotal) -> NDArray[np.float64]:
+        """Return the private sums as numbers."""
+        return total.read_sums() * self._step
+
+
+class BoundedColumns:
+    """Columns within public bounds, whose moments are released together."""
+
+    def __init__(self, source: SumSource, features: tuple[str, ...], bounds: Any) -> None:
+        self.is_flat = source.rows.ndim == 1
+        self.features, self.unit, self.d = features, source.unit, len(features)
         self.lower, self.upper = check_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
 
-    def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Yield slices of the columns, scaled to [-1, 1] on a grid on which sums are exact."""
-        for part in row_slices(len(self._rows)):
-            rows = self._rows[part]
-            clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
-            scaled = (clipped - middle) / np.where(half > 0, half, 1.0)
-            yield quantize(np.clip(scaled, -1.0, 1.0))
+    def _plan(self, degree: int, middle: NDArray[Any], half: NDArray[Any]) -> MomentPlan:
+        return MomentPlan(
+            features=self.features,
+            lower=tuple(self.lower.tolist()),
+            upper=tuple(self.upper.tolist()),
+            middle=tuple(middle.tolist()),
+            half=tuple(half.tolist()),
+            degree=degree,
+            unit=self.unit,
+        )
 
     def moments(
         self, degree: int, relation: str, value: Callable[[NDArray[np.float64]], Any]
@@ -207,25 +299,22 @@ class BoundedColumns:
 
         Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
-        counted = [float(self.n)] if relation == "add_remove" else []
+        plan = self._plan(degree, self.middle, self.half)
+        counts = relation == "add_remove"
 
-        def compute() -> NDArray[np.float64]:
-            sums = np.zeros((degree, self.d))
-            for part, z in zip(
-                row_slices(len(self._rows)), self._unit(self.middle, self.half), strict=True
-            ):
-                for total, powers in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
-                    total += self._sums(powers, part)
-            return np.concatenate([sums.ravel(), counted])
+        def vector(total: SumTotal) -> NDArray[np.float64]:
+            return np.concatenate([plan.sums(total), [float(total.n_units)] if counts else []])
 
-        def read_moments(noisy: NDArray[np.float64], mechanism: Laplace | Gaussian) -> Any:
-            count = max(1.0, noisy[-1], mechanism.std) if counted else self.n
+        def read_moments(
+            noisy: NDArray[np.float64], mechanism: Laplace | Gaussian, n_units: int
+        ) -> Any:
+            count = max(1.0, noisy[-1], mechanism.std) if counts else n_units
             means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
             return value(means.reshape(degree, self.d))
 
-        size = float(degree * self.d + len(counted))
+        size = float(degree * self.d + counts)
         factor = 2.0 if relation == "replace_one" else 1.0
-        return Statistic(self.unit, factor * size, factor * math.sqrt(size), compute, read_moments)
+        return Statistic(plan, factor * size, factor * math.sqrt(size), vector, read_moments)
 
     def total(self, relation: str) -> Statistic:
         """Return the sum of each column; with groups, the sum of group means.
@@ -238,33 +327,19 @@ class BoundedColumns:
         middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
         if replaces:
             middle, half = self.middle, self.half
+        plan = self._plan(1, middle, half)
 
-        def compute() -> NDArray[np.float64]:
-            sums = np.zeros(self.d)
-            for part, z in zip(row_slices(len(self._rows)), self._unit(middle, half), strict=True):
-                sums += self._sums(z, part)
-            return sums
-
-        def read_total(noisy: NDArray[np.float64], _: Any) -> Any:
-            return self._shaped((middle * self.n if replaces else 0.0) + half * noisy)
+        def read_total(noisy: NDArray[np.float64], _: Any, n_units: int) -> Any:
+            return self._shaped((middle * n_units if replaces else 0.0) + half * noisy)
 
         factor = 2.0 if replaces else 1.0
-        return Statistic(
-            self.unit, factor * self.d, factor * math.sqrt(self.d), compute, read_total
-        )
+        return Statistic(plan, factor * self.d, factor * math.sqrt(self.d), plan.sums, read_total)
 
     def mean(self, relation: str) -> Statistic:
         return self.moments(1, relation, lambda found: self._shaped(self.means(found)))
 
     def variance(self, relation: str) -> Statistic:
         return self.moments(2, relation, lambda found: self._shaped(self.variances(found)))
-
-    def _sums(self, numbers: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
-        """Return the exact sums over some records of numbers on the grid."""
-        if self._shares is not None:
-            shared = numbers * self._shares[part, None]
-            return (np.trunc(shared / _SHARE_GRID) * _SHARE_GRID).sum(axis=0)
-        return exact_product(numbers, np.ones((len(numbers), 1)))[:, 0]
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.middle + self.half * moments[0]

@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
+from ..sums import SumPlan, SumTotal, open_table
+from ..sums.engines import is_table
+from ..sums.sources import SumSource, TableSource
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn
-from .parquet_scan import STEPS_PER_UNIT, Scan
+from .parquet_scan import Scan
 from .schema import Schema
+from .summary_plan import SummaryPlan
 
 __all__ = ["Summary", "private_summary"]
 
@@ -50,7 +54,7 @@ class Summary:
 
 
 def private_summary(
-    path: Path | Sequence[Path],
+    path: Any,
     schema: Schema,
     *,
     marginals: Iterable[str | Sequence[str]] = (),
@@ -65,15 +69,16 @@ def private_summary(
     memory_limit: str = "512MB",
     directory: Path | None = None,
 ) -> Release:
-    """Return a private row count, means and marginals of Parquet files of any size.
+    """Return a private row count, means and marginals of Parquet files or tables of any size.
 
     DuckDB scans the files once. With ``groups`` it also writes the needed columns to ``directory``,
     and then processes some persons at a time. All numbers are one release with one charge.
 
     Parameters
     ----------
-    path : str, path-like or sequence of these
-        The file, or files with the same columns, of the same types.
+    path : str, path-like, sequence of these, or table
+        The file, or files with the same columns, of the same types. A table in an engine is scanned
+        by that engine, without ``groups``: see :func:`skprivacy.sums.open_table`.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()
@@ -143,48 +148,76 @@ def private_summary(
     1.00-DP per patient, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    scan = _check_arguments(path, schema, marginals, means, groups, max_group_size)
-    schema.warn_if_unconfirmed()
-    size = 1 + len(scan.means) + len(scan.marginals)
-    most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
-    with _open_connection(memory_limit, directory) as (connection, folder):
-        scan.check_types(connection)
-
-        def compute() -> NDArray[np.float64]:
-            n, sums, cells = scan.run(connection, folder)
-            numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
-            return np.concatenate([numbers, *(table.ravel() for table in cells)])
-
-        def read_noisy(noisy: NDArray[np.float64], mechanism: Any) -> Summary:
-            return _read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std))
-
-        statistic = Statistic(
-            groups or "record", most * size, most * math.sqrt(size), compute, read_noisy
+    table = open_table(path) if is_table(path, "by name") else None
+    files = [] if table is not None else as_paths("path", path)
+    if table is None and not files:
+        raise ValueError("path=[] must name at least one file.")
+    if table is not None and groups is not None:
+        raise ValueError(
+            f"groups={groups!r} takes the first rows of each group, and a table in an engine has "
+            "no order of rows. Pass the paths of its files."
         )
+    scan = _check_arguments(files, schema, marginals, means, groups, max_group_size)
+    schema.warn_if_unconfirmed()
+    plan = scan.plan
+    size = 1 + len(plan.means) + len(plan.marginals)
+    most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
+    statistic = Statistic(
+        plan, most * size, most * math.sqrt(size), plan.vector,
+        lambda noisy, mechanism, _: _read_summary(noisy, plan, max(1.0, noisy[0], mechanism.std)),
+    )  # fmt: skip
+    if table is not None:
         return release_statistic(
-            statistic, "private_summary", epsilon=epsilon, delta=delta, relation=relation,
-            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
+            statistic, TableSource(table, 0, "", None), "private_summary", epsilon=epsilon,
+            delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
+            assumptions=schema.assumptions,
+        )  # fmt: skip
+    with _open_connection(memory_limit, directory) as (connection, folder):
+        return release_statistic(
+            statistic, _ScanSource(scan, connection, folder), "private_summary", epsilon=epsilon,
+            delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
+            assumptions=schema.assumptions,
         )  # fmt: skip
 
 
-def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
+class _ScanSource(SumSource):
+    """Sums of the rows that a scan chooses."""
+
+    n_units = 0  # no release divides by the number of units
+
+    def __init__(self, scan: Scan, connection: Any, folder: str) -> None:
+        self._scan, self._connection, self._folder = scan, connection, folder
+        self.unit = scan.groups or "record"
+
+    def check(self, plan: SumPlan) -> None:
+        self._scan.check_types(self._connection)
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        try:
+            return self._scan.run(self._connection, self._folder)
+        except Exception as error:  # of DuckDB, or of pyarrow, which passes its errors on
+            failed = type(error).__name__
+        raise _unreadable_error(failed)
+
+
+def _read_summary(noisy: NDArray[np.float64], plan: SummaryPlan, count: float) -> Summary:
     """Return the summary of the noisy numbers."""
-    means, at = {}, 1
-    for name in scan.means:
-        fact = scan.facts[name]
+    means, at, facts = {}, 1, plan.fact_of
+    for name in plan.means:
+        fact = facts[name]
         assert isinstance(fact, BoundedColumn)
         middle, half = (fact.upper + fact.lower) / 2, (fact.upper - fact.lower) / 2
         means[name] = float(middle + half * np.clip(noisy[at] / count, -1.0, 1.0))
         at += 1
     tables = {}
-    for names, shape in zip(scan.marginals, scan.shapes, strict=True):
+    for names, shape in zip(plan.marginals, plan.shapes, strict=True):
         tables[names] = noisy[at : at + math.prod(shape)].reshape(shape)
         at += math.prod(shape)
     return Summary(float(noisy[0]), means, tables)
 
 
 def _check_arguments(
-    path: Path | Sequence[Path],
+    files: list[str],
     schema: Schema,
     marginals: Iterable[str | Sequence[str]],
     means: Iterable[str],
@@ -198,9 +231,6 @@ def _check_arguments(
             f"marginals={marginals!r} must be a list of columns or sets of columns, such as "
             f"[{marginals!r}]."
         )
-    files = as_paths("path", path)
-    if not files:
-        raise ValueError("path=[] must name at least one file.")
     sets = [
         (names,) if isinstance(names, str) else sequence("marginals", names)
         for names in sequence("marginals", marginals)
@@ -243,13 +273,14 @@ def _check_arguments(
         )
     if groups == "record" or not (groups is None or (isinstance(groups, str) and groups)):
         raise ValueError(f"groups={groups!r} must be the name of a column, other than 'record'.")
-    scan = Scan(files, facts, sets, summed, groups, int(max_group_size))
-    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MAX_CELLS:
+    used = tuple((name, facts[name]) for name in dict.fromkeys(counted))
+    plan = SummaryPlan(used, tuple(summed), tuple(sets))
+    if (cells := sum(math.prod(shape) for shape in plan.shapes)) > _MAX_CELLS:
         raise ValueError(
             f"marginals={sets!r} have {cells:,} cells; expected at most {_MAX_CELLS:,}. Use fewer "
             "columns or bins."
         )
-    return scan
+    return Scan(files, plan, groups, int(max_group_size))
 
 
 @contextmanager
@@ -281,10 +312,14 @@ def _open_connection(memory_limit: str, directory: Path | None) -> Iterator[tupl
         try:
             yield connection, f"{folder}/rows"
         except duckdb.Error as error:
-            raise ValueError(
-                f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
-                f"exist and are whole, or try more memory than {memory_limit!r} or a roomier "
-                "directory."
-            ) from None
+            raise _unreadable_error(type(error).__name__) from None
         finally:
             connection.close()
+
+
+def _unreadable_error(kind: str) -> ValueError:
+    """Return the error for files that cannot be read, without the text of an engine."""
+    return ValueError(
+        f"path could not be read by DuckDB ({kind}). Check that the files exist and are whole, or "
+        "try a larger memory_limit or a roomier directory."
+    )

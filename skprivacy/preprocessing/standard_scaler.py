@@ -11,21 +11,20 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._input_data import read_records, validate_data
+from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..base import PrivateEstimatorMixin, public_bounds
-from ..mechanisms import SecureRandom
+from ..base import PrivateFit, public_bounds
+from ..sums import SumEstimator
+from ..sums.sources import SumRelease, SumSource
 from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
 
 __all__ = ["PrivateStandardScaler"]
 
 
 @fill_docs(RELEASE_DOCS)
-class PrivateStandardScaler(
-    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
-):
+class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale columns by private means and variances.
 
     If public bounds already give well-scaled features, use a
@@ -113,20 +112,20 @@ class PrivateStandardScaler(
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(
-        self, X: ArrayLike, y: Any = None, *, groups: ArrayLike | None = None
-    ) -> PrivateStandardScaler:
+    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | str | None = None) -> Any:
         """Release means and variances.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
+        X : array-like of shape (n_samples, n_features), or table
+            Private records. A table of polars, DuckDB, Dask or Spark, or a pyarrow data set stays
+            in its engine, which computes sums.
         y : None
             Ignored.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each record. The guarantee then protects all records of a group together, and
-            the name of a Series is its unit. Each of the m records of a group counts 1 / m.
+        groups : array-like of shape (n_samples,) or str, default=None
+            Group of each record, or the column of a table that holds it. The guarantee then
+            protects all records of a group together, and the name of a Series or a column is its
+            unit. Each of the m records of a group counts 1 / m.
 
         Returns
         -------
@@ -137,23 +136,25 @@ class PrivateStandardScaler(
         ------
         ValueError
             If a parameter or a shape is not as described. Nothing is released then.
+        RuntimeError
+            If an engine fails in its scan. The charge stays, and nothing is released.
         """
         with self._private_fit() as fit:
             self._validate_params()
-            rows, _, who = read_records(self, X, groups=groups, dtype=np.float64)
-            columns = BoundedColumns(rows, public_bounds(fit, rows, self.bounds), who)
-            statistic = columns.moments(2, self.relation, lambda moments: moments)
-            mechanism = statistic.mechanism(self.epsilon, self.delta)
-            with fit.charged(
-                mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,
-                arithmetic=mechanism.arithmetic,
-            ):  # fmt: skip
-                moments = statistic.release(mechanism, SecureRandom(self.noise_seed))
-            self.bounds_ = columns.lower, columns.upper
+            self._fit_source(fit, self._open_source(X, None, groups))
+        return self
+
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        self.bounds_ = public_bounds(fit, source.rows, self.bounds)
+        columns = BoundedColumns(source, self._feature_names(source), self.bounds_)
+
+        def read_moments(moments: NDArray[np.float64]) -> None:
             self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
             floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
             self.scale_ = np.maximum(np.sqrt(self.var_), floor)
-        return self
+
+        statistic = columns.moments(2, self.relation, read_moments)
+        return statistic.calibrated(self.epsilon, self.delta)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return columns clipped to their bounds, centred and scaled.

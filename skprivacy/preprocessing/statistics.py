@@ -7,6 +7,7 @@ once, with one charge.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,19 @@ from .._validation import is_number, is_whole, num_samples
 from ..accounting import PrivacyBudget
 from ..accounting.event import numbers
 from ..mechanisms.bounds import check_bounds
+from ..sums import SumTotal
+from ..sums.sources import SumSource
 from .bounded_moments import (
     RELEASE_DOCS,
+    BoundedColumns,
     Release,
     Statistic,
     check_release_target,
-    read_column,
-    read_columns,
+    open_column,
+    open_columns,
     release_statistic,
 )
+from .cell_counts import Bins, Candidates, Categories, CellPlan, Condition
 
 __all__ = [
     "Release",
@@ -91,20 +96,39 @@ def private_count(
     True
     """
     check_release_target(epsilon, delta, relation)
-    values, shares, unit = read_column(x, groups)
-    if values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
+    source, name = open_column(x, groups)
+    _check_conditions(source.rows)
+    return _release_counts(
+        source, CellPlan(name, Condition(), unit=source.unit), "private_count",
+        lambda noisy: float(noisy[0]), epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed, changed=1.0,
+    )  # fmt: skip
+
+
+def _check_conditions(values: NDArray[Any]) -> None:
+    """Refuse values in memory that are neither true nor false."""
+    known = values[~pd.isna(values)]
+    if known.dtype.kind not in "biufO" or not np.isin(known, (0, 1)).all():
         raise ValueError(
             f"x holds values of type {values.dtype}; expected booleans, or zeros and ones. Pass a "
             "condition on each record, such as frame['age'] > 65."
         )
-    count = Statistic(
-        unit, 1.0, 1.0, lambda: np.array([shares[values.astype(bool)].sum()]),
-        lambda noisy, _: float(noisy[0]),
-    )  # fmt: skip
-    return release_statistic(
-        count, "private_count", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
-        noise_seed=noise_seed,
-    )  # fmt: skip
+
+
+def _release_counts(
+    source: SumSource,
+    plan: CellPlan,
+    name: str,
+    read: Callable[[NDArray[np.float64]], Any],
+    *,
+    changed: float,
+    **params: Any,
+) -> Release:
+    """Release the counts of cells, of which a unit changes ``changed`` by 1 at most."""
+    statistic = Statistic(
+        plan, changed, math.sqrt(changed), plan.counts, lambda noisy, *_: read(noisy)
+    )
+    return release_statistic(statistic, source, name, **params)
 
 
 @fill_docs(RELEASE_DOCS)
@@ -154,44 +178,33 @@ def private_histogram(
             f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
             "bins=edges or categories=values, from public knowledge."
         )
-    values, shares, unit = read_column(x, groups)
+    cells = _make_cells(bins, categories)
+    source, name = open_column(x, groups)
+    if bins is not None:
+        check_numbers(source.rows[~pd.isna(source.rows)], "x")
+    return _release_counts(
+        source, CellPlan(name, cells, unit=source.unit), "private_histogram",
+        lambda noisy: noisy, epsilon=epsilon, delta=delta, relation=relation, budget=budget,
+        noise_seed=noise_seed, changed=2.0 if relation == "replace_one" else 1.0,
+    )  # fmt: skip
+
+
+def _make_cells(bins: ArrayLike | None, categories: ArrayLike | None) -> Bins | Categories:
+    """Return public bins or categories."""
     if bins is not None:
         edges = np.array(numbers("bins", bins))
         if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(
                 f"bins={bins!r} must be at least two increasing edges, such as [0, 18, 65, 120]."
             )
-        check_numbers(values, "x")
-        counts = np.histogram(values.astype(np.float64), edges, weights=shares)[0]
-    else:
-        named = np.asarray(categories)
-        if named.ndim != 1 or not named.size or len(np.unique(named)) != named.size:
-            raise ValueError(
-                f"categories={categories!r} must be a flat list of at least one value, without "
-                "duplicates. Pass all public categories once."
-            )
-        counts = _count_categories(values, shares, named)
-    changed = 2.0 if relation == "replace_one" else 1.0
-    histogram = Statistic(unit, changed, math.sqrt(changed), lambda: counts, lambda noisy, _: noisy)
-    return release_statistic(
-        histogram, "private_histogram", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
-    )  # fmt: skip
-
-
-def _count_categories(
-    values: NDArray, shares: NDArray[np.float64], named: NDArray
-) -> NDArray[np.float64]:
-    """Sum the shares of values by the first category that each equals.
-
-    Two categories may equal one value of another type: two integers beyond 2**53 may equal a float.
-    """
-    counts = np.zeros(len(named))
-    for i, category in enumerate(named):
-        found = values == category
-        counts[i] = shares[found].sum()
-        values, shares = values[~found], shares[~found]
-    return counts
+        return Bins(tuple(edges.tolist()))
+    named = np.asarray(categories)
+    if named.ndim != 1 or not named.size or len(np.unique(named)) != named.size:
+        raise ValueError(
+            f"categories={categories!r} must be a flat list of at least one value, without "
+            "duplicates. Pass all public categories once."
+        )
+    return Categories(tuple(named.tolist()))
 
 
 @fill_docs(RELEASE_DOCS)
@@ -323,10 +336,11 @@ def private_sum(
     True
     """
     check_release_target(epsilon, delta, relation)
-    statistic = read_columns(X, bounds, groups).total(relation)
+    source, names = open_columns(X, groups)
+    statistic = BoundedColumns(source, names, bounds).total(relation)
     return release_statistic(
-        statistic, "private_sum", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
-        noise_seed=noise_seed,
+        statistic, source, "private_sum", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -375,10 +389,11 @@ def private_mean(
     1.00-DP, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    statistic = read_columns(X, bounds, groups).mean(relation)
+    source, names = open_columns(X, groups)
+    statistic = BoundedColumns(source, names, bounds).mean(relation)
     return release_statistic(
-        statistic, "private_mean", epsilon=epsilon, delta=delta, relation=relation, budget=budget,
-        noise_seed=noise_seed,
+        statistic, source, "private_mean", epsilon=epsilon, delta=delta, relation=relation,
+        budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -419,9 +434,10 @@ def private_variance(
     True
     """
     check_release_target(epsilon, delta, relation)
-    statistic = read_columns(X, bounds, groups).variance(relation)
+    source, names = open_columns(X, groups)
+    statistic = BoundedColumns(source, names, bounds).variance(relation)
     return release_statistic(
-        statistic, "private_variance", epsilon=epsilon, delta=delta, relation=relation,
+        statistic, source, "private_variance", epsilon=epsilon, delta=delta, relation=relation,
         budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
@@ -490,22 +506,22 @@ def private_quantile(
         )
     check_release_target(epsilon, 0.0, relation)
     lower, upper = check_bounds("bounds", bounds, 1)
-    values, shares, unit = read_column(x, groups, numeric=True)
     candidates = np.linspace(lower[0], upper[0], int(n_candidates))
+    source, name = open_column(x, groups, numeric=True)
+    plan = CellPlan(
+        name, Candidates(float(lower[0]), float(upper[0]), int(n_candidates)), unit=source.unit
+    )
 
-    def scores() -> NDArray[np.float64]:
-        clipped = np.clip(values, lower, upper)
-        order = np.argsort(clipped)
-        counted = np.concatenate([[0.0], shares[order].cumsum()])
-        below = counted[np.searchsorted(clipped[order], candidates, side="left")]
+    def scores(total: SumTotal) -> NDArray[np.float64]:
+        below = plan.counts(total).cumsum()
         # Smith 2011: the utility of a candidate is minus its distance from rank q
-        return -np.abs(below - quantile * counted[-1])
+        return -np.abs(below[:-1] - quantile * below[-1])
 
     changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
     statistic = Statistic(
-        unit, changed, changed, scores, lambda chosen, _: float(candidates[chosen]), selects=True
+        plan, changed, changed, scores, lambda chosen, *_: float(candidates[chosen]), selects=True
     )
     return release_statistic(
-        statistic, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
+        statistic, source, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
         noise_seed=noise_seed,
     )  # fmt: skip

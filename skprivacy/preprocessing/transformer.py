@@ -18,7 +18,10 @@ from .._groups import find_identifiers
 from .._input_data import validate_data
 from .._validation import sequence
 from ..base import PrivateEstimatorMixin, roll_back_on_error
+from ..sums import open_table
+from ..sums.engines import is_table
 from .columns import Column
+from .encoded_table import EncodedTable
 from .schema import Schema
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
@@ -264,9 +267,13 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         PrivacyLeakWarning
             If some fact of the schema was read off data; an error if strict.
         """
+        return self._fit_columns(X)
+
+    def _fit_columns(self, X: Any, least: int = 1) -> SchemaTransformer:
+        """Fit to a table of at least some rows."""
         self._check_parameters()
         with roll_back_on_error(self):
-            X = self._checked(X, reset=True)
+            X = self._checked(X, reset=True, ensure_min_samples=least)
             if self.schema is None:
                 self.schema_ = Schema.infer(X)
             else:
@@ -275,6 +282,37 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                 self.schema.warn_if_unconfirmed()
             self.data_independent_ = not self.schema_.unconfirmed
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Fit, and return the features.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features) or table
+            Data with the schema's columns. A table in an engine, which may have other columns, is
+            encoded batch by batch when a private model of :mod:`skprivacy.sums` reads it.
+        y : str, default=None
+            Ignored. The name of a target marks a table in memory as one that is read by names.
+        **params : dict
+            As of scikit-learn's ``fit_transform``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out) or Table
+            Features, in the container chosen by ``set_output``; of a table, what ``fit`` of a
+            private model takes.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or unknown, or a parameter is wrong.
+        """
+        if self.schema is None or not is_table(X, y):
+            return super().fit_transform(X, y, **params)
+        table = open_table(X)
+        empty = table.empty_frame()
+        self._fit_columns(empty[[name for name in empty if name in self.schema]], least=0)
+        return EncodedTable(table, self)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return bounded features, one row for each row of ``X``.
@@ -378,11 +416,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         low, high = self.feature_range
         return np.clip(low + (high - low) * unit, low, high)
 
-    def _checked(self, X: Any, reset: bool) -> Any:
+    def _checked(self, X: Any, reset: bool, **checks: Any) -> Any:
         if self.schema is None:
-            return validate_data(self, X, reset=reset, dtype=np.float64)
+            return validate_data(self, X, reset=reset, dtype=np.float64, **checks)
         return validate_data(
-            self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False
+            self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False, **checks
         )
 
 

@@ -17,8 +17,15 @@ from ..mechanisms import SecureRandom
 from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
 from .marginal_tables import EncodedRecords, l1_distance, release_together
 from .measurement_plan import MeasurementPlan, noise_std
+from .scanned_tables import ScannedTables
 
-__all__ = ["Pair", "count_choices", "select_adaptively", "select_spanning_tree"]
+__all__ = [
+    "Pair",
+    "candidate_cliques",
+    "count_choices",
+    "select_adaptively",
+    "select_spanning_tree",
+]
 
 Pair = tuple[int, int]
 
@@ -35,6 +42,11 @@ def count_choices(method: str, weights: Mapping[Pair, float], n_rounds: int) -> 
     return {
         "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(n_rounds, len(pairs))
     }[method]  # fmt: skip
+
+
+def candidate_cliques(weights: Mapping[Pair, float], label_index: tuple[int, ...]) -> list[Clique]:
+    """Return the columns of each table that a choice may be made from."""
+    return [tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)]
 
 
 def _weighted_pairs(weights: Mapping[Pair, float]) -> list[Pair]:
@@ -59,7 +71,7 @@ def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, i
 
 def select_spanning_tree(
     model: GraphicalModel,
-    records: EncodedRecords,
+    records: EncodedRecords | ScannedTables,
     label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
     plan: MeasurementPlan,
@@ -128,7 +140,7 @@ def _joint_with_label(
 
 def select_adaptively(
     model: GraphicalModel,
-    records: EncodedRecords,
+    records: EncodedRecords | ScannedTables,
     label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
     plan: MeasurementPlan,

@@ -15,16 +15,26 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._input_data import read_records
+from .._groups import Groups
+from .._input_data import read_records, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
+from ..sums import open_table
+from ..sums.engines import is_table
+from ..sums.sources import SumSource, TableSource
+from ..sums.sum_estimator import check_table_names
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
-from .marginal_selection import count_choices, select_adaptively, select_spanning_tree
+from .marginal_selection import (
+    candidate_cliques,
+    count_choices,
+    select_adaptively,
+    select_spanning_tree,
+)
 from .marginal_tables import (
     EncodedRecords,
     cell_weights_in_bins,
@@ -34,6 +44,7 @@ from .marginal_tables import (
     sum_over_bins,
 )
 from .measurement_plan import METHODS, MeasurementPlan, noise_std
+from .scanned_tables import MarginalPlan, ScannedTables
 
 __all__ = ["MarginalSynthesizer"]
 
@@ -211,9 +222,9 @@ class MarginalSynthesizer(Synthesizer):
         Parameters
         ----------
         %(synthesizer_fit)s
-        groups : array-like of shape (n_samples,), default=None
-            Group of each record. The records of a group count as one record, and the guarantee
-            protects groups.
+        groups : array-like of shape (n_samples,) or str, default=None
+            Group of each record, or the column of a table that holds it. The records of a group
+            count as one record, and the guarantee protects groups.
 
         Returns
         -------
@@ -226,6 +237,8 @@ class MarginalSynthesizer(Synthesizer):
             If a parameter or a shape is not as described. Nothing has been released then.
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        RuntimeError
+            If an engine fails in one of the two scans. The charge stays.
         """
         with self._private_fit() as fit:
             if isinstance(self.method, str) and self.method == "gan":
@@ -235,19 +248,23 @@ class MarginalSynthesizer(Synthesizer):
                 )
             self._validate_params()
             check_delta_is_small(self.delta)
-            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
+            X, source, who = self._open_records(X, groups)
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
             workload = facts.pair_weights(self.workload)
             if self.relation != "add_remove":
-                check_delta(self.delta, who.n)
+                check_delta(self.delta, who.n if source is None else source.n_units)
             columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
             chosen = count_choices(self.method, workload, self.n_rounds)
             plan = MeasurementPlan(
                 len(columns), chosen, self.method == "tree", self.relation
             ).calibrated(float(self.epsilon), float(self.delta))
+            cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
+            cell_plan = MarginalPlan(domain, cells, unit=who.unit)
+            if source is not None:
+                source.check(cell_plan)
             with fit.charged(
                 plan.event,
                 relation=self.relation,
@@ -256,13 +273,18 @@ class MarginalSynthesizer(Synthesizer):
                 arithmetic=plan.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                codes, kept = domain.encode(facts.series)
-                records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                records: EncodedRecords | ScannedTables
+                if source is None:
+                    codes, kept = domain.encode(facts.series)
+                    records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                else:
+                    records = ScannedTables(source, cell_plan)
                 # MST, measurement step: every one-way table, here by the label
                 tables = release_fine_tables(records, columns, facts.label_index, plan, random)
                 total = estimate_total(tables)
                 bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
-                records = records.binned(bins)
+                candidates = candidate_cliques(workload, facts.label_index) if chosen else []
+                records = records.binned(bins, candidates)
                 measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
                 model = GraphicalModel(records.sizes, measured, total).fit(_MAX_LBFGS_STEPS)
                 if chosen:  # selection step, then the final measurements
@@ -287,6 +309,24 @@ class MarginalSynthesizer(Synthesizer):
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(total)
         return self
+
+    def _open_records(self, X: Any, groups: Any) -> tuple[Any, SumSource | None, Groups]:
+        """Return the records; of a table in an engine its types without a row, and its source."""
+        if not is_table(X, groups):
+            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
+            return X, None, who
+        if self.schema is None:
+            raise ValueError(
+                "schema=None: a fit to a table in an engine reads no public fact off it. Pass "
+                "schema from public knowledge."
+            )
+        table = open_table(X)
+        names = check_table_names(table.names, None, groups)
+        empty = validate_data(
+            self, table.empty_frame()[names], ensure_min_samples=0, **self._input_checks()
+        )
+        nobody = Groups(np.empty(0, np.int64), 0, groups or "record")
+        return empty, TableSource(table, len(names), "", groups), nobody
 
     def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         """Sample bins from the model, then a fine cell within each bin."""

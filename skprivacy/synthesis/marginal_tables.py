@@ -6,8 +6,7 @@ All that a marginal synthesizer computes from private records are the counts of
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..mechanisms import Gaussian, SecureRandom
 from .domain import ColumnCells, Domain
 from .graphical_model import Measurement
 from .measurement_plan import MeasurementPlan, noise_std
+from .scanned_tables import ScannedTables, count_cells, flatten_cells
 
 __all__ = [
     "EncodedRecords",
@@ -99,19 +99,19 @@ class EncodedRecords:
 
     def cells(self, columns: Sequence[int]) -> Integers:
         """Return the cell of each record in the flattened table of some columns."""
-        cells = np.zeros(len(self.codes), np.int64)
-        for c in columns:
-            cells = cells * self.sizes[c] + self.codes[:, c]
-        return cells
+        return flatten_cells(self.codes, columns, [self.sizes[c] for c in columns])
 
     def table(self, columns: Sequence[int]) -> Floats:
         """Return the counts of a marginal, with an axis for each column."""
         shape = [self.sizes[c] for c in columns]
-        counts = np.bincount(self.cells(columns), self.weights, math.prod(shape))
+        counts = count_cells(self.codes, columns, shape, self.weights)
         return counts.reshape(shape).astype(np.float64)
 
-    def binned(self, bins: list[Integers]) -> EncodedRecords:
-        """Return the records with bins instead of cells; overwrites the codes to save memory."""
+    def binned(self, bins: list[Integers], cliques: Iterable[tuple[int, ...]]) -> EncodedRecords:
+        """Return the records with bins instead of cells; overwrites the codes to save memory.
+
+        Any table can be counted afterwards, whether or not ``cliques`` has it.
+        """
         for j, own in enumerate(bins):
             self.codes[:, j] = own[self.codes[:, j]]
         sizes = [int(own.max()) + 1 for own in bins]
@@ -131,7 +131,7 @@ _MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations
 
 
 def release_fine_tables(
-    records: EncodedRecords,
+    records: EncodedRecords | ScannedTables,
     columns: list[int],
     label_index: tuple[int, ...],
     plan: MeasurementPlan,

@@ -489,3 +489,37 @@ def test_other_mistakes_are_one_line(line, words, folder, capsys):
     assert code == 2
     assert words in err
     assert out == ""
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars", "pyarrow"])
+def test_a_parquet_file_is_trained_on_in_an_engine(folder, capsys, engine):
+    pytest.importorskip(engine, reason="the engine of the option")
+    table = pd.read_csv("patients.csv", sep=";", decimal=",").assign(who=np.arange(N) // 2, other=1)
+    table.to_parquet("patients.parquet", index=False)
+    code, printed = run(
+        "train patients.parquet --schema costs.json --model AdaSSPRegressor --groups who "
+        f"--engine {engine} --save model.safetensors",
+        capsys,
+    )[:2]
+    assert code == 0
+    assert "per who" in str(printed)
+    model = load_model("model.safetensors")
+    assert np.isfinite(model.predict(table[["age", "weight", "smokes"]])).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--schema costs.json --hold-out 0.2", "--hold-out reads rows into memory"),
+        ("--target cost", "Pass --schema FILE"),
+        ("--schema costs.json --model DPSGDRegressor", "needs more than sums"),
+        ("--schema costs.json --groups nobody", "no column 'nobody'"),
+    ],
+)
+def test_an_engine_refuses_what_needs_rows(folder, capsys, options, message):
+    table = pd.read_csv("patients.csv", sep=";", decimal=",")
+    table.to_parquet("patients.parquet", index=False)
+    model = "" if "--model" in options else " --model AdaSSPRegressor"
+    found = run(f"train patients.parquet --engine pyarrow {options}{model}", capsys)
+    assert found[0] == 2
+    assert message in " ".join(str(found).split())

@@ -35,6 +35,7 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
 )
+from skprivacy.sums import sum_plan, tables
 
 from .cases import Case
 from .replay import Neighbourhood, Pair, cost_of_a_label, within_sensitivity
@@ -104,6 +105,8 @@ def everyday(case: Case) -> list[Choice]:
 # Where records are worked on a part at a time: how many make a part.
 PARTS: dict[Any, str] = {
     bounds: "_AT_A_TIME",
+    sum_plan: "_ROWS_AT_A_TIME",
+    tables: "_ROWS",
     partition: "_ROWS_PER_SLICE",
     plan: "_MAX_NUMBERS_IN_MEMORY",
     perceptron_sum: "_ROWS",

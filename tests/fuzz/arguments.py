@@ -131,6 +131,10 @@ OPTIONAL: dict[str, Any] = {
 SMALL_ATTACK = {"n_queries": 5, "n_jobs": None}
 # By the name of a callable: what differs. Of a class it is what it is made with.
 OWN: dict[str, dict[str, Any]] = {
+    "AdaSSPRegressor.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
+    "FunctionalMechanismClassifier.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
+    "FunctionalMechanismRegressor.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
+    "PrivateStandardScaler.plan": {"columns": ["a", "b", "c", "d"], "y": None},
     "GNMaxEvent": {"noise_multiplier": 40.0, "votes": (220, 20, 10)},
     "LNMaxEvent": {"votes": (220, 20, 10)},
     "VoteThresholdEvent": {"threshold": 30.0, "votes": (220, 20, 10)},

@@ -32,7 +32,6 @@ from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
-from skprivacy.linear_model import PolynomialObjective
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
     DistributedGaussian,
@@ -56,7 +55,8 @@ from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
-from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.sums.sources import ArraySource, SumRelease
 
 from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of
 from ..contracts.tape import Tape, recording
@@ -313,13 +313,13 @@ def _first_of_group() -> ProcessGroup:
     return group
 
 
-POISSON = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
-ROWS = np.zeros((4, 200))
 STEP = FloatGaussian(Z, SENSITIVITY)
-MOMENTS = BoundedColumns(np.zeros((9, 50_000)), (-1, 1), resolve_groups(None, np.zeros(9))).moments(
-    2, "zero_out", lambda moments: moments
+COLUMNS = ArraySource(np.zeros((9, 50_000)), None, resolve_groups(None, np.zeros(9)))
+MOMENTS = (
+    BoundedColumns(COLUMNS, tuple(map(str, range(50_000))), (-1, 1))
+    .moments(2, "zero_out", lambda moments: moments)
+    .calibrated(1.0, 1e-4)
 )
-MOMENTS_NOISE = MOMENTS.mechanism(1.0, 1e-4)
 
 
 def _of_network(peers: Any) -> Any:
@@ -388,17 +388,9 @@ CASES = {
     "NetworkHead": NoiseCase(
         NetworkHead, _head(NetworkHead((1000,), epochs=3, batch_size=8), 4, 3), 0.95
     ),
-    "PolynomialObjective": NoiseCase(
-        PolynomialObjective,
-        _passes_on(
-            Gaussian(Z, 9.0),
-            lambda random: POISSON.release(ROWS, np.ones(4), np.ones(4), Gaussian(Z, 9.0), random),
-        ),
-        0.9,
-    ),
-    "Statistic": NoiseCase(
-        Statistic,
-        _passes_on(MOMENTS_NOISE, lambda random: MOMENTS.release(MOMENTS_NOISE, random)),
+    "SumRelease": NoiseCase(
+        SumRelease,
+        _passes_on(MOMENTS.mechanism, lambda random: MOMENTS.release(COLUMNS, random)),
         0.97,
     ),
     "Peers": NoiseCase(Peers, _of_network(Peers())),

@@ -24,14 +24,14 @@ from skprivacy.linear_model import (
     functional_mechanism,
 )
 from skprivacy.linear_model import base as linear
-from skprivacy.linear_model.base import PrivateLinearRegressor
+from skprivacy.linear_model.gram_model import TargetRange
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
 from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, MomentPlan, Statistic
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     SyntheticDataClassifier,
@@ -86,20 +86,17 @@ def features_beyond_the_ball(original):
 
 
 def columns_beyond_their_bounds(original):
-    def unit(self, middle, half):
-        return (quantize(10.0 * part) for part in original(self, middle, half))
-
-    return unit
+    return lambda self, rows: quantize(10.0 * original(self, rows))
 
 
 def wide_target(original):
     """Clip targets to bounds three times as wide as those declared."""
 
-    def scaled(self, y):
-        lower, upper = self.target_bounds_
+    def encode(self, y):
+        lower, upper = self.lower, self.upper
         return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
 
-    return scaled
+    return encode
 
 
 def half_sensitivity(original):
@@ -278,10 +275,10 @@ def domain_of_the_data(original):
 def bins_of_the_data(original):
     """Cut each numeric column at the largest value of its records."""
 
-    def binned(self, bins):
+    def binned(self, bins, cliques):
         for j, own in enumerate(bins[:-1]):
             own[:] = np.arange(len(own)) >= max(self.codes[:, j].max(), 1)
-        return original(self, bins)
+        return original(self, bins, cliques)
 
     return binned
 
@@ -405,9 +402,9 @@ BUGS = [
     Bug(UnitBall, "transform", centred, REPLAY, "AdaSSPRegressor"),
     Bug(UnitBall, "transform", features_beyond_the_ball, name="features that are not clipped",
         visible_outside=LINEAR),
-    Bug(BoundedColumns, "_unit", columns_beyond_their_bounds, name="features that are not clipped",
+    Bug(MomentPlan, "_unit", columns_beyond_their_bounds, name="features that are not clipped",
         visible_outside=("PrivateStandardScaler",)),
-    Bug(PrivateLinearRegressor, "_scale_target", wide_target, REPLAY, "AdaSSPRegressor",
+    Bug(TargetRange, "encode", wide_target, REPLAY, "AdaSSPRegressor",
         "targets beyond their bounds", ("AdaSSP",)),
     half(PolynomialObjective, "sensitivity", half_sensitivity, ("FunctionalMechanism",),
          REPLAY, FUNCTIONAL),

@@ -24,7 +24,7 @@ from skprivacy.label_privacy import (
 )
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.mechanisms import DistributedGaussian, distributed_gaussian
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.sums import sum_plan
 
 from ..contracts import groups as of_groups
 from ..contracts import labels as of_labels
@@ -124,12 +124,12 @@ def rows_without_shares(original):
 
 
 def all_count_whole(original):
-    return lambda self: np.ones(len(self.codes))
+    return staticmethod(np.ones_like)
 
 
 def shares_of_the_average(original):
     """Share by how many records there are of anybody, not of each group."""
-    return lambda self: np.full(len(self.codes), self.n / len(self.codes))
+    return staticmethod(lambda sizes: np.full(len(sizes), np.mean(1.0 / sizes)))
 
 
 class Unbounded(Groups):
@@ -198,11 +198,7 @@ def missing_accepted(original):
 
 
 def rows_counted(original):
-    def init(self, rows, bounds, who):
-        original(self, rows, bounds, who)
-        self.n = len(self._rows)
-
-    return init
+    return lambda n, sizes: original(n, None if sizes is None else np.ones_like(sizes))
 
 
 def unweighted(original):
@@ -301,20 +297,20 @@ BUGS = [
     Bug(base.NoisyLabelClassifier, "fit", keeps_labels, of_labels.check_labels_leave_no_trace,
         ALIBI),
     Bug(PrivateFit, "charged", of_another_relation, of_labels.check_label_claim, LP2ST),
-    Bug(Groups, "exact_shares", all_count_whole, GROUP_REPLAY, (
+    Bug(Groups, "exact_shares_of", all_count_whole, GROUP_REPLAY, (
         "AdaSSPRegressor", "FunctionalMechanismRegressor",
         "FunctionalMechanismClassifier-delta", "PrivateStandardScaler", "ALMFineTuner-softmax",
         "ALMFineTuner-gradient", "ALMFineTuner-prototypes", "ALMFineTuner-least-squares",
         "PATEClassifier-marginals", INDEPENDENT, "MarginalSynthesizer-tree",
     )),
-    Bug(Groups, "exact_shares", shares_of_the_average, GROUP_REPLAY, "AdaSSPRegressor"),
+    Bug(Groups, "exact_shares_of", shares_of_the_average, GROUP_REPLAY, "AdaSSPRegressor"),
     Bug(HeadInput, "weighted", unweighted, GROUP_REPLAY, "ALMFineTuner-least-squares"),
     Bug(ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective,
         GROUP_REPLAY, OBJECTIVE),
     Bug(_input_data, "resolve_groups", any_number_drawn, GROUP_REPLAY, "PrivateKNNClassifier"),
     Bug(PATEClassifier, "_partition", cut_by_record, GROUP_REPLAY, PATE),
     Bug(pate, "partition_by_group", hashed_by_number, GROUP_REPLAY, PATE),
-    Bug(BoundedColumns, "__init__", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
+    Bug(sum_plan, "_count", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
     Bug(PrivateFit, "charged", says_record, UNIT, ("AdaSSPRegressor", INDEPENDENT)),
     Bug(_groups, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
     Bug(_input_data, "resolve_groups", counts_records, count_people, "AdaSSPRegressor"),

@@ -31,7 +31,7 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.preprocessing.bounded_moments import read_columns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, open_columns
 
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
 LOWER, UPPER = np.array([0.0, -5.0]), np.array([10.0, 1.0])
@@ -312,8 +312,9 @@ def test_sums_are_exact():
     order = rng.permutation(x.size)
     values = [caught(private_variance, v, bounds=(0, 0.7), epsilon=1.0)[1] for v in (x, x[order])]
     assert (values[0] == values[1]).all()
-    columns = read_columns(x, (0, 0.7), None)
-    assert all(np.abs(z).max() <= 1 for z in columns._unit(columns.middle, columns.half))
+    columns = BoundedColumns(*open_columns(x, None), (0, 0.7))
+    plan = columns.variance("add_remove").plan
+    assert np.abs(plan._unit(x[:, None])).max() <= 1
 
 
 def test_budget():

@@ -39,8 +39,8 @@ LAYERS = [
     {"fine_tuning", "label_privacy"},
     {"additive_model", "datasets", "ensemble", "federated", "synthesis"},
     {"_stacked", "defenses", "linear_model", "neural_network", "preprocessing"},
-    {"_wrapped_classifier", "base", "metrics"},
-    {"_clones"},
+    {"_wrapped_classifier", "base", "metrics", "sums.sum_estimator"},
+    {"_clones", "sums"},
     {"_groups", "_input_data"},
     {"_html", "mechanisms"},
     {"accounting"},
@@ -282,7 +282,7 @@ from skprivacy.audit import audit
 for part in ("accounting", "additive_model", "attacks", "audit", "cli", "datasets", "defenses",
              "display", "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model",
              "mechanisms", "metrics",
-             "model_selection", "persistence", "preprocessing", "synthesis"):
+             "model_selection", "persistence", "preprocessing", "sums", "synthesis"):
     module = import_module(f"skprivacy.{part}")
     for name in getattr(module, "__all__", ()):
         getattr(module, name)

@@ -21,7 +21,7 @@ PARTS = [
     "certificates", "datasets", "defenses", "display", "ensemble", "exceptions", "federated",
     "fine_tuning",
     "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
-    "persistence", "preprocessing", "synthesis",
+    "persistence", "preprocessing", "sums", "synthesis",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from ...accounting.budget.signals import signals_held_after_commit
 from .. import (
     config_file,
     data,
+    engine_table,
     membership,
     private_pipeline,
     release,
@@ -24,6 +25,7 @@ examples:
   skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
   skprivacy train patients.csv --schema patients.json --hold-out 0.5 --members members.csv
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --engine duckdb
   skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
 
@@ -49,6 +51,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     private_pipeline.add_arguments(parser)
     data.add_argument(parser)
     run_group = private_pipeline.add_run(parser)
+    engine_table.add_argument(run_group)
     run_group.add_argument(
         "--hold-out",
         type=float,
@@ -84,7 +87,12 @@ def run(args: argparse.Namespace) -> int:
     if args.members and not args.hold_out:
         raise UserError("--members states which records --hold-out kept out. Pass both.")
     budget = release.open_budget(args)
-    records = data.load_records(args)
+    X: Any
+    y: Any
+    if args.engine:
+        records, X, y = engine_table.open_records(args)
+    else:
+        records = data.load_records(args)
     release.check_schema(args, records.schema)
     model = private_pipeline.make_model(records, args, args.epsilon, budget)
     public = data.fit_arguments(args, model, records)
@@ -92,11 +100,18 @@ def run(args: argparse.Namespace) -> int:
     scorers = {}
     if args.hold_out:  # chosen by the held-out records alone
         scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
-    given = public | private_pipeline.group_arguments(model, own.groups)
-    print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
+    groups = own.groups
+    if args.engine:
+        engine_table.check_model(model, args.engine)
+        groups = args.groups
+        print_message(f"{records.name}: training by sums that {args.engine} reads")
+    else:
+        X, y = own.X, own.y
+        print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
+    given = public | private_pipeline.group_arguments(model, groups)
     try:
         with release.shows_digest(budget), signals_held_after_commit():
-            model.fit(own.X, own.y, **given)
+            model.fit(X, y, **given)
             try:
                 # Before anything is printed: the output may have no reader.
                 release.save(args, model)

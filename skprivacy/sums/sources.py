@@ -1,0 +1,162 @@
+"""Where a fit reads its sums: records in memory, the table of an engine, or a finished total."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._groups import Groups
+from ..mechanisms import Mechanism, SecureRandom
+from .sum_plan import GROUP_SIZE, SumPlan
+from .sum_total import SumTotal
+from .tables import Table
+
+__all__ = [
+    "ArraySource",
+    "ColumnSource",
+    "SumRelease",
+    "SumSource",
+    "TableSource",
+    "TotalSource",
+]
+
+
+@dataclass(frozen=True)
+class SumRelease:
+    """One release of a function of exact sums, made from public facts."""
+
+    plan: SumPlan
+    mechanism: Mechanism
+    vector: Callable[[SumTotal], NDArray[np.float64]]  # the mechanism bounds its sensitivity
+    # post-processing of the noisy vector, and of the public number of units if there is one
+    read: Callable[[Any, int], Any]
+
+    def release(self, source: SumSource, random: SecureRandom) -> Any:
+        """Sum all records and return the noisy vector; call it after the charge only."""
+        return self.mechanism.release(self.vector(source.sum(self.plan)), random)
+
+
+class SumSource(ABC):
+    """Private records of which a fit reads only sums.
+
+    ``rows`` and ``y`` are the records in memory, from which missing public facts are read, or empty
+    arrays.
+    """
+
+    unit: str
+    target: str  # name of the target's column
+    rows: NDArray[Any]
+    y: NDArray[Any]
+
+    @property
+    @abstractmethod
+    def n_units(self) -> int:
+        """Number of records, or of groups."""
+
+    def check(self, plan: SumPlan) -> None:  # noqa: B027  # records in memory were checked before
+        """Refuse a source that does not fit the plan; reads no record."""
+
+    @abstractmethod
+    def sum(self, plan: SumPlan) -> SumTotal:
+        """Return the sum over all records; inside of ``fit.charged`` only."""
+
+
+class ArraySource(SumSource):
+    """Records in memory."""
+
+    def __init__(self, rows: NDArray[Any], y: NDArray[Any] | None, who: Groups) -> None:
+        self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
+        self.y = np.empty(0) if y is None else y
+        self._records = (rows,) if y is None else (rows, y)
+
+    @property
+    def n_units(self) -> int:
+        return self.who.n
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        sizes = None if self.unit == "record" else self.who.sizes()[self.who.codes]
+        total = SumTotal(plan)
+        total.add("all records", plan.sum_records(sizes, *self._records))
+        return total
+
+
+class _RemoteSource(SumSource):
+    """Records that stay where they are; ``rows`` and ``y`` are empty."""
+
+    def __init__(self, n_features: int, target: str, unit: str) -> None:
+        self.rows, self.y = np.empty((0, n_features)), np.empty(0)
+        self.target, self.unit = target, unit
+
+
+class ColumnSource(_RemoteSource):
+    """Names of columns alone, to make a plan from."""
+
+    @property
+    def n_units(self) -> int:
+        raise NotImplementedError
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        raise NotImplementedError
+
+
+class TableSource(_RemoteSource):
+    """A table of an engine."""
+
+    def __init__(self, table: Table, n_features: int, target: str, groups: str | None) -> None:
+        super().__init__(n_features, target, groups or "record")
+        self._table, self._groups = table, groups
+
+    @property
+    def n_units(self) -> int:
+        return self._table.count_units(self._groups)
+
+    def check(self, plan: SumPlan) -> None:
+        kinds = self._table.kinds()
+        read = [name for name in plan.columns if name != GROUP_SIZE]
+        if absent := [name for name in read if name not in kinds]:
+            raise ValueError(
+                f"The table has no column {absent[0]!r}; it has {list(kinds)}. Correct the names."
+            )
+        for name, expected in plan.column_kinds().items():
+            if kinds[name] not in (expected, "unknown"):
+                raise TypeError(
+                    f"The column {name!r} holds {_KIND_WORDS[kinds[name]]}; expected "
+                    f"{_KIND_WORDS[expected]}. Convert the column, or leave it out."
+                )
+        self._table.check_parts([*read, *([self._groups] if self._groups else [])])
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        total = self._table.sum(plan, self._groups)
+        total.check_sizes()
+        return total
+
+
+_KIND_WORDS = {"number": "numbers", "text": "text", "other": "neither numbers nor text"}
+
+
+class TotalSource(_RemoteSource):
+    """A total that was computed before."""
+
+    def __init__(self, total: SumTotal, n_features: int, target: str) -> None:
+        super().__init__(n_features, target, total.plan.unit)
+        self._total = total
+
+    @property
+    def n_units(self) -> int:
+        return self._total.n_units
+
+    def check(self, plan: SumPlan) -> None:
+        if plan.digest != self._total.plan.digest:
+            raise ValueError(
+                "total is the sum of another plan: parameters of the estimator or the version of "
+                "skprivacy differ. Compute it again by model.plan."
+            )
+
+    def sum(self, plan: SumPlan) -> SumTotal:
+        self._total.check_sizes()
+        return self._total

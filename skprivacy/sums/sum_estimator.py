@@ -1,0 +1,194 @@
+"""Fits of estimators that need only sums over records, from any source of sums."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from .._groups import Groups
+from .._input_data import read_records, validate_data
+from .._validation import sequence
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..mechanisms import SecureRandom
+from .engines import is_table, open_table
+from .sources import ArraySource, ColumnSource, SumRelease, SumSource, TableSource, TotalSource
+from .sum_plan import SumPlan
+from .sum_total import SumTotal
+
+__all__ = ["SumEstimator", "check_table_names"]
+
+_PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
+
+
+class SumEstimator(PrivateEstimatorMixin):
+    """Base of estimators that release exact sums over records, once.
+
+    A subclass has the method ``_make_release``. ``plan`` and ``fit_sums`` follow from it, and
+    ``fit`` calls ``_open_source`` and ``_fit_source``.
+    """
+
+    relation: str
+    delta: float
+    noise_seed: int | None
+
+    @abstractmethod
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
+        """Return the release of the fit, from public facts; its ``read`` sets the attributes."""
+
+    def _check_source(self, source: SumSource) -> None:
+        """Refuse parameters that do not fit the public size of the source."""
+
+    def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
+        """Charge, sum, release and read."""
+        self._check_source(source)
+        release = self._make_release(fit, source)
+        source.check(release.plan)
+        n_units = 0 if self.relation == "add_remove" else source.n_units
+        with fit.charged(
+            release.mechanism.event, relation=self.relation, at_delta=self.delta,
+            unit=source.unit, arithmetic=release.mechanism.arithmetic,
+        ):  # fmt: skip
+            noisy = release.release(source, SecureRandom(self.noise_seed))
+        release.read(noisy, n_units)
+
+    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
+        """Return records in memory, their targets if there are any, and their groups."""
+        return read_records(self, X, groups=groups, dtype=np.float64)
+
+    def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
+        """Return the source of the sums of records in memory or of a table."""
+        if not is_table(X, y, groups):
+            return ArraySource(*self._read_arrays(X, y, groups))
+        table = open_table(X)
+        features = check_table_names(table.names, y, groups)
+        encoded = table.encoded_features
+        if encoded is not None and (extra := [n for n in features if n not in encoded]):
+            raise ValueError(
+                f"The table has columns that the schema does not describe: {extra}. Select the "
+                "schema's columns, the target and the groups."
+            )
+        self._state_columns(features if encoded is None else len(features))
+        return TableSource(table, len(features), y or "", groups)
+
+    def _state_columns(self, features: Sequence[str] | int) -> None:
+        """Check the names of the features, or their number; demand public facts."""
+        for name in _PUBLIC_FACTS:
+            if getattr(self, name, ()) is None:
+                raise ValueError(
+                    f"{name}=None: a fit by sums reads no public fact off the table. Pass {name} "
+                    "from public knowledge."
+                )
+        empty: Any
+        if isinstance(features, int):
+            empty = np.empty((0, features))
+        else:
+            empty = pd.DataFrame(np.empty((0, len(features))), columns=list(features))
+        validate_data(self, empty, dtype=np.float64, ensure_min_samples=0)
+
+    def _feature_names(self, source: SumSource) -> tuple[str, ...]:
+        """Return the names of the features, x0, x1 ... if there are none."""
+        known = getattr(self, "feature_names_in_", None)
+        if known is None:
+            return tuple(f"x{i}" for i in range(source.rows.shape[1]))
+        return tuple(map(str, known))
+
+    def plan(
+        self, columns: Sequence[str], y: str | None = None, groups: str | None = None
+    ) -> SumPlan:
+        """Return the plan of the sums that a fit releases.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the features.
+        y : str, default=None
+            Name of the target, for models that predict one.
+        groups : str, default=None
+            Name of the unit of the guarantee, such as "patient_id". Batches then have the column
+            ``GROUP_SIZE``: the number of rows of the row's group in the whole table.
+
+        Returns
+        -------
+        SumPlan
+            The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.
+
+        Raises
+        ------
+        TypeError
+            If a name is not text.
+        ValueError
+            If a parameter is not as described, or a public fact such as ``bounds`` is missing.
+        """
+        model: SumEstimator = clone(self)
+        features = sequence("columns", columns)
+        model._validate_params()
+        check_table_names([*features, *([] if y is None else [y])], y, None)
+        if groups is not None and not (isinstance(groups, str) and groups != "record"):
+            raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
+        model._state_columns(features)
+        with model._private_fit() as fit:
+            source = ColumnSource(len(features), y or "", groups or "record")
+            return model._make_release(fit, source).plan
+
+    def fit_sums(self, total: SumTotal) -> Any:
+        """Fit to sums that were computed elsewhere by ``plan``.
+
+        Parameters
+        ----------
+        total : SumTotal
+            The sum of all parts of the table.
+
+        Returns
+        -------
+        object
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If ``total`` is not a SumTotal.
+        ValueError
+            If the total is of another plan. Nothing is released or charged then.
+
+        Notes
+        -----
+        **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
+        groups, ``GROUP_SIZE`` is right. The budget is charged here, once. A total that is fitted
+        twice is charged twice.
+        """
+        if not isinstance(total, SumTotal):
+            raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")
+        with self._private_fit() as fit:
+            self._validate_params()
+            target = total.plan.target_column
+            features = [name for name in total.plan.record_columns if name != target]
+            self._state_columns(features)
+            self._fit_source(fit, TotalSource(total, len(features), target))
+        return self
+
+
+def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:
+    """Return the names of the features; refuse names of another type, repeated or absent."""
+    for parameter, name in (("y", y), ("groups", groups)):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(
+                f"{parameter} must be the name of a column of the table; got a "
+                f"{type(name).__name__}."
+            )
+    if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:
+        raise TypeError(f"The names of columns must be text; got a {wrong[0]}. Rename the columns.")
+    if len(set(names)) < len(names):
+        twice = sorted(name for name in set(names) if list(names).count(name) > 1)
+        raise ValueError(f"The table has several columns named {twice[0]!r}. Rename them.")
+    for parameter, name in (("y", y), ("groups", groups)):
+        if name is not None and name not in names:
+            raise ValueError(f"{parameter}={name!r} is not a column; the table has {list(names)}.")
+    if groups == "record" or (y is not None and y == groups):
+        raise ValueError(f"groups={groups!r} must be a column other than y and 'record'.")
+    return [name for name in names if name not in (y, groups)]

@@ -1,0 +1,148 @@
+"""Marginal tables of a table that stays in its engine: a scan for cells, and one for bins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._groups import SHARES_PER_GROUP, Groups
+from ..sums import SumPlan, SumTotal
+from ..sums.batch_columns import read_numbers, read_series
+from ..sums.sources import SumSource
+from ..sums.sum_plan import Integers
+from .domain import ColumnCells, Domain, NumberCells
+
+__all__ = ["MarginalPlan", "ScannedTables", "count_cells"]
+
+Clique = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MarginalPlan(SumPlan):
+    """Counts of records in the cells, or the bins, of several sets of columns.
+
+    **Guarantees.** A record is in at most one cell of each set. A record of a group counts its
+    share, a multiple of 2**-20.
+    """
+
+    domain: Domain
+    cliques: tuple[Clique, ...]  # sorted indices of columns
+    bins: tuple[tuple[int, ...], ...] | None = None  # of each cell of each column
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return tuple(self.domain.names)
+
+    def column_kinds(self) -> dict[str, str]:
+        return {c.name: "number" for c in self.domain.columns if isinstance(c.cells, NumberCells)}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of cells, or of bins, of each column."""
+        return self.domain.sizes if self.bins is None else [max(own) + 1 for own in self.bins]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        sizes = self.sizes
+        return [tuple(sizes[c] for c in clique) for clique in self.cliques]
+
+    @property
+    def n_sums(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def _rows_at_a_time(self) -> int:
+        return max(super()._rows_at_a_time, self.size)
+
+    def facts(self) -> dict[str, Any]:
+        columns = [_describe_cells(column) for column in self.domain.columns]
+        return {"columns": columns, "cliques": self.cliques, "bins": self.bins}
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        """Return the cell codes of each record; -1 for a record that is left out."""
+        series = [_read_cells(batch, column) for column in self.domain.columns]
+        kept_codes, kept = self.domain.encode(series)
+        codes = np.full((len(kept), len(series)), -1, np.int32)
+        codes[kept] = kept_codes
+        return (codes,)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        kept = records[0][:, 0] >= 0
+        codes = records[0][kept]
+        if self.bins is not None:
+            codes = np.column_stack([np.asarray(b)[codes[:, j]] for j, b in enumerate(self.bins)])
+        weights = None
+        if sizes is not None:
+            weights = Groups.exact_shares_of(sizes)[kept] * SHARES_PER_GROUP
+        counts = [
+            count_cells(codes, clique, shape, weights)
+            for clique, shape in zip(self.cliques, self.shapes, strict=True)
+        ]
+        return np.concatenate(counts).astype(np.int64)
+
+    def tables(self, total: SumTotal) -> list[NDArray[np.float64]]:
+        """Return the private table of each set of columns."""
+        sums = total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+        cuts = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        parts = np.split(sums, cuts)
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+
+def count_cells(
+    codes: NDArray[Any], columns: Sequence[int], shape: Sequence[int], weights: Any
+) -> NDArray[Any]:
+    """Return the number of records in each cell of some columns, or the sum of their weights."""
+    return np.bincount(flatten_cells(codes, columns, shape), weights, math.prod(shape))
+
+
+def flatten_cells(
+    codes: NDArray[Any], columns: Sequence[int], shape: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return the cell of each record in the flattened table of some columns."""
+    cells = np.zeros(len(codes), np.int64)
+    for column, size in zip(columns, shape, strict=True):
+        cells = cells * size + codes[:, column]
+    return cells
+
+
+def _read_cells(batch: Any, column: ColumnCells) -> pd.Series[Any]:
+    if isinstance(column.cells, NumberCells):
+        return pd.Series(read_numbers(batch, (column.name,))[:, 0])
+    return read_series(batch, column.name)
+
+
+def _describe_cells(column: ColumnCells) -> list[Any]:
+    cells = column.cells
+    if isinstance(cells, NumberCells):
+        facts: list[Any] = [cells.left.tolist(), cells.right.tolist(), cells.whole]
+    else:
+        facts = [cells.fact.to_dict()]
+    return [column.name, column.may_be_missing, *facts]
+
+
+class ScannedTables:
+    """Private tables of a scan, as :class:`~.marginal_tables.EncodedRecords` counts them."""
+
+    def __init__(self, source: SumSource, plan: MarginalPlan) -> None:
+        self._source, self._plan, self.sizes = source, plan, plan.sizes
+        tables = plan.tables(source.sum(plan)) if plan.cliques else []
+        self._tables = dict(zip(plan.cliques, tables, strict=True))
+
+    def table(self, columns: Iterable[int]) -> NDArray[np.float64]:
+        """Return the counts of a marginal, with an axis for each column."""
+        order = tuple(columns)
+        known = tuple(sorted(order))
+        return np.ascontiguousarray(
+            np.transpose(self._tables[known], [known.index(column) for column in order])
+        )
+
+    def binned(self, bins: list[NDArray[np.int64]], cliques: Iterable[Clique]) -> ScannedTables:
+        """Return the tables of the given sets by bins, from another scan."""
+        mapped = tuple(tuple(own.tolist()) for own in bins)
+        return ScannedTables(self._source, replace(self._plan, cliques=tuple(cliques), bins=mapped))

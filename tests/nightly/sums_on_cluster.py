@@ -1,0 +1,103 @@
+"""Sums on worker processes of Dask or Spark, one of which is killed on the way.
+
+``python -m tests.nightly.sums_on_cluster ENGINE FOLDER`` prints as JSON which sums equal those in
+memory: of records, of groups, and with a killed worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skprivacy.linear_model import AdaSSPRegressor
+from skprivacy.linear_model.gram_model import TargetRange
+from skprivacy.sums import GROUP_SIZE, open_table
+from tests.sums.engines import COLUMNS, patients
+
+
+@dataclass(frozen=True)
+class FatalTarget(TargetRange):
+    """Kills the process that reads it first."""
+
+    marker: str = ""
+
+    def read_target(self, batch: Any, name: str) -> Any:
+        found = super().read_target(batch, name)
+        try:
+            Path(self.marker).touch(exist_ok=False)
+        except FileExistsError:
+            return found
+        os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+
+@contextmanager
+def open_dask(folder: Path):
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        yield dd.read_parquet(str(folder / "table"))
+
+
+@contextmanager
+def open_spark(folder: Path):
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2,4]")  # a task may fail three times
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield session.read.parquet(str(folder / "table"))
+    finally:
+        session.stop()
+
+
+def write_parts(table: pd.DataFrame, folder: Path) -> None:
+    (folder / "table").mkdir(parents=True)
+    for i in range(6):
+        table[i::6].to_parquet(folder / "table" / f"{i}.parquet", index=False)
+
+
+def compare_sums(engine: str, folder: Path) -> dict[str, bool]:
+    """Return whether each sum on the engine equals that in memory."""
+    table = patients(6_000)
+    write_parts(table, folder)
+    model = AdaSSPRegressor(bounds=(0, 100), target_bounds=(0, 90))
+    plan = model.plan(COLUMNS, y="cost")
+    grouped = model.plan(COLUMNS, y="cost", groups="patient")
+    fatal = replace(plan, encoding=FatalTarget(0.0, 90.0, marker=str(folder / "killed")))
+    sizes = table.groupby("patient")["age"].transform("size")
+    expected = {
+        "records": plan.partial(table),
+        "groups": grouped.partial(table.assign(**{GROUP_SIZE: sizes})),
+        "killed": plan.partial(table),
+    }
+    with {"dask": open_dask, "spark": open_spark}[engine](folder) as frame:
+        held = open_table(frame)
+        totals = {
+            "records": held.sum(plan, None),
+            "groups": held.sum(grouped, "patient"),
+            "killed": held.sum(fatal, None),
+        }
+        assert (folder / "killed").exists()
+        assert held.count_units("patient") == table["patient"].nunique()
+        assert held.count_units(None) == len(table)
+    return {name: bool(np.array_equal(totals[name]._limbs, expected[name])) for name in expected}
+
+
+if __name__ == "__main__":
+    print(json.dumps(compare_sums(sys.argv[1], Path(sys.argv[2]))))

@@ -1,0 +1,33 @@
+"""Sums on worker processes of Dask and Spark are those in memory, though a worker is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {"dask": "distributed", "spark": "pyspark"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", NEEDS)
+def test_a_cluster_sums_each_record_once_though_a_worker_is_killed(engine, tmp_path):
+    if not find_spec(NEEDS[engine]):
+        pytest.skip(f"{NEEDS[engine]} is not installed; make nightly installs it")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.nightly.sums_on_cluster", engine, tmp_path],
+        check=True, capture_output=True, text=True, cwd=ROOT, timeout=500,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+    )  # fmt: skip
+    (found,) = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    assert json.loads(found) == {"records": True, "groups": True, "killed": True}

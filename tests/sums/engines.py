@@ -1,0 +1,124 @@
+"""One table in every engine, and estimators that fit to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from skprivacy.linear_model import (
+    AdaSSPRegressor,
+    FunctionalMechanismClassifier,
+    FunctionalMechanismRegressor,
+)
+from skprivacy.preprocessing import PrivateStandardScaler
+
+COLUMNS = ["age", "dose", "visits"]
+
+
+def patients(n: int = 2_000, seed: int = 0) -> pd.DataFrame:
+    """Return a table with missing, infinite and clipped numbers, and patients of several rows."""
+    random = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": random.normal(50, 30, n),
+            "dose": random.exponential(20, n),
+            "visits": random.integers(0, 9, n),
+            "cost": random.normal(40, 25, n),
+            "outcome": random.choice(["home", "ward", "died"], n),
+            "patient": random.integers(0, n // 4, n),
+        }
+    )
+    table.loc[::7, "age"] = np.nan
+    table.loc[::31, "dose"] = np.inf
+    return table
+
+
+def _duckdb(table: pd.DataFrame, folder: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb", reason="relations of DuckDB")
+    table.to_parquet(folder / "duckdb.parquet", index=False)
+    return duckdb.sql(f"FROM read_parquet('{folder}/duckdb.parquet')")
+
+
+def _polars(table: pd.DataFrame, folder: Path, lazy: bool = False) -> Any:
+    polars = pytest.importorskip("polars", reason="frames of polars")
+    frame = polars.from_arrow(pa.Table.from_pandas(table, preserve_index=False))
+    return frame.lazy() if lazy else frame
+
+
+def _dataset(table: pd.DataFrame, folder: Path) -> Any:
+    whole = pa.Table.from_pandas(table, preserve_index=False)
+    for number, start in enumerate(range(0, len(table), 700)):
+        name = folder / f"part-{number}.parquet"
+        pq.write_table(whole.slice(start, 700), name, row_group_size=300)
+    return ds.dataset(sorted(map(str, folder.glob("part-*.parquet"))))
+
+
+def _dask(table: pd.DataFrame, folder: Path) -> Any:
+    dask = pytest.importorskip("dask.dataframe", reason="frames of Dask")
+    return dask.from_pandas(table, npartitions=5, sort=False)
+
+
+ENGINES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
+    "pandas": lambda table, _: table,
+    "pyarrow": lambda table, _: pa.Table.from_pandas(table, preserve_index=False),
+    "dataset": _dataset,
+    "polars": _polars,
+    "polars-lazy": partial(_polars, lazy=True),
+    "duckdb": _duckdb,
+    "dask": _dask,
+}
+
+MODELS: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "AdaSSPRegressor": (
+        partial(AdaSSPRegressor, bounds=(0, 100), target_bounds=(0, 90)),
+        "cost",
+    ),
+    "FunctionalMechanismRegressor": (
+        partial(FunctionalMechanismRegressor, bounds=(0, 100), target_bounds=(0, 90)),
+        "cost",
+    ),
+    "FunctionalMechanismClassifier": (
+        partial(FunctionalMechanismClassifier, bounds=(0, 100), classes=["home", "ward", "died"]),
+        "outcome",
+    ),
+    "PrivateStandardScaler": (partial(PrivateStandardScaler, bounds=(0, 100)), None),
+}
+
+
+def arguments(name: str, grouped: bool) -> dict[str, Any]:
+    """Return the names of the target and the groups for ``fit`` on a table."""
+    target = MODELS[name][1]
+    return {
+        **({} if target is None else {"y": target}),
+        **({"groups": "patient"} if grouped else {}),
+    }
+
+
+def columns_of(name: str, grouped: bool) -> list[str]:
+    """Return the columns of the table that a model is fitted to."""
+    return [*COLUMNS, *arguments(name, grouped).values()]
+
+
+def fit_in_memory(model: Any, table: pd.DataFrame, name: str, grouped: bool) -> Any:
+    """Fit to arrays, as ever."""
+    target = MODELS[name][1]
+    groups = {"groups": table["patient"]} if grouped else {}
+    return model.fit(table[COLUMNS], *([] if target is None else [table[target]]), **groups)
+
+
+def same_fits(one: Any, other: Any) -> bool:
+    """Return whether two fits agree to the last bit."""
+    names = [name for name in vars(one) if name in ("coef_", "intercept_", "mean_", "var_")]
+    assert names
+    return one.privacy_ == other.privacy_ and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in names
+    )
