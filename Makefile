@@ -21,16 +21,16 @@ SETTINGS ?=
 CASE ?= newest
 WITH ?=
 MATRIX = .venv-$(CASE)-$(notdir $(PYTHON))
-INSTALL_oldest = --constraint constraints-lowest.txt
-INSTALL_newest = --upgrade --upgrade-strategy eager
-INSTALL_without-torch = --constraint constraints.txt
+INSTALL_oldest = ".[test]" dp-accounting --constraint constraints-lowest.txt
+INSTALL_newest = ".[test,peers]" --upgrade --upgrade-strategy eager
+INSTALL_without-torch = ".[test,peers]" --constraint constraints.txt
 .PHONY: help demo quick test nightly gpu blas matrix lint bench doc dist clean
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile | column -t -s '|'
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable ".[torch]"
+	$(PIP) --editable ".[torch,report]"
 	@touch $@
 $(VENV)/.installed-%: $(VENV)/.installed
 	$(PIP) --editable ".[$*]"
@@ -59,8 +59,8 @@ blas: $(VENV)/.installed-dev ## the tests with the kernels of five processors, w
 	$(BIN)/python -m tests.tools.blas_settings $(SETTINGS) $(PARALLEL) $(TESTS)
 matrix: ## the tests with the oldest or newest versions, or without torch: CASE=, PYTHON=
 	$(PYTHON) -m venv $(MATRIX)
-	$(MATRIX)/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL_$(CASE)) \
-		--editable ".[test]" $(WITH)
+	$(MATRIX)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable $(INSTALL_$(CASE)) $(WITH)
 	$(if $(filter without-torch,$(CASE)),$(MATRIX)/bin/python -m pip uninstall -qy torch skorch opacus)
 	$(MATRIX)/bin/python -m pytest -q $(PARALLEL) $(if $(filter without-torch,$(CASE)),tests) $(TESTS)
 bench: $(VENV)/.installed-dev ## times beside peers, one table; `benchmarks/run.py --list` has more

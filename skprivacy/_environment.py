@@ -1,4 +1,4 @@
-"""Threads of linear algebra and of torch, joblib workers, and the error for a missing torch."""
+"""Threads of linear algebra and of torch, and joblib workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ __all__ = [
     "check_n_jobs",
     "default_n_jobs",
     "limit_workers",
-    "name_missing_torch",
     "one_blas_thread",
     "one_thread",
     "one_torch_thread",
@@ -139,22 +138,3 @@ def default_n_jobs(n_jobs: int | None) -> int | None:
     """Return ``n_jobs``; None means joblib's setting, or the threads of linear algebra."""
     _, configured = get_active_backend()
     return blas_threads() if n_jobs is None and configured is None else n_jobs
-
-
-_EXTRA = {"torch", "skorch"}
-
-
-@contextmanager
-def name_missing_torch() -> Iterator[None]:
-    """Raise an ImportError that names the extra to install if torch or skorch is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
-            raise
-        raise ImportError(
-            f"Neural networks need {error.name}, which is not installed: "
-            "pip install 'skprivacy[torch]'. For a CPU, install torch itself first, from "
-            "https://download.pytorch.org/whl/cpu; the default build brings gigabytes for GPUs.",
-            name=error.name,
-        ) from error

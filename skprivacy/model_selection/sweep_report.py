@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._extras import name_missing_extra
 from .._html import NARROW, embed_figure, render
 from .._report_facts import (
     Cell,
@@ -149,7 +150,8 @@ def _group_figure(sweep: Any) -> Figure:
 
 
 def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
-    from matplotlib.figure import Figure
+    with name_missing_extra():
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(NARROW[0], _HEIGHT), layout="constrained")
     display = plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))

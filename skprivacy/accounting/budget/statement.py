@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._config import warn_caller
+from ..._extras import name_missing_extra
 from ..._output import displayable, write_file
 from ..._untrusted_files import parse_json
 from ...exceptions import PrivacyWarning
@@ -383,7 +384,8 @@ class Statement:
         Axes
             Matplotlib axes of the plot.
         """
-        import matplotlib.pyplot as plt
+        with name_missing_extra():
+            import matplotlib.pyplot as plt
 
         dates: Any = import_module("matplotlib.dates")
         cap, terms, entries = self.cap, self._current_terms, self.entries()

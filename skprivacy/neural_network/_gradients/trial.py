@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 from .._training.torch_modes import is_off_cpu
 from .bookkeeping import AutogradBackward
-from .contributions import Contribution, DenseGradients
+from .contributions import Contribution, DenseGradients, accumulator, set_accumulator
 from .perceptron import PerceptronGradients
 
 __all__ = [
@@ -216,9 +216,10 @@ def _trial_copy(module: nn.Module) -> nn.Module:
 
 
 def _clear_gradients(module: nn.Module) -> None:
-    """Give every trained parameter a ``grad`` of zeros, which contributions add to."""
+    """Give every trained parameter a sum of zeros, which contributions add to."""
     for p in module.parameters():
-        p.grad = torch.zeros_like(p) if p.requires_grad else None
+        if p.requires_grad:
+            set_accumulator(p, torch.zeros_like(p))
 
 
 def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
@@ -332,7 +333,7 @@ def _norms_and_sum(
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
-    grads = [p.grad for p in module.parameters() if p.requires_grad and p.grad is not None]
+    grads = [accumulator(p) for p in module.parameters() if p.requires_grad]
     for gradient in grads:
         gradient.zero_()
     for c in contributions:
