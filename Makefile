@@ -20,13 +20,15 @@ SETTINGS ?=
 # WITH pins single libraries: make matrix CASE=newest PYTHON=python3.12 WITH="scikit-learn==1.8.*"
 CASE ?= newest
 WITH ?=
+# TAG of `release-check`: the tag that the version must equal.
+TAG ?=
 MATRIX = .venv-$(CASE)-$(notdir $(PYTHON))
 INSTALL_oldest = ".[test]" dp-accounting --constraint constraints-lowest.txt
 INSTALL_newest = ".[test,peers]" --upgrade --upgrade-strategy eager
 INSTALL_without-torch = ".[test,peers]" --constraint constraints.txt
-.PHONY: help demo quick test nightly gpu blas matrix lint bench doc dist clean
+.PHONY: help demo quick test nightly gpu blas matrix lint bench doc release-check clean
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## /make \1|/p' Makefile | column -t -s '|'
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
@@ -67,9 +69,8 @@ bench: $(VENV)/.installed-dev ## times beside peers, one table; `benchmarks/run.
 	$(BIN)/python benchmarks/run.py speed/summary
 doc: $(VENV)/.installed-doc ## build the documentation into doc/_build
 	$(BIN)/python -m sphinx -W -b html doc doc/_build
-dist: $(VENV)/.installed ## build the source archive and the wheel into dist
-	$(PIP) build
-	rm -rf build dist
-	$(BIN)/python -m build
+release-check: $(VENV)/.installed ## build the archives into dist, twice, and check a release
+	$(PIP) build twine cyclonedx-bom
+	$(BIN)/python -m tests.tools.release_check --tag "$(TAG)"
 clean: ## remove environments, builds and caches
 	rm -rf $(VENV) .venv-* build dist doc/_build doc/gallery doc/generated .*_cache
