@@ -18,7 +18,7 @@ from .state import Given, from_state, to_state
 
 __all__ = ["load_model", "save_model"]
 
-_FORMAT = 3
+_FORMAT = 1
 _SECTIONS = {"format", "versions", "privacy", "model"}
 
 
