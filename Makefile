@@ -39,7 +39,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed ## install, train, draw the privacy-utility curve: report.html and curve.png
-	$(BIN)/skprivacy sweep demo --out report.html --plot curve.png
+	$(BIN)/skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
 lint: $(VENV)/.installed-dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from .adult import fetch_adult
 from .lookalikes import (
     make_adult_like,
@@ -33,7 +35,18 @@ def _fix_seed(make: Callable[..., Any]) -> Callable[..., Any]:
     return partial(make, random_state=0)
 
 
+def _load_mislabeled_digits(**options: Any) -> Any:
+    """Load the digits with a fifth of the labels wrong, which only a memory of them can explain."""
+    digits = load_demo(**options)
+    random = np.random.default_rng(0)
+    wrong = random.random(len(digits.target)) < 0.2
+    shift = random.integers(1, 10, len(digits.target))
+    digits.target = (digits.target + wrong * shift) % 10
+    return digits
+
+
 CATALOGUE = {
+    "demo": Entry(_load_mislabeled_digits, "the digits, a fifth of their labels wrong; embedded"),
     "adult": Entry(fetch_adult, "census, 32,561 x 14, 2 classes"),
     "location30": Entry(fetch_location30, "places visited, 5,010 x 446, 30 classes"),
     "mnist": Entry(fetch_mnist, "handwritten digits, 60,000 x 784, 10 classes"),

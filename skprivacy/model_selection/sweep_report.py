@@ -30,6 +30,7 @@ from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
+from .sweep_brief import brief_of_sweep
 from .sweep_plan import validate_models
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         attack=sweep.attack_name_,
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         figures=figures,
+        briefing=brief_of_sweep(sweep, table(sweep)),
         unit=_unit(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )
