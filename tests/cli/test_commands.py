@@ -342,7 +342,7 @@ def written_commands():
     root = Path(skprivacy.__file__).parents[1]
     files = [root / "README.md", *root.glob("doc/*.rst"), *root.glob("skprivacy/cli/**/*.py")]
     for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
+        for line in file.read_text(encoding="utf-8").replace("\\\n", "").splitlines():
             if found := re.match(r"(?:\$|\s+\$?) ?skprivacy ((?!--)[^>]*)", line):
                 yield pytest.param(found[1], id=f"{file.name}: {found[1]}")
 
