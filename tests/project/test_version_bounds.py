@@ -45,7 +45,7 @@ def test_extras_bring_what_their_names_promise():
     of_ours = {
         "all": {"torch", "report", "parquet", "excel", "duckdb", "postgres"},
         "test": {"all"},
-        "dev": {"test", "peers"},
+        "dev": {"test", "peers", "lora"},
     }
     for extra, parts in of_ours.items():
         named = [r.extras for r in map(Requirement, extras[extra]) if r.name == "skprivacy"]

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ..._config import warn_caller
 from .._training.torch_modes import is_off_cpu
-from .bookkeeping import AutogradBackward
+from .bookkeeping import AutogradBackward, has_rule
 from .contributions import Contribution, DenseGradients, accumulator, set_accumulator
 from .perceptron import PerceptronGradients
 
@@ -198,7 +199,24 @@ def _fastest_method(
             continue
         if way is Vectorised or _results_agree(found, expected):
             return way(module, loss, views)
+    _warn_of_slow_layers(module)
     return OneByOne(module, loss, views)
+
+
+def _warn_of_slow_layers(module: nn.Module) -> None:
+    """Name the trained layers without a rule, for which a step runs record by record."""
+    slow = [
+        f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
+        for name, layer in module.named_modules()
+        if any(p.requires_grad for p in layer.parameters(recurse=False)) and not has_rule(layer)
+    ]
+    cause = ", ".join(slow) or "the order in which it uses its layers"
+    warn_caller(
+        f"module={type(module).__name__} computes the gradient of one record at a time, because of "
+        f"{cause}: a step takes many times longer. Use layers with a rule, such as Linear, Conv1d "
+        "or Embedding, or set requires_grad=False on the weights of that layer.",
+        UserWarning,
+    )
 
 
 def _trial_copy(module: nn.Module) -> nn.Module:
