@@ -1,6 +1,6 @@
 """Transformers of Hugging Face with low-rank adapters train as any other module does.
 
-Opacus issue 820: adapters silently stayed at zero, because no gradient reached them.
+Opacus issue 820: the weights of adapters were silently wrong after training.
 """
 
 from __future__ import annotations
