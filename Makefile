@@ -68,7 +68,7 @@ matrix: ## the tests with the oldest or newest versions, or without torch: CASE=
 bench: $(VENV)/.installed-dev ## times beside peers, one table; `benchmarks/run.py --list` has more
 	$(BIN)/python benchmarks/run.py speed/summary
 doc: $(VENV)/.installed-doc ## build the documentation into doc/_build
-	$(BIN)/python -m sphinx -W -b html doc doc/_build
+	$(BIN)/python -m sphinx -W -n -b html doc doc/_build
 release-check: $(VENV)/.installed ## build the archives into dist, twice, and check a release
 	$(PIP) build twine cyclonedx-bom
 	$(BIN)/python -m tests.tools.release_check --tag "$(TAG)"

@@ -23,6 +23,7 @@ extensions = [
 autosummary_generate = True
 templates_path = ["_templates"]  # a page for each class, with all its methods
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings describe the types, and a signature stays readable
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 exclude_patterns = ["_build"]
@@ -110,16 +111,19 @@ CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package
 def reference() -> str:
     """Return the page that lists every public class and function."""
     title = "Classes and functions"
-    lines = [title, "=" * len(title), "", ".. currentmodule:: skprivacy", ""]
-    listed = {}
+    lines = [title, "=" * len(title), ""]
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")
         names = [name for name in module.__all__ if callable(getattr(module, name))]
-        listed[title] = [f"{part}.{name}" for name in names]
-    for title, names in (listed | {"Configuration": CONFIGURATION}).items():
-        lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
-        lines += [*(f"   {name}" for name in names), ""]
-    return "\n".join(lines)
+        lines += [title, "-" * len(title), "", f".. module:: skprivacy.{part}", "", *table(names)]
+    lines += ["Configuration", "-------------", "", ".. currentmodule:: skprivacy", ""]
+    return "\n".join([*lines, *table(CONFIGURATION)])
+
+
+def table(names: list[str]) -> list[str]:
+    """Return a table of names of the current module, and a page for each."""
+    options = ["   :nosignatures:", "   :toctree: generated"]
+    return [".. autosummary::", *options, "", *(f"   {name}" for name in names), ""]
 
 
 Path(__file__).with_name("api.rst").write_text(reference(), encoding="utf-8")

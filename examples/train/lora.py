@@ -3,7 +3,7 @@ Private fine-tuning of a language model
 =======================================
 
 Low-rank adapters (LoRA, Hu et al. 2022) train a few thousand numbers beside the frozen weights of a
-pretrained transformer. :class:`~skprivacy.DPSGDClassifier` trains such a module as any other: each
+pretrained transformer. :class:`~skprivacy.neural_network.DPSGDClassifier` trains such a module as any other: each
 record's gradient for the adapters is clipped, and the frozen weights cost nothing.
 
 The libraries are the extra ``lora``: ``pip install 'skprivacy[torch,lora]'``. The program reads the
