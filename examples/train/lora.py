@@ -3,8 +3,8 @@ Private fine-tuning of a language model
 =======================================
 
 Low-rank adapters (LoRA, Hu et al. 2022) train a few thousand numbers beside the frozen weights of a
-pretrained transformer. :class:`~skprivacy.neural_network.DPSGDClassifier` trains such a module as any other: each
-record's gradient for the adapters is clipped, and the frozen weights cost nothing.
+pretrained transformer. :class:`~skprivacy.neural_network.DPSGDClassifier` trains such a module as
+any other: each record's gradient for the adapters is clipped, and the frozen weights cost nothing.
 
 The libraries are the extra ``lora``: ``pip install 'skprivacy[torch,lora]'``. The program reads the
 pretrained weights from a folder, given as its argument, and the texts from ``texts.csv`` with the

@@ -34,7 +34,7 @@ FEWEST = 100  # training records, a quarter of which are canaries
 class LabelAuditReport(AuditReport):
     """Claimed privacy of labels compared with the labels that an attack inferred.
 
-    Returned by :func:`~skprivacy.audit.audit.audit` for models with a guarantee of labels. A clone of the
+    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
     model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
     "violated" refers to labels; membership gets no verdict. The fields are as in
     :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels

@@ -93,7 +93,7 @@ def audit_predictions(
     groups : (array-like, array-like), default=None
         Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people,
         have several records. Membership is then decided for whole groups, as in
-        :func:`~skprivacy.audit.audit.audit`, and each shadow model was trained on all records of a group
+        :func:`~skprivacy.audit.audit`, and each shadow model was trained on all records of a group
         or on none.
 
     Returns
@@ -110,7 +110,7 @@ def audit_predictions(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit.audit`: a measured epsilon is a LOWER bound,
+    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
     which can refute a claim but never confirm one. The claim is taken as passed and reported as an
     estimate. A true one is reported as violated with probability ``alpha`` at most, if records are
     independent given the model, and if the shadow models were trained regardless of membership.

@@ -100,7 +100,7 @@ def audit(
         0.1% needs at least 1,000 of them.
     %(claim)s
         With ``groups``, a number or an event is a claim for groups. None tests the model's own
-        claim, over all private steps together (:func:`~skprivacy.audit.audit.claim_of`).
+        claim, over all private steps together (:func:`~skprivacy.audit.claim_of`).
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. An attack that learns from known members is trained on a random
         half of all records, with their membership, and evaluated on the other half. ``None`` runs

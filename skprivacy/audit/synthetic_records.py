@@ -109,7 +109,7 @@ def audit_synthetic(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit.audit`: a measured epsilon is a LOWER bound,
+    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
     which can refute a claim but never confirm one, and records are assumed independent given the
     generator. Attacks on synthetic records find little in a good generator, and nothing is to be
     expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.

@@ -194,7 +194,7 @@ class LabelInferenceAttack(TargetAttack):
     prior : classifier, default=None
         Cloned and fitted to the attacker's own records. ``None`` clones the target.
     n_canaries : int, default=1000
-        Number of canaries that :func:`~skprivacy.audit.audit.audit` draws, at most a quarter of the
+        Number of canaries that :func:`~skprivacy.audit.audit` draws, at most a quarter of the
         records.
     random_state : int, RandomState instance or None, default=None
         Seed of the canaries and of the trained models.

@@ -91,7 +91,7 @@ class SupervisedAttack(KnownMembersAttack):
     Notes
     -----
     ``fit`` needs ``y``. ``evaluate`` refuses the records given to ``fit``, since the attack has
-    learned their membership. :func:`~skprivacy.audit.audit.audit` fits the attack on one half of the
+    learned their membership. :func:`~skprivacy.audit.audit` fits the attack on one half of the
     records, drawn by fingerprint, and evaluates it on the other. It does not exchange the halves to
     use both: the two evaluations would depend on each other, and the intervals would be too narrow.
 

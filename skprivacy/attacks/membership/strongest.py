@@ -86,7 +86,7 @@ class StrongestAttack(ShadowAttack):
     Then, given the shadow models, the winner is one test fixed in advance. Every bound for such a
     test holds for it, without a correction for having tried several. Training may depend on the
     order of records, so use an order that is independent of membership, as
-    :func:`~skprivacy.audit.audit.audit` does.
+    :func:`~skprivacy.audit.audit` does.
 
     Examples
     --------

@@ -118,7 +118,7 @@ def check_disclosure(
 
     **Guarantees.** None. A flag proves no leak: a user who sees only the answers of a model does
     not see records inside it. The absence of flags proves no privacy. The report states the model's
-    own claim but does not test it; :func:`~skprivacy.audit.audit.audit` does. The checks read private
+    own claim but does not test it; :func:`~skprivacy.audit.audit` does. The checks read private
     data, so their figures are not private.
 
     **Edge cases.** Predictions that vary from record to record, as in a linear model, form no

@@ -41,7 +41,7 @@ FEW = 100  # with fewer members or non-members, the report states the largest ep
 class AuditReport(FactReport):
     """Claimed privacy of a model compared with the leakage that attacks measured.
 
-    Returned by :func:`~skprivacy.audit.audit.audit`.
+    Returned by :func:`~skprivacy.audit.audit`.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class AuditReport(FactReport):
     why_not_measured : str
         Why they were not run, in words.
     disclosure : DisclosureReport or None
-        Result of :func:`~skprivacy.audit.audit.check_disclosure`; None if that check was not run.
+        Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
     exposures : tuple of GroupExposure
         How well each attack separates members from non-members within each class and subgroup,
         most exposed first.
