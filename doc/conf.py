@@ -27,6 +27,14 @@ autodoc_typehints = "none"  # the docstrings describe the types, and a signature
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 exclude_patterns = ["_build"]
+toc_object_entries_show_parents = "hide"  # or names of methods are cut
+# Texts of other libraries refer to what has no page of ours.
+nitpick_ignore = [
+    ("py:class", "sklearn.utils.metadata_routing.MetadataRequest"),
+    ("py:meth", "torch.nn.Module.parameters"),
+]
+# Docstrings of Python's mappings are not in the form of numpydoc.
+nitpick_ignore_regex = [("py:class", r".* providing a view on D's .*|D\[k\] if k in D.*")]
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
 

@@ -192,7 +192,7 @@ class PolynomialObjective:
         Parameters
         ----------
         rows : ndarray of shape (n_samples, size)
-            Records in the unit ball and on the grid, as returned by :class:`UnitBall`.
+            Records in the unit ball and on the grid, as returned by ``UnitBall``.
         weights : ndarray of shape (n_samples,)
             Weights that the rows were multiplied by.
         target : ndarray of shape (n_samples,)

@@ -59,7 +59,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     See Also
     --------
     load_model : Reads the file.
-    skprivacy.certificate : Signs what the file states.
+    skprivacy.certificates.issue_certificate : Signs what the file states.
 
     Examples
     --------
