@@ -37,7 +37,7 @@ def _fix_seed(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def _load_mislabeled_digits(**options: Any) -> Any:
     """Load the digits with a fifth of the labels wrong, which only a memory of them can explain."""
-    digits = load_demo(**options)
+    digits: Any = load_demo(**options)
     random = np.random.default_rng(0)
     wrong = random.random(len(digits.target)) < 0.2
     shift = random.integers(1, 10, len(digits.target))
