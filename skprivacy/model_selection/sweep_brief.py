@@ -1,4 +1,4 @@
-"""The answers with which the page of a sweep opens: the cost of privacy and what it buys.
+"""Opening of a sweep's page: cost of privacy, success of the attack, and its ceiling.
 
 Start reading at :func:`brief_of_sweep`.
 """
