@@ -6,6 +6,7 @@ Opacus issue 820: the weights of adapters were silently wrong after training.
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -97,12 +98,12 @@ def test_clipped_gradients_equal_a_loop_over_records(make):
 
 @pytest.mark.parametrize("make", [gpt2, bert])
 def test_adapters_are_trained_and_frozen_weights_are_not(make):
+    """Without noise, which would move adapters that no gradient reaches."""
     module = Adapted(make)
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    network = DPSGDClassifier(module=module, epsilon=8.0, delta=1e-4, classes=[0, 1], epochs=2)
+    network = DPSGDClassifier(module=module, epsilon=math.inf, classes=[0, 1], epochs=2)
     network.fit(*records(200))
     assert network.gradients_ == "book-keeping"
-    assert network.privacy_.epsilon() <= 8.0
     for name, p in network.module_.named_parameters():
         moved = not torch.equal(p.detach(), before[name])
         assert moved == p.requires_grad, name
