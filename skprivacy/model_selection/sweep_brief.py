@@ -48,9 +48,8 @@ def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, 
         answers.append(("What does it buy?", f"{told}. Guessing has 0.5."))
     if not math.isnan(level["attack_auc_bound"]):
         ceiling = format_number(level["attack_auc_bound"])
-        answers.append(
-            ("What holds for every attack?", f"No AUC {at} is above {ceiling}, the ceiling.")
-        )
+        limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."
+        answers.append(("What holds for every attack?", limit))
     return answers
 
 
