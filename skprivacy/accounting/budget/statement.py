@@ -162,7 +162,7 @@ class Statement:
 
     @property
     def digest(self) -> str:
-        """Digest of the ledger's last line. Store it elsewhere, for :meth:`.PrivacyBudget.verify`."""
+        """Digest of the last line. Store it elsewhere, for :meth:`.PrivacyBudget.verify`."""
         return self._ledger.read().tail.digest
 
     @property
