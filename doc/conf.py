@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-from skprivacy import __version__
+from skprivacy import _PUBLIC, __version__
 
 project = "skprivacy"
 author = "the skprivacy developers"
@@ -135,3 +135,21 @@ def table(names: list[str]) -> list[str]:
 
 
 Path(__file__).with_name("api.rst").write_text(reference(), encoding="utf-8")
+
+
+def find_short_name(app, env, node, content):
+    """Return the link of ``skprivacy.NAME`` to the page of the part that NAME comes from."""
+    package, _, name = node.get("reftarget", "").partition(".")
+    part = {**_PUBLIC, "audit": "audit"}.get(name.partition(".")[0])
+    if package != "skprivacy" or part is None or node.get("refdomain") != "py":
+        return None
+    full = f"skprivacy.{part}.{name}"
+    domain = env.get_domain("py")
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, node["reftype"], full, node, content
+    )
+
+
+def setup(app):
+    """Connect the events of this configuration."""
+    app.connect("missing-reference", find_short_name)

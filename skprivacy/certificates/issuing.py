@@ -69,7 +69,7 @@ def issue_certificate(
         The budget that the model was charged to. **All lines of its ledger are written**, including
         the charges of other models, so that they can be checked.
     report : AuditReport, default=None
-        Report of :func:`~skprivacy.audit.audit`. Its figures are measured, not proved.
+        Report of :func:`skprivacy.audit`. Its figures are measured, not proved.
     schema : Schema, default=None
         The schema of the data, whose digest is written.
     issuer : str, default=""
