@@ -1,9 +1,10 @@
-"""Threads of linear algebra and of torch, and joblib workers."""
+"""Threads of linear algebra and of torch, joblib workers, and progress bars."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from numbers import Integral
@@ -13,6 +14,7 @@ from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from ._extras import explain_missing
 from ._validation import Interval, is_number
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "one_blas_thread",
     "one_thread",
     "one_torch_thread",
+    "progress_bar",
     "single_thread",
     "threads_for",
 ]
@@ -138,3 +141,37 @@ def default_n_jobs(n_jobs: int | None) -> int | None:
     """Return ``n_jobs``; None means joblib's setting, or the threads of linear algebra."""
     _, configured = get_active_backend()
     return blas_threads() if n_jobs is None and configured is None else n_jobs
+
+
+def progress_bar(items: Iterable[Any] | None = None, *, shown: object, **options: Any) -> Any:
+    """Return tqdm's bar over ``items`` if ``shown``, and a silent one otherwise.
+
+    Without tqdm the bar is silent and a warning names the extra: the work may have been charged.
+    """
+    if shown:
+        try:
+            from tqdm.auto import tqdm
+
+            return tqdm(items, **options)
+        except ModuleNotFoundError:
+            warnings.warn(f"No progress is shown: {explain_missing('tqdm')}", stacklevel=3)
+    return _SilentBar(() if items is None else items)
+
+
+class _SilentBar:
+    """The part of tqdm's interface that the package uses, without output."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __enter__(self) -> _SilentBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self) -> None:
+        """Count one step."""

@@ -1,13 +1,11 @@
-"""Optional libraries: the extra that installs each, and progress bars that work without tqdm."""
+"""Optional libraries, and the extra that installs each."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-__all__ = ["name_missing_extra", "progress_bar"]
+__all__ = ["EXTRAS", "explain_missing", "name_missing_extra"]
 
 # The extra of pyproject.toml that installs each optional library.
 EXTRAS = {
@@ -37,44 +35,11 @@ def name_missing_extra() -> Iterator[None]:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
-        raise ImportError(_explain_missing(library), name=library) from error
+        raise ImportError(explain_missing(library), name=library) from error
 
 
-def _explain_missing(library: str) -> str:
+def explain_missing(library: str) -> str:
+    """Return the advice to install the extra of a missing library."""
     extra = EXTRAS[library]
     advice = f"{library} is not installed. Run pip install 'skprivacy[{extra}]'."
     return advice + _CPU_BUILD * (extra == "torch")
-
-
-def progress_bar(items: Iterable[Any] | None = None, *, shown: object, **options: Any) -> Any:
-    """Return tqdm's bar over ``items`` if ``shown``, and a silent one otherwise.
-
-    Without tqdm the bar is silent and a warning names the extra: the work may have been charged.
-    """
-    if shown:
-        try:
-            from tqdm.auto import tqdm
-
-            return tqdm(items, **options)
-        except ModuleNotFoundError:
-            warnings.warn(f"No progress is shown: {_explain_missing('tqdm')}", stacklevel=3)
-    return _SilentBar(() if items is None else items)
-
-
-class _SilentBar:
-    """The part of tqdm's interface that the package uses, without output."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items = items
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._items)
-
-    def __enter__(self) -> _SilentBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def update(self) -> None:
-        """Count one step."""

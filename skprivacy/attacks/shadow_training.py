@@ -26,8 +26,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import train_clone
-from .._environment import default_n_jobs, limit_workers, one_blas_thread
-from .._extras import progress_bar
+from .._environment import default_n_jobs, limit_workers, one_blas_thread, progress_bar
 from .._groups import Groups
 from .._output import create_file, write_file
 from .._stacked import train_stacked

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import call_model
 from .._docs import fill_docs
-from .._extras import progress_bar
+from .._environment import progress_bar
 from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import safe_indexing

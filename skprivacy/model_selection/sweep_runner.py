@@ -28,8 +28,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import check_weights, describe_error
 from .._config import warn_caller
-from .._environment import limit_workers, one_thread
-from .._extras import progress_bar
+from .._environment import limit_workers, one_thread, progress_bar
 from .._groups import check_groups, group_unit
 from .._sklearn import uses_predictions_only
 from .._validation import num_samples, raise_alone

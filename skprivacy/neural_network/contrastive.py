@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._environment import one_torch_thread, threads_for
-from .._extras import progress_bar
+from .._environment import one_torch_thread, progress_bar, threads_for
 from .._input_data import validate_data
 from .._validation import VERBOSE, Interval, check_random_state
 from ..base import rolls_back_on_error

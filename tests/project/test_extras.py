@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from skprivacy import _extras
+from skprivacy import _environment, _extras
 from tests.tools.blocked_imports import run_without
 
 if sys.version_info >= (3, 11):
@@ -104,9 +104,9 @@ def test_a_bar_without_tqdm_is_silent_and_warns(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.warns(UserWarning, match=r"No progress is shown: tqdm .*skprivacy\[report\]"):
-        bar = _extras.progress_bar([1, 2], shown=True)
+        bar = _environment.progress_bar([1, 2], shown=True)
     assert list(bar) == [1, 2]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with _extras.progress_bar(shown=False, total=2, desc="fits") as silent:
+        with _environment.progress_bar(shown=False, total=2, desc="fits") as silent:
             silent.update()

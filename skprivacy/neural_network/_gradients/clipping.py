@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIPPING", "AdaptiveClipping", "Clip"]
+__all__ = ["CLIPPING", "AdaptiveClipping", "Clip", "accumulator", "set_accumulator"]
 
 Clip = Callable[[Any, Any, float], Any]
+
+_ACCUMULATOR = "clipped_sum"  # attribute of a parameter
 
 # Clipping is this much below the declared norm, so that neighbouring sums stay within it.
 #
@@ -136,3 +138,16 @@ class AdaptiveClipping:
         farthest = math.log(_MAX_NORM_FACTOR)
         self.norm = self._start * math.exp(min(max(log, -farthest), farthest))
         return noisy[:-1] / self._sum_weight
+
+
+def set_accumulator(parameter: Any, total: Any) -> None:
+    """Let clipped gradients of a parameter be summed in ``total``, a tensor of its shape.
+
+    It is not ``grad``: exact noise sums in double precision, which torch before 2.9 refuses there.
+    """
+    setattr(parameter, _ACCUMULATOR, total)
+
+
+def accumulator(parameter: Any) -> Any:
+    """Return the sum that :func:`set_accumulator` has given a parameter."""
+    return getattr(parameter, _ACCUMULATOR)

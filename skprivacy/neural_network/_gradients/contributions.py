@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._training.torch_modes import numpy_sees
+from .clipping import accumulator
 
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
@@ -30,14 +31,10 @@ __all__ = [
     "Lookups",
     "OuterProduct",
     "OuterProducts",
-    "accumulator",
     "add_weighted",
     "products",
-    "set_accumulator",
     "squared_lengths",
 ]
-
-_ACCUMULATOR = "clipped_sum"  # attribute of a parameter
 
 # Squares below the smallest normal number vanish: each number may have lost this much.
 _LOST = torch.finfo(torch.float32).tiny
@@ -328,20 +325,6 @@ def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
     """
     numbers = min(n_in, SUMMED) + min(n_out, SUMMED) + 2 * most  # rows of pairs, then rows
     return max(_PRODUCTS, (numbers + _OTHERS) * _UNIT)
-
-
-def set_accumulator(parameter: Tensor, total: Tensor | None) -> None:
-    """Let contributions to a parameter's gradient be summed in ``total``.
-
-    It is not ``grad``: exact noise sums in double precision, which torch before 2.9 refuses there.
-    """
-    setattr(parameter, _ACCUMULATOR, total)
-
-
-def accumulator(parameter: Tensor) -> Tensor:
-    """Return the sum that :func:`set_accumulator` has given a parameter."""
-    total: Tensor = getattr(parameter, _ACCUMULATOR)
-    return total
 
 
 def _weight_by_example(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:

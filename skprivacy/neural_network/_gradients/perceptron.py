@@ -22,8 +22,8 @@ from torch.nn.utils import skip_init
 from ..._environment import MUCH_WORK
 from ..._validation import as_array
 from .._training.torch_modes import numpy_sees
-from .clipping import Clip
-from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small, accumulator
+from .clipping import Clip, accumulator
+from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
 
 __all__ = [
     "ACTIVATIONS",

@@ -21,7 +21,8 @@ from torch.func import functional_call, grad, vmap
 from ..._config import warn_caller
 from .._training.torch_modes import is_off_cpu
 from .bookkeeping import AutogradBackward, has_rule
-from .contributions import Contribution, DenseGradients, accumulator, set_accumulator
+from .clipping import accumulator, set_accumulator
+from .contributions import Contribution, DenseGradients
 from .perceptron import PerceptronGradients
 
 __all__ = [

@@ -15,16 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread
-from ..._extras import progress_bar
+from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread, progress_bar
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from .._gradients.clipping import AdaptiveClipping, Clip
-from .._gradients.contributions import set_accumulator
+from .._gradients.clipping import AdaptiveClipping, Clip, set_accumulator
 from .._gradients.device_clipping import AdaptiveClippingOnDevice
 from .._gradients.group_batches import GroupRows
 from .._gradients.trial import Probe
