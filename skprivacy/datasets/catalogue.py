@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from .adult import fetch_adult
 from .lookalikes import (
     make_adult_like,
@@ -35,18 +33,11 @@ def _fix_seed(make: Callable[..., Any]) -> Callable[..., Any]:
     return partial(make, random_state=0)
 
 
-def _load_mislabeled_digits(**options: Any) -> Any:
-    """Load the digits with a fifth of the labels wrong, which only a memory of them can explain."""
-    digits: Any = load_demo(**options)
-    random = np.random.default_rng(0)
-    wrong = random.random(len(digits.target)) < 0.2
-    shift = random.integers(1, 10, len(digits.target))
-    digits.target = (digits.target + wrong * shift) % 10
-    return digits
-
-
 CATALOGUE = {
-    "demo": Entry(_load_mislabeled_digits, "the digits, a fifth of their labels wrong; embedded"),
+    "demo": Entry(
+        partial(load_demo, mislabeled=0.2),
+        "digits, a fifth mislabelled, 1,797 x 64, 10 classes; embedded",
+    ),
     "adult": Entry(fetch_adult, "census, 32,561 x 14, 2 classes"),
     "location30": Entry(fetch_location30, "places visited, 5,010 x 446, 30 classes"),
     "mnist": Entry(fetch_mnist, "handwritten digits, 60,000 x 784, 10 classes"),

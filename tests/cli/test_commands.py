@@ -19,6 +19,7 @@ from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
 from skprivacy.cli.main import parser
+from skprivacy.datasets import load_demo
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
@@ -383,6 +384,8 @@ def test_the_demo_has_digits_with_a_fifth_of_the_labels_wrong():
     assert set(found.target) == set(range(10))
     assert np.array_equal(found.data, true.data)
     assert np.array_equal(found.target, cli_data.CATALOGUE["demo"].load().target)
+    with pytest.raises(ValueError, match="mislabeled=1.5 must be a share"):
+        load_demo(mislabeled=1.5)
 
 
 @pytest.mark.slow
