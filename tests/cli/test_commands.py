@@ -384,7 +384,7 @@ def test_the_demo_has_digits_with_a_fifth_of_the_labels_wrong():
     assert set(found.target) == set(range(10))
     assert np.array_equal(found.data, true.data)
     assert np.array_equal(found.target, cli_data.CATALOGUE["demo"].load().target)
-    with pytest.raises(ValueError, match="mislabeled=1.5 must be a share"):
+    with pytest.raises(ValueError, match=r"mislabeled=1\.5 must be a share"):
         load_demo(mislabeled=1.5)
 
 
