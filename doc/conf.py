@@ -98,7 +98,6 @@ REFERENCE = {
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defenses",
     "Attacks": "attacks",
-    "Scores of records": "attacks.scores",
     "Records for an attacker who has none": "attacks.candidate_records",
     "Model inversion": "attacks.reconstruction.model_inversion",
     "Audits": "audit",

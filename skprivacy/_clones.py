@@ -33,19 +33,6 @@ from .exceptions import BudgetExceededError, SyntheticTrainingError
 if TYPE_CHECKING:
     from ._groups import Groups
 
-__all__ = [
-    "call_model",
-    "check_weights",
-    "describe_error",
-    "group_names",
-    "name_failing_model",
-    "seed_globally",
-    "shadow_clone",
-    "train_clone",
-    "trial_fit",
-    "weight_name",
-]
-
 _HERE = Path(__file__).parent
 # Messages of scikit-learn that hold counts only, or their start up to a digit, quote or bracket.
 _FIXED_WORDS = re.compile(

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from .exceptions import PrivacyLeakWarning
 
-__all__ = ["config_context", "get_config", "leak", "set_config", "warn_caller"]
-
 # An environment variable instead of a module variable: workers started by joblib inherit it.
 _STRICT = "SKPRIVACY_STRICT"
 # Packages between the user's code and the warning: pointing at their lines would be useless.

@@ -14,8 +14,6 @@ from functools import partial
 from textwrap import indent
 from typing import Any, TypeVar, overload
 
-__all__ = ["CONTRACT_DOCS", "fill_docs"]
-
 CONTRACT_DOCS = {
     "epsilon": """\
 epsilon : float, default=1.0

@@ -17,23 +17,6 @@ from threadpoolctl import ThreadpoolController
 from ._extras import explain_missing
 from ._validation import Interval, is_number
 
-__all__ = [
-    "MANY_NUMBERS",
-    "MUCH_WORK",
-    "N_JOBS",
-    "PREDICT_WORK",
-    "blas_threads",
-    "check_n_jobs",
-    "default_n_jobs",
-    "limit_workers",
-    "one_blas_thread",
-    "one_thread",
-    "one_torch_thread",
-    "progress_bar",
-    "single_thread",
-    "threads_for",
-]
-
 # Multiplications of an operation that are worth several threads.
 MUCH_WORK = 1 << 25
 # The same for a prediction, which runs once and not in every step.

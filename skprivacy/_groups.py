@@ -22,18 +22,6 @@ from ._validation import as_array, check_unmasked, num_samples, raise_alone
 from .exceptions import PrivacyWarning
 from .mechanisms import SecureRandom
 
-__all__ = [
-    "SHARES_PER_GROUP",
-    "Groups",
-    "check_groups",
-    "check_order",
-    "find_identifiers",
-    "group_labels",
-    "group_unit",
-    "resolve_groups",
-    "warn_of_identifiers",
-]
-
 _DEFAULT_UNITS = {"groups": "group", "parties": "party"}
 SHARES_PER_GROUP = 1 << 20  # a group's weight has 2**20 equal shares, whose sums are exact
 

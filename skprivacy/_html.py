@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = [
-    "NARROW",
-    "embed_figure",
-    "render",
-    "render_brief",
-]
-
 
 def render(template: str, **context: Any) -> str:
     """Render one of the templates; all values except embedded images are escaped."""

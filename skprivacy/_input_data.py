@@ -20,42 +20,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import base, utils
-from sklearn.utils import assert_all_finite, multiclass, validation
+from sklearn.utils import multiclass, validation
 
 from ._groups import Groups, check_order, resolve_groups
 from ._validation import as_array, check_unmasked, num_samples, raise_alone
-
-__all__ = [
-    "ClassifierMixin",
-    "Records",
-    "RegressorMixin",
-    "all_numbers",
-    "as_frame",
-    "assert_all_finite",
-    "check_X_y",
-    "check_array",
-    "check_cells",
-    "check_classification_targets",
-    "check_column_names",
-    "check_consistent_length",
-    "check_numbers",
-    "check_one_type",
-    "check_readable",
-    "check_y",
-    "column_or_1d",
-    "distinct_labels",
-    "holds_collections",
-    "indexable",
-    "is_mapped",
-    "label_columns",
-    "make_huge_infinite",
-    "make_row_major",
-    "memory_map_of",
-    "read_records",
-    "single_precision",
-    "type_of_target",
-    "validate_data",
-]
 
 _LARGEST = sys.float_info.max
 # Beyond this, products in single precision overflow. Then the order of a sum, which depends on the

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = [
-    "SQLITE_SUFFIXES",
-    "as_path",
-    "create_file",
-    "displayable",
-    "is_database",
-    "json_safe",
-    "output_path",
-    "shorten_text",
-    "without_formulas",
-    "without_mathtext",
-    "write_figure",
-    "write_file",
-]
-
 Content = str | bytes | memoryview  # text is written in UTF-8
 SQLITE_SUFFIXES = ("-journal", "-wal", "-shm")  # of the files that SQLite keeps beside a database
 _SQLITE_HEADER = b"SQLite format 3\0"

@@ -15,26 +15,6 @@ from ._output import displayable, json_safe
 if TYPE_CHECKING:
     from .accounting import PrivacyGuarantee
 
-__all__ = [
-    "Column",
-    "Fact",
-    "FactReport",
-    "ReportFacts",
-    "Section",
-    "details",
-    "format_guarantee",
-    "format_interval",
-    "format_number",
-    "format_percent",
-    "format_share",
-    "format_significant",
-    "interval",
-    "number",
-    "spread",
-    "values",
-    "yes_or_not_shown",
-]
-
 # Only pages show a "detail". The other levels say how a fact is marked.
 Level = Literal["plain", "detail", "warning", "good", "open", "bad"]
 Cell = str | tuple[str, str]  # text, or text and a note in small letters
@@ -226,7 +206,12 @@ def number(name: str, digits: int = 3) -> Callable[[Any], Cell]:
 
 def spread(name: str) -> Callable[[Any], Cell]:
     """Return the cell of a mean in a row, with its standard deviation."""
-    return lambda row: f"{format_number(row[name])} ± {format_number(row[f'{name}_std'])}"
+
+    def cell(row: Any) -> Cell:
+        mean = format_number(row[name])
+        return mean if math.isnan(row[name]) else f"{mean} ± {format_number(row[f'{name}_std'])}"
+
+    return cell
 
 
 def interval(name: str) -> Callable[[Any], Cell]:

@@ -4,6 +4,7 @@ scikit-learn's metrics and searches are imported inside functions: accounting im
 and needs neither.
 """
 
+from copy import copy
 from inspect import signature
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "is_search",
     "output_container",
     "safe_indexing",
+    "set_positive_class",
     "takes_weights",
     "uses_predictions_only",
     "validate_parameter_constraints",
@@ -37,6 +39,16 @@ def uses_predictions_only(scorer: Any) -> bool:
     from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 
     return type(scorer) in (_PassthroughScorer, _Scorer)
+
+
+def set_positive_class(scorer: Any, label: Any) -> Any:
+    """Return a scorer of one class, such as "f1", for the class ``label``; None for others."""
+    asks = "pos_label" in signature(scorer._score_func).parameters
+    if not asks or scorer._kwargs.get("average", "binary") != "binary":
+        return None
+    found = copy(scorer)
+    found._kwargs = {**scorer._kwargs, "pos_label": label}
+    return found
 
 
 def is_search(model: Any) -> bool:

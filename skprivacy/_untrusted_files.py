@@ -14,14 +14,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = [
-    "MAX_MODEL_BYTES",
-    "MAX_TEXT_BYTES",
-    "open_file",
-    "parse_json",
-    "read_file",
-]
-
 # A certificate holds all lines of its ledger, about 500 bytes each: there is room for 60,000.
 MAX_TEXT_BYTES = 32 << 20  # of a certificate, a schema, a key or a configuration
 MAX_MODEL_BYTES = 4 << 30  # of a model file; its digest takes some ten seconds

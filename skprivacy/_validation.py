@@ -17,35 +17,6 @@ from sklearn import utils
 from . import _sklearn
 from ._output import as_path
 
-__all__ = [
-    "VERBOSE",
-    "Interval",
-    "PlainNumbers",
-    "as_array",
-    "as_path",
-    "as_paths",
-    "cached_answer",
-    "check_delta_is_small",
-    "check_flat",
-    "check_random_state",
-    "check_unmasked",
-    "flag",
-    "generator",
-    "is_number",
-    "is_tensor",
-    "is_whole",
-    "not_negative",
-    "num_samples",
-    "number",
-    "open_unit",
-    "positive",
-    "probability",
-    "raise_alone",
-    "sequence",
-    "storable",
-    "whole",
-]
-
 # A larger delta is meaningless for any table. The check does not use the number of records, which
 # may be private.
 _LARGEST_DELTA = 0.1

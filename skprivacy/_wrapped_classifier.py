@@ -19,8 +19,6 @@ from ._clones import name_failing_model
 from ._input_data import ClassifierMixin
 from ._validation import num_samples
 
-__all__ = ["WrappedClassifier", "constant_model", "delegates_to", "feed_constant_model"]
-
 
 def constant_model(code: int) -> DummyClassifier:
     """Return a fitted model that always predicts one class, for labels of that class only."""

@@ -30,14 +30,8 @@ from ._config import leak, warn_caller
 from ._docs import fill_docs
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
-from .accounting import (
-    ComposedEvent,
-    Event,
-    PrivacyBudget,
-    PrivacyGuarantee,
-    Receipt,
-    weakest_arithmetic,
-)
+from .accounting import ComposedEvent, Event, PrivacyBudget, PrivacyGuarantee, weakest_arithmetic
+from .accounting.budget.receipts import Receipt
 from .accounting.event import check_relation
 from .exceptions import PrivacyWarning
 from .mechanisms.bounds import check_bounds
@@ -49,7 +43,6 @@ __all__ = [
     "public_bounds",
     "public_classes",
     "public_target_bounds",
-    "rehearse_fit",
 ]
 
 _KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true
@@ -62,10 +55,10 @@ def list_frozen_assumptions(params: Mapping[str, Any], relation: str) -> Iterato
     Under the relation "label", features are public and such parts may have learned from them.
 
     **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``,
-    carries what the estimator has learned. A function may hold a value learned from records, such
-    as a mean, and nothing shows it: functions inside an estimator lead to an assumption. A function
-    that is itself a parameter does not: the estimator that takes it states its own assumption.
-    Parts that learn nothing, or declare so by ``data_independent_``, need no assumption.
+    contains the values that the estimator has learned. Any function may hold a value learned from
+    records, such as a mean, and nothing shows it. So functions inside an estimator lead to an
+    assumption. For a function that is itself a parameter, the estimator states an assumption. Parts
+    that learn nothing, or declare so by ``data_independent_``, need no assumption.
     """
     private = "label" if relation == "label" else "record"
     for name, value in params.items():
@@ -194,36 +187,8 @@ class _StatedError(BaseException):
 def rehearse_fit(fit: Callable[[], Any]) -> PrivacyGuarantee:
     """Return the guarantee of a fit, by running it up to the charge of its first release.
 
-    Parameters
-    ----------
-    fit : callable
-        Fits a private estimator, alone or as the last step of a pipeline; takes no arguments.
-
-    Returns
-    -------
-    PrivacyGuarantee
-        Of the first release that the fit would make.
-
-    Raises
-    ------
-    TypeError
-        If the fit ends without a release.
-
-    Notes
-    -----
     **Guarantees.** Nothing is charged or released, and the estimator is unchanged. The guarantee
     depends on public facts alone, so it reveals nothing about the records.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.base import rehearse_fit
-    >>> from skprivacy.preprocessing import PrivateStandardScaler
-    >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
-    >>> rehearse_fit(lambda: scaler.fit(np.zeros((10, 2))))
-    0.50-DP, add-remove, exact noise, proved
-    >>> hasattr(scaler, "privacy_")
-    False
     """
     token = _rehearsing.set(True)
     try:

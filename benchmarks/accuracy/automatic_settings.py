@@ -29,7 +29,7 @@ from benchmarks.shared.keel_tables import HELD_BACK, TUNING, Split, split, table
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import make_private_pipeline
 from skprivacy._stacked import train_stacked
-from skprivacy.mechanisms import analytic_noise_multiplier
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.neural_network import DPSGDClassifier
 
 DELTA = 1e-5

@@ -4,6 +4,8 @@ tune     on the tables of the tuning: R2 by training time, for a network and a l
          loss against the best time of each table and epsilon
 held     on 8 tables that were not used for any choice: the default, the settings before this rule,
          and the best of a search over 12 settings that is not private
+models   the network, the same without hidden layers, the other private regressors and a noisy mean,
+         on up to 5,000 records of the same tables and of 5 tables with heavy-tailed targets
 without  epsilon = inf on the same tables, beside scikit-learn's perceptron, boosted trees and ridge
 
 ``benchmarks/shared/regression_tables.py`` states how to obtain the tables.
@@ -17,15 +19,24 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.shared.quick import choose, make_parser
-from benchmarks.shared.regression_tables import HELD_BACK, TUNING, Split, split
-from skprivacy.mechanisms import analytic_noise_multiplier
+from benchmarks.shared.regression_tables import (
+    HEAVY_HELD_BACK,
+    HEAVY_TUNING,
+    HELD_BACK,
+    TUNING,
+    Split,
+    split,
+)
+from skprivacy.accounting.calibration import analytic_noise_multiplier
+from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.neural_network import DPSGDRegressor
+from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
 
 DELTA = 1e-5
 EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (1.0,))
@@ -58,16 +69,16 @@ def tune(names: Iterable[str], seeds: int) -> None:
     shares = 2.0 ** np.array(choose([-2.0, -1.0, 0.0, 1.0, 2.0], [-2.0]))
     lost: dict[tuple[int, ...], list[Any]] = {(64,): [], (): []}
     print("R2 by training time, in units of the rule's:", *shares)
-    for name, hidden, epsilon in product(names or TUNING, lost, EPSILONS):
+    for name, hidden, epsilon in product(names or TUNING + HEAVY_TUNING, lost, EPSILONS):
         splits = [split(name, seed, 5000) for seed in range(seeds)]
         n, d = splits[0].X.shape
-        unit = 0.125 * n / analytic_noise_multiplier(epsilon, DELTA) / np.sqrt(d)
+        rule = automatic(n, d, epsilon, hidden)
         found = []
-        for time in unit * shares:
-            steps = float(np.clip(64 * np.sqrt(time), 128, 1536))
+        for share in shares:
             settings = {
-                "hidden_layer_sizes": hidden, "schedule": "linear", "steps": steps,
-                "optimizer": "sgd", "learning_rate": min(time / steps, 2.0),
+                "hidden_layer_sizes": hidden, "schedule": "linear", "batch_size": rule.batch_size,
+                "epochs": max(1, round(rule.epochs * np.sqrt(share))), "optimizer": "sgd",
+                "learning_rate": float(rule.learning_rate) * np.sqrt(share),
             }  # fmt: skip
             scores = [measure_r2(at, i, epsilon, **settings) for i, at in enumerate(splits)]
             found.append(float(np.mean(scores)))
@@ -76,6 +87,16 @@ def tune(names: Iterable[str], seeds: int) -> None:
               + " ".join(f"{x:6.3f}" for x in found), flush=True)  # fmt: skip
     for hidden, rows in lost.items():
         print("R2 lost in the mean,", hidden, np.round(np.mean(rows, 0), 3))
+
+
+def automatic(n: int, d: int, epsilon: float, hidden: tuple[int, ...]) -> Recipe:
+    """Return the settings that follow from public facts."""
+    model = DPSGDRegressor(epsilon=epsilon, delta=DELTA, hidden_layer_sizes=hidden)
+    facts = PublicFacts(
+        n_records=n, n_features=d, n_outputs=1, epsilon=epsilon, delta=DELTA, clipping="flat",
+        classifies=False, perceptron=True, studied=True, momentum=model.momentum,
+    )  # fmt: skip
+    return resolve_auto_settings(model.get_params(), facts)
 
 
 def held(names: Iterable[str], seeds: int) -> None:
@@ -94,6 +115,54 @@ def held(names: Iterable[str], seeds: int) -> None:
             best = max((mean(epsilon, optimizer="sgd", **s) for s in searched), default=np.nan)
             print(f"{name:14s} {epsilon:7g} {mean(epsilon):8.3f} {before:7.3f} {best:8.3f}",
                   flush=True)  # fmt: skip
+
+
+def models(names: Iterable[str], seeds: int) -> None:
+    public = {"delta": DELTA, "target_bounds": (-1, 1)}
+    compared = {
+        "network": DPSGDRegressor(**public),
+        "no hidden layers": DPSGDRegressor(hidden_layer_sizes=(), **public),
+        "functional": FunctionalMechanismRegressor(bounds=(-1, 1), **public),
+        "AdaSSP": AdaSSPRegressor(bounds=(-1, 1), **public),
+        "noisy mean": NoisyMean(),
+        "ridge, no privacy": Ridge(),
+    }
+    print("epsilon  table          ", *compared, sep="  ")
+    for epsilon, tables in product(
+        choose((0.1, 0.3, 1.0, 3.0), (1.0,)), [names] if names else (HELD_BACK, HEAVY_HELD_BACK)
+    ):
+        rows = []
+        for name in tables:
+            splits = [split(name, seed, 5000) for seed in range(seeds)]
+            rows.append([_mean_r2(model, splits, epsilon) for model in compared.values()])
+            print(f"{epsilon:7g}  {name:14s}", *(f"{r2:8.3f}" for r2 in rows[-1]), flush=True)
+        print(f"{epsilon:7g}  mean          ", *(f"{r2:8.3f}" for r2 in np.mean(rows, axis=0)))
+
+
+class NoisyMean(RegressorMixin, BaseEstimator):
+    """Predict the mean target, released with the whole budget."""
+
+    def __init__(self, epsilon: float = 1.0, random_state: int = 0) -> None:
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> NoisyMean:
+        std = analytic_noise_multiplier(self.epsilon, DELTA) / len(y)
+        self.mean_ = float(np.mean(y)) + np.random.default_rng(self.random_state).normal(0, std)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), self.mean_)
+
+
+def _mean_r2(model: Any, splits: list[Split], epsilon: float) -> float:
+    private = {"epsilon": epsilon} if "epsilon" in model.get_params() else {}
+    scores = []
+    for seed, at in enumerate(splits):
+        seeded = {"random_state": seed} if "random_state" in model.get_params() else {}
+        fitted = clone(model).set_params(**private, **seeded).fit(at.X, at.y)
+        scores.append(max(-1.0, float(fitted.score(at.X_test, at.y_test))))
+    return float(np.mean(scores))
 
 
 def without(names: Iterable[str], seeds: int) -> None:
@@ -115,7 +184,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=choose([], ["friedman1"]))
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
     options = parser.parse_args()
-    parts = {"tune": tune, "held": held, "without": without}
+    parts = {"tune": tune, "held": held, "models": models, "without": without}
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
     with warnings.catch_warnings():

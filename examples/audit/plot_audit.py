@@ -2,7 +2,7 @@
 A claim held against attacks
 ============================
 
-Two models claim an epsilon of 1. One keeps its promise; the other forgot to add noise.
+Two models claim an epsilon of 1. One keeps its claim. The other adds no noise.
 """
 
 from unittest import mock
@@ -32,8 +32,8 @@ with mock.patch.object(FloatGaussian, "_release", lambda self, value, random: va
     careless = train()
 
 # %%
-# Both say the same of themselves. The labels here are coin tosses, so whatever a model knows of
-# them it knows by heart.
+# Both make the same claim. The labels are coin tosses, so a model can predict them only by
+# memorising them.
 _, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 for ax, name, model in zip(axes, ("honest", "careless"), (honest, careless), strict=True):
     report = audit(model, X[members], y[members], X[others], y[others], attacks=[LossThreshold()])
@@ -46,4 +46,4 @@ for ax, name, model in zip(axes, ("honest", "careless"), (honest, careless), str
 plt.show()
 
 # %%
-# ``report.to_html("audit.html")`` writes the page that goes to the data protection officer.
+# ``report.to_html("audit.html")`` writes a report for the data protection officer.

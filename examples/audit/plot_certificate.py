@@ -1,9 +1,9 @@
 """
-A certificate that a stranger can check
-=======================================
+A certificate that a recipient can check
+========================================
 
-Who is handed a model has no data to check it with. A certificate is one signed file with all that
-can be checked without data, and tampering with any of it shows.
+The recipient of a model has no data to check it with. A certificate is one signed file with
+everything that can be checked without data. Tampering with any part of it shows.
 """
 
 import json
@@ -56,14 +56,13 @@ issue_certificate(
 print(f"accuracy {model.score(X_new, y_new):.2f}")
 
 # %%
-# The stranger has two files and the public key, and no data.
+# The recipient has two files and the public key, and no data.
 files = {"model_file": here / "model.safetensors", "key": here / "clinic.pem.pub"}
 print(verify_certificate(here / "certificate.json", **files))
 
 # %%
-# Somebody changes the certificate: he claims a smaller epsilon, drops a charge from the ledger,
-# embellishes the audit, hands out another model, or signs with a key of his own. Every change is
-# found, and named.
+# Change the claimed epsilon, the ledger, the audit, the issuer or the model file. The check finds
+# and names every change.
 signed = json.loads((here / "certificate.json").read_text())
 
 
@@ -90,20 +89,20 @@ found = {
     "a smaller epsilon": changed(lambda c: number_in(c["claim"], 0.5)),
     "a number in the ledger": changed(lambda c: number_in(c["ledger"], 0.5)),
     "a better audit": changed(lambda c: number_in(c["audit"], 0.5)),
-    "another issuer": changed(lambda c: c["about"].update(issuer="Somebody else")),
+    "another issuer": changed(lambda c: c["about"].update(issuer="Another clinic")),
 }
 (here / "model.safetensors").write_bytes((here / "model.safetensors").read_bytes()[:-1] + b"x")
 found["another model file"] = verify_certificate(here / "certificate.json", **files)
 
 # %%
 checks = list(dict.fromkeys(check.name for result in found.values() for check in result.checks))
-checks.remove("the rest")  # what is left out after a check that failed
+checks.remove("the rest")  # shown only after a check that failed
 colours = {"holds": "#9fd3b4", "FAILED": "#e08e86", "not checked": "#e6e9ec"}
 _, ax = plt.subplots(figsize=(8.5, 4.6), layout="constrained")
 for column, result in enumerate(found.values()):
-    told = {check.name: check.status for check in result.checks}
+    statuses = {check.name: check.status for check in result.checks}
     for row, name in enumerate(checks):
-        status = told.get(name, "not checked")
+        status = statuses.get(name, "not checked")
         ax.barh(row, 0.94, left=column - 0.47, height=0.86, color=colours[status])
         ax.text(column, row, status, ha="center", va="center", fontsize=8)
 ax.set_yticks(range(len(checks)), checks, fontsize=8)

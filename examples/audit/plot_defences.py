@@ -2,9 +2,9 @@
 Defences that prove nothing
 ===========================
 
-Rounding probabilities or showing only the best few looks like protection, until somebody attacks
-who knows of the defence and trains shadow models that are defended alike. The records are digits,
-one in five of which has a wrong label that the network has learned by heart.
+Rounding probabilities or showing only the best few looks like protection. An attacker who knows the
+defence trains shadow models with the same defence. The records are digits, one in five of which has
+a wrong label that the network has memorised.
 """
 
 import warnings
@@ -31,15 +31,15 @@ net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=100, random_stat
 models = {
     "none": net,
     "temperature 20": TemperatureClassifier(net, temperature=20),
-    "top 3 alone": TopKClassifier(net, k=3),
+    "top 3 only": TopKClassifier(net, k=3),
     "one decimal": RoundedClassifier(net, decimals=1),
-    "the label alone": TopKClassifier(net, k=1),
+    "the label only": TopKClassifier(net, k=1),
     "DP-SGD, ε = 8": DPSGDClassifier(epsilon=8, delta=1e-5, classes=np.unique(y), random_state=0),
 }
 
 # %%
-# The attacker who does not know of the defence trains plain shadow models; the one who knows it,
-# defended ones.
+# An attacker who does not know the defence trains plain shadow models. An attacker who knows it
+# trains defended ones.
 plain = ShadowPool(net, n_shadows=8, random_state=0).fit(X, y)
 rows = {}
 for name, model in models.items():

@@ -1,9 +1,9 @@
 """
-What an attacker sees, with privacy and without
-===============================================
+The same attack, with privacy and without
+=========================================
 
-The same attack on two models of the same records. One has learned them by heart; the other was
-trained with noise, and its guarantee limits what *any* attack can find, known or not.
+Two models are trained on the same records, and attacked. One has memorised them. The other was
+trained with noise, and its guarantee limits *every* attack, known or not.
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,7 @@ models = {
 }
 
 # %%
-# The attacker trains sixteen models of the same kind, on halves of similar records, and compares.
+# The attacker trains sixteen shadow models of the same kind, on halves of similar records.
 _, ax = plt.subplots(figsize=(6.5, 5.5), layout="constrained")
 for (name, model), colour in zip(models.items(), ("#c0392b", "#1b6ca8"), strict=True):
     target = model.fit(*inside)

@@ -2,9 +2,8 @@
 An audit in one training run
 ============================
 
-Canaries go into the training data by the toss of a coin. Whoever can tell from the trained model
-how the coins fell has shown what the model gives away, and the share of right guesses bounds
-epsilon from below.
+A coin decides for each canary whether it goes into the training data. The audit guesses the coins
+from the trained model. The share of right guesses bounds epsilon from below.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +15,8 @@ X, y = load_digits(return_X_y=True)
 X = X / 16
 
 # %%
-# Gradient canaries are looked for in the noisy sum of each step, which is all that training
-# releases. Nothing that follows from the sums, such as the final weights, can tell more.
+# Gradient canaries are searched for in the noisy sum of each step, which is all that training
+# releases. The final weights follow from these sums, so they reveal no more.
 claims = (0.5, 1, 2, 4, 8)
 reports = [
     audit_one_run(
@@ -29,8 +28,8 @@ reports = [
 print(reports[1])
 
 # %%
-# The first bound assumes nothing; each of the others is larger and needs more to be true. All must
-# stay below the claim, and do.
+# The first bound assumes nothing. Each other bound is larger and has more assumptions. All stay
+# below the claim.
 _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 ax.plot(claims, claims, "--", color="#2e7d32", label="claimed")
 shown = {

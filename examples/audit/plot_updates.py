@@ -1,12 +1,12 @@
 """
-What federated updates give away
-================================
+Leakage of federated updates
+============================
 
-Six hospitals train a network on handwritten digits. Their records stay where they are, and the
-updates that they send give them away. What helps? Every defence is attacked by somebody who knows
-of it: is a record in a hospital's table, does a hospital have more heavy handwriting than others,
-and what is in the record behind an update of one? Beside each success stands guessing, and what the
-guarantee allows at most.
+Six hospitals train a network on handwritten digits. Their records stay with them, but the updates
+reveal records. Which defence helps? Three attacks, which know the defence, ask three questions. Is
+a record in a hospital's table? Does a hospital have more heavy handwriting than others? Which
+record is behind an update? The figure compares each success with guessing and with the limit of the
+guarantee.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ net = MLPClassifier((32,), activation="tanh", max_iter=1, random_state=0)
 start = Updates.weights_of(net.partial_fit(X[known], y[known], classes=np.arange(10)))
 
 # %%
-# A hospital sends the mean gradient of its records, or what its defence leaves of it.
+# A hospital sends the mean gradient of its records, changed by its defence.
 
 
 def layers(weights):
@@ -78,8 +78,9 @@ def signs(slopes, random):
 
 
 # %%
-# What is sent by a hospital, what a server adds to the mean, and whether the attacker sees each
-# hospital's update (the server does) or the mean alone (behind secure aggregation, or outside).
+# For each defence: the update of a hospital, the noise that the server adds to the mean, and
+# whether the attacker sees each update, as the server does, or only the mean (with secure
+# aggregation).
 shared = NOISE * NORM / (PARTIES * N)
 defences = {
     "none": (plain, 0.0, True),

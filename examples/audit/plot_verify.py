@@ -1,9 +1,9 @@
 """
-Does an implementation keep its word?
-=====================================
+Does an implementation keep its claim?
+======================================
 
-``verify_privacy`` needs no data set. It fits an estimator many times, with a record and without
-it, on the worst neighbours that it can think of, and attacks the difference.
+``verify_privacy`` needs no data set. It fits an estimator many times on neighbouring data sets,
+with a record and without it, and tries to distinguish the results.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,7 @@ from skprivacy.preprocessing import PrivateStandardScaler
 
 
 # %%
-# Here is a scaler that forgets the noise of its variance. Its author tested that the mean was
-# noisy.
+# This scaler adds noise to its mean, but not to its variance.
 class Careless(PrivateStandardScaler):
     def fit(self, X, y=None):
         super().fit(X)
@@ -34,9 +33,10 @@ for name, found in checked.items():
     print(f"{name}: {found.verdict}")
 
 # %%
-# In so many runs each attack told "the record was there": with the record, and without it. The
-# line is the most that the claim allows. One point above it, beyond the luck of the draw, and the
-# claim is false. "Held" proves nothing: another attack might do better.
+# Each point is one attack: the share of runs in which it says "the record is there", without the
+# record and with it. The line is the most that the claim allows. A point significantly above the
+# line refutes the claim. A verdict without such a point proves nothing: another attack might do
+# better.
 rates = np.linspace(0, 1, 200)
 _, ax = plt.subplots(figsize=(5.5, 5.2), layout="constrained")
 claim = checked["PrivateStandardScaler"].guarantee
@@ -47,6 +47,6 @@ for (name, found), colour in zip(checked.items(), ("#1b6ca8", "#c0392b"), strict
         [c.false / c.n_out for c in found.counts], [c.hits / c.n_in for c in found.counts],
         "o", color=colour, label=name,
     )  # fmt: skip
-ax.set(xlabel="told without the record", ylabel="told with the record")
+ax.set(xlabel="said without the record", ylabel="said with the record")
 ax.legend(loc="lower right")
 plt.show()

@@ -1,9 +1,9 @@
 """
-Who is most exposed?
-====================
+Rank groups by exposure
+=======================
 
-An average hides people. In this made-up clinic one ward treats rare cases: few patients, whose
-outcome follows no rule, so that a model can only learn them by heart.
+An average hides exposed groups. In this made-up clinic, one ward treats few patients whose outcome
+follows no rule, so a model can only memorise them.
 """
 
 import matplotlib.pyplot as plt
@@ -30,8 +30,8 @@ model = make_pipeline(encode, RandomForestClassifier(random_state=0)).fit(
 )
 
 # %%
-# ``subgroups`` names a column. The error probability is shared by all groups, so that none is
-# called exposed because many were looked at.
+# ``subgroups`` names a column. All groups share the error probability, so no group is called
+# exposed only because many were tested.
 report = audit(
     model, table[:half], outcome[:half], table[half:], outcome[half:],
     subgroups="ward", n_shadows=8, random_state=0,

@@ -2,9 +2,8 @@
 The same noise, five accountants
 ================================
 
-An accountant turns "what was released" into an epsilon. All of these bounds are proved, and yet
-they differ by orders of magnitude: who takes a loose one pays in accuracy for privacy that was
-there anyway.
+An accountant computes epsilon from the description of a release. All five bounds are proved, but
+they differ by orders of magnitude. A loose bound asks for more noise than the guarantee needs.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +29,7 @@ for name, (label, _) in names.items():
     print(f"{label:25} epsilon {tables[-1][name]['epsilon']:10.2f} after {steps[-1]:,} steps")
 
 # %%
-# Batches of one record in a hundred, noise of one clipping norm, delta 1e-5.
+# Batches have one record in a hundred, the noise is one clipping norm, and delta is 1e-5.
 _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
 for name, (label, colour) in names.items():
     values = [t[name]["epsilon"] for t in tables]
@@ -40,7 +39,7 @@ ax.legend()
 plt.show()
 
 # %%
-# The other way round: the noise that each needs to prove an epsilon of 1 for 1,000 steps.
+# Conversely, each accountant needs this noise to prove epsilon 1 for 1,000 steps.
 for name, (label, _) in names.items():
     noise = calibrate_noise_multiplier(
         lambda z: RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(z)), 1000),

@@ -2,8 +2,8 @@
 One budget for everything that is released
 ==========================================
 
-A ledger on disk keeps the account of all fits, in whatever process they run. What would exceed
-the cap is refused before the data is read.
+A ledger on disk records the cost of all fits, in all processes. A fit that would exceed the cap is
+refused before the data is read.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ folder = tempfile.TemporaryDirectory()
 budget = PrivacyBudget(epsilon=3, delta=1e-4, path=Path(folder.name) / "digits.ledger")
 
 # %%
-# A cross-validation is five fits, and so five charges.
+# A cross-validation with five folds makes five charges.
 model = DPSGDClassifier(
     epsilon=0.5, delta=1e-6, classes=range(10), hidden_layer_sizes=(), epochs=10, budget=budget
 )
@@ -31,8 +31,8 @@ print(cross_val_score(model, X, y, cv=5).round(2))
 print(budget.entries()[["source", "status", "cost"]].to_string(index=False))
 
 # %%
-# Then fits go on until one is refused. Events are composed, not epsilons: many fits of epsilon 0.5
-# fit under a cap of 3.
+# Fit until a fit is refused. Events are composed, not epsilons, so more than six fits of epsilon
+# 0.5 fit under a cap of 3.
 spent = [budget.spent()]
 try:
     while True:
@@ -58,9 +58,9 @@ ax.legend()
 plt.show()
 
 # %%
-# The last fits were refused although the curve is below the cap: what admits a charge has to hold
-# whatever is decided on the way, and so counts a little more than what was spent in the end.
+# The last fits were refused although the curve is below the cap. Admission must hold for every
+# later decision, so it counts a little more than the cost in the end.
 #
-# The ledger is a chain of digests. Keep the last one elsewhere, and a line that was cut off shows.
+# The ledger is a chain of digests. Keep the last digest elsewhere, and a missing line shows.
 print(budget.verify())
 folder.cleanup()

@@ -2,9 +2,9 @@
 Searching for settings, with a guarantee
 ========================================
 
-Whoever tries five settings and keeps the best has released five models. ``GridSearchCV`` runs as
-always, but its choice has no guarantee. ``PrivateSearchCV`` has one for the whole search, and it
-costs little more than one fit: how many trials there were is drawn at random and stays secret.
+Trying five settings and keeping the best releases five models. ``GridSearchCV`` works, but its
+choice has no guarantee. ``PrivateSearchCV`` has a guarantee for the whole search, which costs
+little more than one fit: the number of trials is drawn at random and stays secret.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,7 @@ def pipeline(**settings):
 grid = {"outputperturbationclassifier__alpha": [0.001, 0.01, 0.1, 1.0, 10.0]}
 
 # %%
-# What the usual search claims, and what all of its fits cost together:
+# The claim of the usual search, and the joint cost of all its fits:
 usual = GridSearchCV(pipeline(epsilon=1.0, delta=1e-6), grid, cv=3).fit(X, y)
 claim = claim_of(usual)
 print(claim.reason)
@@ -51,8 +51,8 @@ runs = [search.fit(X, y) and (search.best_params_, search.score(X_new, y_new)) f
 print(search.privacy_)
 
 # %%
-# Does it pay? Only if the default is bad: each trial has less to spend than a single fit, and fewer
-# records. Ten searches against single fits at the same total cost:
+# A search pays only if the default is bad: each trial has less epsilon than a single fit, and fewer
+# records. Compare ten searches with single fits at the same total cost:
 strengths = grid["outputperturbationclassifier__alpha"]
 single = [
     [pipeline(epsilon=2.0, delta=1e-6, alpha=a).fit(X, y).score(X_new, y_new) for _ in range(5)]

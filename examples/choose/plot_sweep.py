@@ -1,9 +1,9 @@
 """
-What privacy costs and what it buys
+The cost and the benefit of privacy
 ===================================
 
-The same network at several epsilons: its accuracy on new records, and how well an attacker tells
-who was in the training data. The smaller epsilon, the stronger the promise.
+A sweep trains the same network at several epsilons. It measures the accuracy on new records, and
+how well an attack finds members of the training data. A smaller epsilon is a stronger promise.
 
 The sweep looks at the data it measures on. Its scores are not private; see
 :class:`~skprivacy.model_selection.PrivacySweepCV`.
@@ -37,6 +37,6 @@ sweep.plot()
 plt.show()
 
 # %%
-# The ceiling is what the guarantee allows *any* attack, known or not; the red curve is one attack.
-# What all these models cost together:
+# The ceiling limits *every* attack, known or not. The red curve is one attack. The joint cost of
+# all these models is:
 print(sweep.charged_)

@@ -2,10 +2,9 @@
 Jayaraman and Evans: a loose accountant costs accuracy
 ======================================================
 
-The same epsilon can be proved with different amounts of noise, by accountants from "adding up" to
-loss distributions. Jayaraman and Evans (2019) asked what each costs in accuracy, and what attacks
-find. This is a small version with one model; ``python
-benchmarks/run.py papers/jayaraman_evans`` makes the whole figure.
+Different accountants prove the same epsilon with different amounts of noise. Jayaraman and Evans
+(2019) compared their accuracy, and the success of attacks. This is a small version with one model;
+``python benchmarks/run.py papers/jayaraman_evans`` makes the whole figure.
 
 B. Jayaraman and D. Evans, "Evaluating differentially private machine learning in practice", USENIX
 Security 2019.
@@ -52,7 +51,7 @@ def leakage(model):
 
 
 # %%
-# 120 steps on batches of a quarter. The noise is the least with which each accountant proves
+# Train 120 steps on batches of a quarter, with the least noise with which each accountant proves
 # epsilon.
 free = trained(epsilon=np.inf)
 found = {}
@@ -80,4 +79,4 @@ plt.show()
 
 # %%
 # At one epsilon all five models have the same guarantee, which is the best of the five proofs of
-# each noise. Those with loose proofs are really far more private than they say, and pay for it.
+# each noise. Models with loose proofs are far more private than their claims, and less accurate.

@@ -2,8 +2,8 @@
 Shokri's table: more classes, more leakage
 ==========================================
 
-Shokri et al. (2017) trained an attack model on what networks say of their own records and of
-others. The more classes a model tells apart, the more it gives away. This is a small version on
+Shokri et al. (2017) trained an attack model on the predictions of networks for members and
+non-members. Models with more classes leak more. This is a small version on
 generated records; ``python benchmarks/run.py papers/shokri`` makes the whole table, with Adult,
 MNIST and Location.
 
@@ -38,7 +38,7 @@ for n_classes in (2, 5, 10, 20, 50):
     print(f"{n_classes:3} classes: training %.2f, test %.2f, precision %.2f" % rows[n_classes])
 
 # %%
-# Precision is over as many members as others, so that guessing is right in half of the cases.
+# Precision is over equally many members and others, so guessing is right in half of the cases.
 classes, table = list(rows), np.array(list(rows.values()))
 _, ax = plt.subplots(figsize=(6.5, 4.3), layout="constrained")
 ax.plot(classes, table[:, 0], "o-", color="#117a65", label="training accuracy")

@@ -6,8 +6,8 @@ Start it with
 
     torchrun --nproc_per_node=2 examples/train/distributed_training.py
 
-Both processes open the same file and work on a part of every batch. Only the first draws, adds
-noise and charges the budget; in the end both hold the same model.
+Both processes open the same file, and each computes a part of every batch. Only the first process
+draws batches, adds noise and charges the budget. In the end both hold the same model.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from skprivacy import DPSGDClassifier, PrivacyBudget
 dist.init_process_group("gloo")
 folder = Path(tempfile.gettempdir())
 
-# A file that all processes can open. Each reads from it the records that its part of a batch needs.
+# All processes open one file. Each reads only the records that its part of a batch needs.
 if dist.get_rank() == 0:
     rng = np.random.default_rng()
     X = rng.normal(size=(20_000, 20)).astype(np.float32)
@@ -32,7 +32,7 @@ X = np.load(folder / "records.npy", mmap_mode="r")
 y = np.load(folder / "labels.npy")
 
 model = DPSGDClassifier(
-    distributed="replicated",  # "sharded" if each process has records of its own
+    distributed="replicated",  # "sharded" if each process has different records
     classes=[0, 1],
     epsilon=1.0,
     delta=1e-6,

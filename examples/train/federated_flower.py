@@ -2,16 +2,16 @@
 Train a private model over a network with Flower
 ================================================
 
-Start it, with Flower installed beside skprivacy, by
+Install Flower, and start it by
 
     pip install "flwr[simulation]==1.41"
     FLWR_TELEMETRY_ENABLED=0 python examples/train/federated_flower.py
 
-Four hospitals train one model. A client computes the contribution of its records by the
-:class:`~skprivacy.federated.FederatedPlan` that all have agreed upon, adds its share of the noise
-and masks that it has agreed upon with each other client, and sends that. The server sees sums. This
-engine carries the messages; it could be another one. Keys are exchanged by way of the server, so it
-must follow the protocol. A federation in earnest has certificates, and can go on without a client.
+Four hospitals train one model by a common :class:`~skprivacy.federated.FederatedPlan`. A client
+computes the contribution of its records, adds its share of the noise, and adds a mask for each
+other client. The masks cancel, so the server sees only sums. Flower carries the messages; another
+engine would do as well. Keys are exchanged through the server, so it must follow the protocol. A
+real federation also needs certificates, and a way to continue without a client.
 """
 
 import os
@@ -49,7 +49,7 @@ client, server = ClientApp(), ServerApp()
 
 
 def records(hospital: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records of a hospital, which stay with it."""
+    """Return the records of a hospital, which never leave it."""
     rng = np.random.default_rng(hospital)
     y = rng.integers(2, size=N_RECORDS)
     return rng.normal(size=(N_RECORDS, PLAN.n_features)) / 2 + 0.5 * y[:, None], y
@@ -57,7 +57,7 @@ def records(hospital: int) -> tuple[np.ndarray, np.ndarray]:
 
 @client.query()
 def public_key(message: Message, context) -> Message:
-    """Make a key, and tell its public half."""
+    """Make a key pair, and send the public key."""
     key = X25519PrivateKey.generate()
     context.state["key"] = ConfigRecord({"private": key.private_bytes_raw()})
     public = ConfigRecord({"public": key.public_key().public_bytes_raw()})
@@ -66,7 +66,7 @@ def public_key(message: Message, context) -> Message:
 
 @client.train()
 def contribute(message: Message, context) -> Message:
-    """Send what the records of this round would change, with noise and behind masks."""
+    """Send the contribution of the sampled records, with noise and masks."""
     weights = message.content["model"].to_numpy_ndarrays()[0]
     X, y = records(context.node_config["partition-id"])
     random = SecureRandom()
@@ -76,14 +76,14 @@ def contribute(message: Message, context) -> Message:
     return Message(RecordDict({"share": ArrayRecord([share])}), reply_to=message)
 
 
-def mask(told: ConfigRecord, private: bytes, size: int) -> np.ndarray:
-    """Return the sum of what this client and each other agree to add and to subtract."""
-    key, mine = X25519PrivateKey.from_private_bytes(private), told["place"]
+def mask(config: ConfigRecord, private: bytes, size: int) -> np.ndarray:
+    """Return the sum of the masks shared with each other client, which cancel in the total."""
+    key, mine = X25519PrivateKey.from_private_bytes(private), config["place"]
     total = np.zeros(size, np.uint64)
-    for place, public in enumerate(told["keys"]):
+    for place, public in enumerate(config["keys"]):
         if place != mine:
             secret = key.exchange(X25519PublicKey.from_public_bytes(public))
-            once = HKDF(SHA256(), 32, None, f"round {told['number']}".encode()).derive(secret)
+            once = HKDF(SHA256(), 32, None, f"round {config['number']}".encode()).derive(secret)
             stream = Cipher(ChaCha20(once, bytes(16)), None).encryptor()
             agreed = np.frombuffer(stream.update(bytes(8 * size)), np.uint64)
             total += agreed if mine < place else ~agreed + np.uint64(1)
@@ -92,7 +92,7 @@ def mask(told: ConfigRecord, private: bytes, size: int) -> np.ndarray:
 
 @server.main()
 def train(grid, context) -> None:
-    """Charge the budget, then lead the rounds."""
+    """Charge the budget, then run the rounds."""
     while len(nodes := sorted(grid.get_node_ids())) < N_CLIENTS:
         time.sleep(1)
     asked = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in nodes]

@@ -2,11 +2,11 @@
 PATE-G: a student that learns from a generator
 ==============================================
 
-The first paper on PATE taught its student as a GAN's discriminator: besides the classes it tells
-public records from made-up ones, and the generator makes up records whose hidden features have the
-mean of those of real ones ("feature matching"). Labels have been released already, so nothing here
-costs privacy. :class:`~skprivacy.ensemble.PropagationStudent` is quicker and better:
-``python benchmarks/run.py accuracy/pate_students`` prints both at the same labels.
+The first paper on PATE trained its student as the discriminator of a GAN. Besides the classes, the
+student distinguishes public records from generated ones. The generator matches the mean of the
+hidden features of real records ("feature matching"). The labels are released, so this costs no
+privacy. :class:`~skprivacy.ensemble.PropagationStudent` is quicker and better: ``python
+benchmarks/run.py accuracy/pate_students`` prints both at the same labels.
 
 N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
 data", ICLR 2017. T. Salimans et al., "Improved techniques for training GANs", NIPS 2016.
@@ -84,7 +84,7 @@ class GANStudent(ClassifierMixin, BaseEstimator):
 
 
 # %%
-# On scikit-learn's digits: 1,000 are private, the others public and without labels but for 60.
+# On scikit-learn's digits, 1,000 are private and the others are public. PATE labels 60 of them.
 if __name__ == "__main__":
     from sklearn.datasets import load_digits
     from sklearn.linear_model import LogisticRegression, RidgeClassifier

@@ -2,8 +2,8 @@
 A public encoder and a private head
 ===================================
 
-Most of what one must know of images is not about anybody. An encoder that has learned it from
-public records leaves little for the private ones to tell, and little to be noised.
+An encoder can learn most about images from public records. Then only a small head is trained on
+private records, and only its weights need noise.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +19,8 @@ X_public = X[:600]  # without labels
 X_private, y_private, X_new, y_new = X[600:1500], y[600:1500], X[1500:], y[1500:]
 
 # %%
-# The encoder, here of 16 principal components, is fitted to public records; only the head sees
-# private ones.
+# The encoder, here 16 principal components, is fitted to public records. Only the head sees private
+# records.
 epsilons = (0.1, 0.3, 1, 3)
 ways = {
     "public encoder, private head": lambda e: ALMFineTuner(

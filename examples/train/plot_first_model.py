@@ -14,7 +14,7 @@ from skprivacy import DPSGDClassifier, make_private_pipeline
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 # %%
-# A made-up table of patients stands for your own.
+# Make up a table of patients, in place of yours.
 rng = np.random.default_rng(0)
 n = 6000
 table = pd.DataFrame(
@@ -28,7 +28,7 @@ odds = np.exp(0.08 * (table["age"] - 60) + (table["sex"] == "m"))
 readmitted = np.where(rng.random(n) < odds / (1 + odds), "yes", "no")
 
 # %%
-# What is public: ranges, categories and classes, from a codebook and not from the table.
+# Ranges, categories and classes are public. They come from a codebook, not from the table.
 schema = Schema(
     {
         "age": BoundedColumn(0, 120),
@@ -41,15 +41,15 @@ schema = Schema(
 X, X_new, y, y_new = train_test_split(table, readmitted, test_size=0.5, random_state=0)
 
 # %%
-# Train. ``privacy_`` is the guarantee, with everything it assumes.
+# Train. ``privacy_`` is the guarantee with its assumptions.
 model = make_private_pipeline(schema, DPSGDClassifier(epsilon=1.0, delta=1e-6)).fit(X, y)
 print(f"accuracy on new patients: {model.score(X_new, y_new):.2f}")
 guarantee = model[-1].privacy_
 print(guarantee)
 
 # %%
-# What does that rule out? Somebody wants to know whether a certain person was in the data. If he
-# may accuse one person in a hundred by mistake, he finds at most these many of those who were.
+# The guarantee limits every attacker. An attacker who wrongly accuses 1% of the people outside the
+# data finds at most this share of the people in the data.
 fpr = np.geomspace(1e-3, 1, 200)
 fig, ax = plt.subplots(figsize=(6, 4.5), layout="constrained")
 ax.plot(fpr, guarantee.tpr_bound(fpr), color="#1b6ca8", label="any attack on this model, at most")

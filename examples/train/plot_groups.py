@@ -2,10 +2,9 @@
 Protecting groups of rows, such as a person's
 =============================================
 
-A patient with twenty visits is twenty records. With ``groups`` a network protects the patient: a
-batch is drawn from patients, and the sum of a patient's gradients is clipped once, for any number
-of rows. The noise does not depend on the number of rows that a patient may use. This example finds
-the best number.
+A patient with twenty visits has twenty records. With ``groups`` a network protects the patient: a
+batch is drawn from patients, and the joined gradient of a patient's rows is clipped once. The noise
+does not depend on the number of rows that a patient may use. This example compares these numbers.
 """
 
 import matplotlib.pyplot as plt

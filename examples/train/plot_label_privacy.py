@@ -2,9 +2,9 @@
 When only labels are private
 ============================
 
-Everybody knows the features, and nobody shall know the labels: what people answered, clicked or
-suffer from. A guarantee of labels promises less, for that somebody is in the data may show. In
-return any classifier can learn from the noisy labels.
+Sometimes features are public and labels are private, such as answers, clicks or diagnoses. A label
+guarantee promises less: it does not hide that a person is in the data. In return, any classifier
+can learn from the noisy labels.
 """
 
 import matplotlib.pyplot as plt
@@ -50,6 +50,6 @@ ax.legend()
 plt.show()
 
 # %%
-# At a small epsilon nearly every label is a lie, and training with noise that all records share is
-# ahead although it promises more. At a large one most labels are true, and features are as they
-# were. The two epsilons are of different promises, so that only the accuracies may be compared.
+# At a small epsilon nearly every label is random, and DP-SGD is ahead although it promises more. At
+# a large epsilon most labels are true. The two epsilons belong to different promises, so compare
+# only the accuracies.

@@ -2,8 +2,8 @@
 Private linear classifiers compared
 ===================================
 
-Four ways to the same kind of model, on records like those of the census table Adult: 14 columns,
-which become 105 features.
+Four ways to train a linear classifier, on records like the census table Adult: 14 columns, which
+become 105 features.
 """
 
 import matplotlib.pyplot as plt
@@ -60,8 +60,7 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %%
-# Bars are one standard deviation of three fits. Training with noise is ahead here, but it needs a
-# delta and a number of steps; objective perturbation has neither. The claims are not quite of one
-# kind:
+# Bars are one standard deviation of three fits. DP-SGD is ahead here, but needs a delta. The claims
+# differ in relation and arithmetic:
 for kind in models.values():
     print(f"{kind.__name__:31}", make_private_pipeline(table.schema, kind()).fit(X, y)[-1].privacy_)

@@ -2,8 +2,8 @@
 PATE: teachers vote, a student learns
 =====================================
 
-Any classifier becomes private if many of them, each trained on its own part of the records, vote on
-the labels of public records, and only noisy winners are shown.
+Many classifiers, each trained on one partition of the private records, vote on the labels of public
+records. Only the noisy winners are released, and a student learns from them.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +19,8 @@ X_private, y_private = X[:1000], y[:1000]
 X_public, X_new, y_new = X[1000:1400], X[1400:], y[1400:]  # public records have no labels
 
 # %%
-# Single fits: more teachers drown the noise in their votes, and each of them has seen fewer
-# records: with 160, six.
+# Single fits. With more teachers, the noise matters less, but each teacher has fewer records: six
+# with 160 teachers.
 teachers = (10, 20, 40, 80, 160)
 scores = {}
 for epsilon in (1.0, 4.0):
@@ -47,5 +47,5 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %%
-# Forty labels cost all of epsilon. The student learns most from the 360 public records that have
-# none, by spreading labels among neighbours, which costs nothing.
+# Forty labels cost all of epsilon. The student also learns from the 360 public records without
+# labels, by spreading labels among neighbours, which costs nothing.

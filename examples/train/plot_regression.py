@@ -2,8 +2,8 @@
 A private regression
 ====================
 
-Give the schema ``target_bounds`` instead of classes. With 221 patients there is little to hide
-behind: this is what each epsilon leaves of the score.
+Give the schema ``target_bounds`` instead of classes. With only 221 patients, a small epsilon leaves
+little of the score.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ schema = Schema(
 X, X_new, y, y_new = train_test_split(data.data, data.target, test_size=0.5, random_state=0)
 
 # %%
-# Several fits at each epsilon show how much is luck of the noise. Whoever publishes the best of ten
-# has published ten: here nobody does.
+# Several fits at each epsilon show the spread of the noise. Publishing the best of ten fits would
+# cost as much as publishing all ten.
 epsilons = (0.3, 1, 3, 10, 30)
 scores = {}
 for epsilon in epsilons:
@@ -39,8 +39,7 @@ print(model[-1].privacy_)
 free = LinearRegression().fit(X, y).score(X_new, y_new)
 
 # %%
-# At small epsilons the model predicts the public middle of ``target_bounds``, whatever the noise
-# is.
+# At small epsilons the model predicts the public middle of ``target_bounds``.
 _, ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
 for epsilon, found in scores.items():
     ax.plot(np.full(len(found), epsilon), found, ".", color="#1b6ca8", alpha=0.4)

@@ -2,9 +2,8 @@
 What a schema does to a table
 =============================
 
-A model must know ranges before it sees the data. A schema states them, and every value is moved
-into the range by itself: no record has a say in how another one is transformed, so this costs no
-privacy.
+A model must know ranges before it sees the data. A schema states them, and every value is scaled by
+its range. No record influences how another record is transformed, so this costs no privacy.
 """
 
 import matplotlib.pyplot as plt
@@ -27,11 +26,11 @@ features = SchemaTransformer(schema).set_output(transform="pandas").fit_transfor
 print(features.round(2))
 
 # %%
-# An age of 300 is clipped to 120 and a missing one becomes the middle; an unknown ward is zero
-# everywhere. Nothing is said about any of these: a warning would tell that the record is there.
+# An age of 300 is clipped to 120, a missing age becomes the middle, and an unknown ward is zero
+# everywhere. There is no warning, because it would reveal that the record is there.
 #
-# A few incomes are far larger than the rest. On a plain scale nearly everybody would be squeezed
-# into its lowest tenth. A logarithmic one is about linear up to its knee, and slow beyond.
+# A few incomes are far larger than the rest. On a linear scale nearly all incomes fall into the
+# lowest tenth. A logarithmic scale is about linear up to its knee, and logarithmic beyond.
 income = np.linspace(0, 300_000, 400)
 scales = {
     "linear": BoundedColumn(0, 1_000_000),

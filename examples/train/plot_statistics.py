@@ -2,8 +2,7 @@
 Private statistics of a table
 =============================
 
-Before there is a model there are counts, means and quantiles. Each is a release with a guarantee of
-its own, and a budget keeps the account.
+Counts, means and quantiles are releases, each with a guarantee. A budget adds up their cost.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +23,8 @@ print(f"mean {float(mean.value):.1f}, truly {age.mean():.1f};", mean.privacy)
 print(f"median {float(median.value):.1f}, truly {np.median(age):.1f};", median.privacy)
 
 # %%
-# Each person is in one bin, so that the whole histogram costs as much as a single count. A count
-# may come out fractional or negative; rounding and cutting it off costs nothing.
+# Each person is in one bin, so the whole histogram costs as much as a single count. A noisy count
+# may be negative; rounding and clipping it costs nothing.
 true = np.histogram(age, bins)[0]
 middle = (bins[:-1] + bins[1:]) / 2
 _, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
@@ -46,7 +45,7 @@ right.set_title("What an epsilon buys")
 plt.show()
 
 # %%
-# What was released so far, and what it costs together. The trials for the right panel were not
-# charged: nobody may do them on real data.
+# The releases so far, and their joint cost. The trials for the right panel were not charged: do not
+# run them on real data.
 print(budget.entries()[["source", "status", "cost"]].to_string(index=False))
 print("together:", round(budget.spent(), 3))

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip
     from ..neural_network._training.stacked_fit import StackedFit
 
-__all__ = ["DeviceDraws", "train_private"]
-
 _STEPS = 16  # steps whose rows are sent to the device at once
 _NORMALS = 1 << 26  # numbers of noise in memory, over all networks
 

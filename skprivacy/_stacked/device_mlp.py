@@ -33,11 +33,6 @@ from .stacked_mlp import (
 )
 from .tensors import TensorStack, gather_records, logistic_error, softmax_error
 
-__all__ = [
-    "train_isolated",
-    "train_mlps",
-]
-
 _MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
 
 

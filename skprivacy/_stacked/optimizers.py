@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Adam", "Momentum"]
-
 # Weights that numpy updates at a time, so that its dozen passes stay in the cache.
 _CHUNK = 1 << 18
 

@@ -14,20 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = [
-    "ACTIVATIONS",
-    "Float32Array",
-    "Layers",
-    "PerceptronStack",
-    "append_columns",
-    "count_multiplications",
-    "count_numbers",
-    "flatten_layers",
-    "layer_views",
-    "logistic_error",
-    "softmax_error",
-]
-
 Float32Array = NDArray[np.float32]
 Layers = list[
     tuple[Float32Array, Float32Array]

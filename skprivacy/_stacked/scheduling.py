@@ -34,17 +34,6 @@ from .perceptrons import ACTIVATIONS, Float32Array, Layers, append_columns
 from .stacked_dpsgd import PrivateTask, train_private
 from .stacked_mlp import MLPTask, is_plain_mlp, train_mlps
 
-__all__ = [
-    "StackedMember",
-    "is_mlp",
-    "is_stackable",
-    "resolve_device",
-    "train_alone",
-    "train_isolated_networks",
-    "train_on_device",
-    "train_stacked",
-]
-
 # Devices on which ``dpsgd`` and ``mlp`` train, and the numbers that a device of unknown memory may
 # hold.
 _PROCESSORS = {"cpu"}

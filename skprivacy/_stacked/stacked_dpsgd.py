@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from ..neural_network._training.stacked_fit import StackedFit
     from ..neural_network._training.training_config import TrainingConfig
 
-__all__ = [
-    "Draws",
-    "PrivateTask",
-    "append_step_columns",
-    "make_optimizer",
-    "step_sizes",
-    "train_private",
-]
-
 _N_FACTS = 3
 _ADAM_EPSILON = 1e-8  # as in PrivateAdam
 # Approximate number of records, and of normal numbers, drawn at a time.

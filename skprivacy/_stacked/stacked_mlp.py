@@ -26,19 +26,6 @@ from .perceptrons import (
     softmax_error,
 )
 
-__all__ = [
-    "Epochs",
-    "MLPTask",
-    "Patience",
-    "batches_of_epoch",
-    "cuts_of_epoch",
-    "hidden_sizes",
-    "initial_layers",
-    "is_plain_mlp",
-    "make_adam",
-    "train_mlps",
-]
-
 
 @dataclass(frozen=True)
 class MLPTask:

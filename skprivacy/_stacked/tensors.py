@@ -13,8 +13,6 @@ from torch import Tensor
 
 from .perceptrons import Float32Array, Layers, flatten_layers, layer_views
 
-__all__ = ["TensorStack", "gather_records", "logistic_error", "softmax_error"]
-
 _ATEN = torch.ops.aten
 # Each activation in place, and the product of a gradient with its slope, given the activation.
 _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {

@@ -15,66 +15,51 @@ Files, in reading order:
 - ``budget/``: privacy budgets and their ledgers
 """
 
-from . import events
-from .accountants import (
-    ACCOUNTANTS,
-    compare_accountants,
-    delta_of,
-    epsilon_of,
-    gdp_mu,
-    rdp_delta,
-    rdp_epsilon,
-    zcdp,
-)
-from .budget import LedgerError, PrivacyBudget, Receipt, Reservation
+from .accountants import compare_accountants, delta_of, epsilon_of
+from .budget import LedgerError, PrivacyBudget
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
-from .event import RELATIONS, Event, NoLossDistributionError, check_delta, flatten
-from .events.choice import *
-from .events.composition import *
-from .events.matrix_factorization import *
-from .events.matrix_factorization import square_root_band
-from .events.mixtures import *
-from .events.noise import *
-from .events.votes import *
+from .event import Event
+from .events import (
+    ApproxDPEvent,
+    ComposedEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    GaussianEvent,
+    GNMaxEvent,
+    LaplaceEvent,
+    MixtureEvent,
+    NonPrivateEvent,
+    PoissonSampledEvent,
+    RepeatedEvent,
+    VoteBlockEvent,
+    VoteThresholdEvent,
+)
 from .guarantee import PrivacyGuarantee
 from .noise_arithmetic import weakest_arithmetic
-from .pld import PrivacyLossDistribution, pld
-from .renyi import DEFAULT_ORDERS, rdp, renyi_divergence
-from .smooth_sensitivity import Smoothed, local_sensitivity, smoothed_cost
-from .work_limit import WorkLimitError
 
 __all__ = [
-    "ACCOUNTANTS",
-    "DEFAULT_ORDERS",
-    "RELATIONS",
+    "ApproxDPEvent",
+    "ComposedEvent",
+    "DiscreteGaussianEvent",
+    "DiscreteLaplaceEvent",
     "Event",
+    "GNMaxEvent",
+    "GaussianEvent",
+    "LaplaceEvent",
     "LedgerError",
-    "NoLossDistributionError",
+    "MixtureEvent",
+    "NonPrivateEvent",
+    "PoissonSampledEvent",
     "PrivacyBudget",
     "PrivacyGuarantee",
-    "PrivacyLossDistribution",
-    "Receipt",
-    "Reservation",
-    "Smoothed",
-    "WorkLimitError",
+    "RepeatedEvent",
+    "VoteBlockEvent",
+    "VoteThresholdEvent",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",
-    "check_delta",
     "compare_accountants",
     "delta_of",
     "epsilon_of",
-    "flatten",
-    "gdp_mu",
-    "local_sensitivity",
-    "pld",
-    "rdp",
-    "rdp_delta",
-    "rdp_epsilon",
-    "renyi_divergence",
-    "smoothed_cost",
-    "square_root_band",
     "weakest_arithmetic",
-    "zcdp",
 ]
-__all__ += events.__all__

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import cached_answer, not_negative, number
+from .._validation import cached_answer, not_negative
 from ..exceptions import PrivacyWarning
 from .event import (
     Event,
@@ -38,24 +38,9 @@ from .events import (
     RepeatedEvent,
 )
 from .events.composition import total_zcdp
-from .pld import pld
+from .pld.distribution import pld
 from .renyi import DEFAULT_ORDERS, rdp
 from .work_limit import check_work
-
-__all__ = [
-    "ACCOUNTANTS",
-    "DEFAULT_ORDERS",
-    "compare_accountants",
-    "delta_of",
-    "epsilon_by",
-    "epsilon_of",
-    "gdp_mu",
-    "privacy_curve",
-    "rdp",
-    "rdp_delta",
-    "rdp_epsilon",
-    "zcdp",
-]
 
 
 @cached_answer(1024)
@@ -174,41 +159,9 @@ def privacy_curve(
 def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that Renyi accounting proves at ``delta``.
 
-    Parameters
-    ----------
-    event : Event
-        The release.
-    delta : float
-        In (0, 1).
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    float
-        Infinity if nothing is proved.
-
-    Warns
-    -----
-    PrivacyWarning
-        If the best order lies at the edge of the grid, in which case a better bound may exist.
-
-    References
-    ----------
-    C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS
-    2020, arXiv:2004.00010, Proposition 12.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent
-    >>> from skprivacy.accounting import rdp_epsilon
-    >>> training = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(4.0)), 10_000)
-    >>> round(rdp_epsilon(training, 1e-5), 4)
-    1.0354
+    Canonne, Kamath and Steinke 2020, Proposition 12. Warns if the best order is at the edge of the
+    grid, where a better bound may exist.
     """
-    check_event("event", event)
-    check_relation(relation)
-    number("delta", delta, "a number in (0, 1)")
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(
@@ -246,23 +199,7 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
 
 
 def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:
-    """Return the smallest delta that Renyi accounting proves at ``epsilon``.
-
-    Parameters
-    ----------
-    event : Event
-        The release.
-    epsilon : float
-        In nats, at least 0.
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
-    not_negative("epsilon", epsilon)
+    """Return the smallest delta that Renyi accounting proves at ``epsilon``."""
     return float(rdp_deltas(event, np.array([float(epsilon)]), relation)[0])
 
 
@@ -279,32 +216,7 @@ def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> 
 
 
 def zcdp(event: Event, relation: str = "add_remove") -> float:
-    """Return rho of zero-concentrated differential privacy (zCDP).
-
-    Parameters
-    ----------
-    event : Event
-        The release.
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    float
-        At least 0; infinity if no bound is known.
-
-    References
-    ----------
-    M. Bun and T. Steinke, "Concentrated differential privacy: simplifications, extensions, and
-    lower bounds", TCC 2016, arXiv:1605.02065.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, zcdp
-    >>> zcdp(RepeatedEvent(GaussianEvent(10.0), 20))
-    0.1
-    """
-    check_relation(relation)
+    """Return rho of zero-concentrated differential privacy (Bun and Steinke 2016)."""
     check_known(event, relation)
     return total_zcdp(event, relation)
 
@@ -315,18 +227,6 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Mu is exact for Gaussian noise and a bound for logistic noise. For Poisson-sampled Gaussian
     noise it is the central limit of many steps (Bu, Dong, Long and Su 2020). The limit may lie
     *below* the true value: it is an estimate, never a guarantee.
-
-    Parameters
-    ----------
-    event : Event
-        The release.
-
-    Returns
-    -------
-    mu : float
-        Infinity for all other events.
-    proved : bool
-        False if mu is the limit of many steps.
     """
     check_work(event)
     total, proved = 0.0, True

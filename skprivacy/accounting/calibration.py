@@ -15,19 +15,10 @@ from scipy.special import log_ndtr, ndtr
 
 from .._validation import is_number, number, positive
 from .accountants import best_epsilon, delta_of, epsilon_by, epsilon_of
-from .event import Event, check_delta, check_relation, flatten
+from .event import Event, NoLossDistributionError, check_delta, check_relation, flatten
 from .events import ComposedEvent, RepeatedEvent
 from .guarantee import PrivacyGuarantee
-from .pld import NoLossDistributionError, pld
-
-__all__ = [
-    "CALIBRATIONS",
-    "analytic_noise_multiplier",
-    "calibrate_noise_multiplier",
-    "calibrate_to_advantage",
-    "calibrate_to_tpr",
-    "classic_noise_multiplier",
-]
+from .pld.distribution import pld
 
 _TOLERANCE = 1e-3  # relative tolerance below the target
 _MAX_NOISE = 1e9
@@ -201,36 +192,7 @@ def calibrate_to_tpr(
 
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` or ``delta`` is out of range.
-
-    References
-    ----------
-    B. Balle and Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
-    analytical calibration and optimal denoising", ICML 2018, Theorem 8.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import analytic_noise_multiplier
-    >>> round(analytic_noise_multiplier(1.0, 1e-5), 6)
-    3.730632
-    """
+    """Return the least noise of a Gaussian (epsilon, delta)-DP release (Balle and Wang 2018)."""
     number("epsilon", epsilon, "a finite number >= 0")
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
@@ -239,43 +201,16 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def classic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
+    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon, rounded up.
 
-    For comparison with published results; :func:`analytic_noise_multiplier` is smaller.
-
-    Parameters
-    ----------
-    epsilon : float
-        Above 0 and at most 1. The theorem does not cover larger values, and from about 9 on (at
-        delta 1e-5) the formula gives too little noise.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` or ``delta`` is out of range.
-
-    References
-    ----------
-    C. Dwork and A. Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.22.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import classic_noise_multiplier
-    >>> round(classic_noise_multiplier(1.0, 1e-5), 6)
-    4.844805
+    For comparison with published results (Dwork and Roth 2014, theorem 3.22). The theorem does not
+    cover epsilon above 1. From about 9 on, at delta 1e-5, the formula gives too little noise.
     """
     number("epsilon", epsilon, "a number in (0, 1]")
     if not 0 < epsilon <= 1:
         raise ValueError(
             f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
-            "gaussian='analytic' (analytic_noise_multiplier) for larger values."
+            "gaussian='analytic' for larger values."
         )
     _check_gaussian_delta(delta)
     # Dwork and Roth 2014, Theorem 3.22

@@ -24,24 +24,6 @@ from .work_limit import COMPOSITIONS_PER_CURVE, CURVE_WORK
 if TYPE_CHECKING:
     from .pld.pairs import Pair
 
-__all__ = [
-    "ARITHMETICS",
-    "RELATIONS",
-    "Event",
-    "LocalBound",
-    "NoLossDistributionError",
-    "Orders",
-    "Pairs",
-    "allows_replacement",
-    "check_arithmetic",
-    "check_delta",
-    "check_event",
-    "check_known",
-    "check_relation",
-    "flatten",
-    "numbers",
-]
-
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest first
 Orders: TypeAlias = NDArray[np.float64]
@@ -459,31 +441,9 @@ def numbers(name: str, values: Any) -> tuple[float, ...]:
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if it is a valid delta of a guarantee.
+    """Return ``delta`` if it is in [0, 1) and below ``1 / n_records``.
 
-    Parameters
-    ----------
-    delta : float
-        The probability with which the guarantee may fail.
-    n_records : int, default=None
-        If given, ``delta`` must also be below ``1 / n_records``: otherwise even publishing one
-        record at random would satisfy the guarantee.
-
-    Returns
-    -------
-    float
-        ``delta`` itself.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number in [0, 1), or too large for the data.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import check_delta
-    >>> check_delta(1e-6, n_records=30_000)
-    1e-06
+    At ``1 / n_records``, publishing one record at random would satisfy the guarantee.
     """
     probability("delta", delta)
     if n_records is not None:
@@ -537,24 +497,7 @@ def check_known(event: Event, relation: str) -> None:
 
 
 def flatten(event: Event) -> Counter[Event]:
-    """Count the elementary events in an event.
-
-    Parameters
-    ----------
-    event : Event
-        Any event, nested to any depth.
-
-    Returns
-    -------
-    collections.Counter of Event
-        Counts of the events that are neither ``RepeatedEvent`` nor ``ComposedEvent``.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import ComposedEvent, GaussianEvent, RepeatedEvent, flatten
-    >>> flatten(ComposedEvent((RepeatedEvent(GaussianEvent(1.0), 3), GaussianEvent(1.0))))
-    Counter({GaussianEvent(noise_multiplier=1.0): 4})
-    """
+    """Count the elementary events in an event."""
     counts: Counter[Event] = Counter()
     stack = [(event, 1)]
     while stack:

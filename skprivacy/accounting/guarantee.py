@@ -32,16 +32,6 @@ from .event import (
 from .events import ApproxDPEvent, NonPrivateEvent
 from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
-__all__ = [
-    "KINDS",
-    "PrivacyGuarantee",
-    "auc_ceiling",
-    "check_delta",
-    "delta_of",
-    "epsilon_of",
-    "group_epsilon",
-]
-
 Floats = NDArray[np.float64]
 _SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
 _GRID_POINTS = 1000
@@ -414,8 +404,6 @@ assuming no patient has more than 3 records)
 def group_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
     """Return epsilon at ``delta`` > 0 between data sets that are ``steps`` neighbours apart.
 
-    Notes
-    -----
     Let F(x) be the highest true-positive rate at false-positive rate x for tests of two neighbours.
     Let Q be a neighbour of P, and R a neighbour of Q. A test that says yes with probability x under
     P says yes with probability at most F(x) under Q, and hence at most F(F(x)) under R: Dong, Roth

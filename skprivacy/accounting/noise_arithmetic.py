@@ -13,13 +13,6 @@ from typing import Any, ClassVar
 from .._validation import sequence
 from .event import ARITHMETICS, check_arithmetic
 
-__all__ = [
-    "ARITHMETIC_IN_WORDS",
-    "UNSPECIFIED",
-    "StatesArithmetic",
-    "weakest_arithmetic",
-]
-
 UNSPECIFIED = "unspecified"
 ARITHMETIC_IN_WORDS = {
     "exact": "exact noise: hardened against reading the lowest bits of what is released",

@@ -16,17 +16,6 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-__all__ = [
-    "CLOSED_FORM_WORK",
-    "COMPOSITIONS_PER_CURVE",
-    "CURVE_WORK",
-    "MAX_WORK",
-    "WorkLimitError",
-    "check_work",
-    "closed_form_work",
-    "repeated_work",
-]
-
 MAX_WORK = 6e9  # about a minute
 CLOSED_FORM_WORK = 1e6  # 217 Renyi orders, or a sketch of the losses and one transform
 CURVE_WORK = 1e7  # 1,000 points on a curve, and the pair made of them

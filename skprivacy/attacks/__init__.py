@@ -23,12 +23,11 @@ Files, in reading order:
 - ``torch_gradients``: clipped loss gradients as a party of federated training sends them
 """
 
-from .aggregates import AggregateAttack, ExpectedPower, expected_power
+from .aggregates import AggregateAttack, expected_power
 from .attack_result import AttackResult
 from .attributes.attribute import AttributeInference
-from .attributes.attribute_result import AttributeRates, AttributeResult
-from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from .attributes.property import PropertyInference, PropertyPrediction
+from .attributes.label import LabelCanaries, LabelInferenceAttack
+from .attributes.property import PropertyInference
 from .generators.discriminator import GenerativeAttack
 from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
 from .generators.shadow_generators import MarginalAttack, ShadowGenerators
@@ -56,11 +55,8 @@ __all__ = [
     "AggregateAttack",
     "AttackResult",
     "AttributeInference",
-    "AttributeRates",
-    "AttributeResult",
     "BayesInversion",
     "DensityRatio",
-    "ExpectedPower",
     "FirstLayerInversion",
     "GenerativeAttack",
     "GradientInversion",
@@ -69,7 +65,6 @@ __all__ = [
     "InversionResult",
     "LabelCanaries",
     "LabelInferenceAttack",
-    "LabelInferenceResult",
     "LabelOnlyAttack",
     "LabeledRecords",
     "LearnedRatio",
@@ -81,7 +76,6 @@ __all__ = [
     "MembershipAttack",
     "NearestGenerated",
     "PropertyInference",
-    "PropertyPrediction",
     "QuantileAttack",
     "ReferenceThreshold",
     "ShadowGenerators",

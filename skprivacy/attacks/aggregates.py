@@ -21,8 +21,6 @@ from ..base import rolls_back_on_error
 from ..metrics.rates import as_numbers
 from .attack_result import AttackResult
 
-__all__ = ["AggregateAttack", "ExpectedPower", "expected_power"]
-
 Float64Array = NDArray[np.float64]
 
 
@@ -48,18 +46,7 @@ class ExpectedPower:
         return float(ndtr(self.mu / np.sqrt(2)))
 
     def tpr(self, fpr: ArrayLike) -> Float64Array:
-        """Return the expected true positive rate at false positive rates.
-
-        Parameters
-        ----------
-        fpr : array-like of float
-            False positive rates in [0, 1], of any shape.
-
-        Returns
-        -------
-        ndarray of the same shape
-            True positive rates.
-        """
+        """Return the expected true positive rate at false positive rates."""
         rates = as_numbers("fpr", fpr, "one rate or an array of rates")
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")

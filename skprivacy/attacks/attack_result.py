@@ -15,15 +15,12 @@ from .. import metrics
 from .._docs import fill_docs
 from .._output import displayable
 from .._validation import as_array, number, open_unit
-from ..metrics import OperatingPoint
-from ..metrics.rates import Interval, check_scores
-from ..metrics.roc_area import auc_p_value, benjamini_hochberg, holm
+from ..metrics.rates import Interval, OperatingPoint, advantage, check_scores
+from ..metrics.roc_area import auc_interval, auc_p_value, benjamini_hochberg, holm
 from .group_scores import JOINS, join_group_scores, separate_groups
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["MIN_GROUP_SIZE", "RESULT_DOCS", "AttackResult"]
 
 REPORTED_FPRS = (0.1, 0.01, 0.001)
 MIN_GROUP_SIZE = 5  # members and non-members of a group, below which it is not tested
@@ -74,7 +71,7 @@ class AttackResult:
     is_reversed : bool
         Whether members score below non-members, beyond chance.
     advantage : float
-        Largest TPR minus FPR, an upward-biased estimate (see :func:`skprivacy.metrics.advantage`).
+        Largest TPR minus FPR, an upward-biased estimate.
 
     Notes
     -----
@@ -111,11 +108,11 @@ class AttackResult:
 
     @cached_property
     def auc_interval(self) -> Interval:
-        return metrics.auc_interval(self.scores_in, self.scores_out, alpha=self.alpha)
+        return auc_interval(self.scores_in, self.scores_out, alpha=self.alpha)
 
     @cached_property
     def advantage(self) -> float:
-        return metrics.advantage(self.scores_in, self.scores_out)
+        return advantage(self.scores_in, self.scores_out)
 
     @property
     def is_chance(self) -> bool:
@@ -142,7 +139,7 @@ class AttackResult:
         Returns
         -------
         OperatingPoint
-            The rates with their intervals, and the threshold.
+            As :func:`skprivacy.metrics.tpr_at_fpr` returns it.
         """
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 

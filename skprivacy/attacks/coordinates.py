@@ -21,8 +21,6 @@ from .._sklearn import safe_indexing
 from .._validation import num_samples
 from .record_tables import as_table, fingerprints, numeric_columns
 
-__all__ = ["Cells", "Coordinates", "Counts", "NearestRecords", "split_columns"]
-
 Codes = NDArray[np.int64]
 _FAR = 1e100  # deviations; beyond, squares of distances would overflow
 MOST_VALUES = 50  # indicators per non-numeric column

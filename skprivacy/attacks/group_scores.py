@@ -11,8 +11,6 @@ from scipy.sparse.csgraph import connected_components
 
 from .._groups import Groups, check_groups, group_labels
 
-__all__ = ["JOINS", "connected_units", "join_group_scores", "separate_groups"]
-
 JOINS = ("sum", "max")
 Float64Array = NDArray[np.float64]
 

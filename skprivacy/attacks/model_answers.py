@@ -29,23 +29,6 @@ from .._validation import as_array, num_samples
 from . import scores
 from .record_tables import apply_in_parts
 
-__all__ = [
-    "KINDS",
-    "PROBABILITIES",
-    "Answers",
-    "ModuleClassifier",
-    "TargetAttack",
-    "as_classifier",
-    "check_known",
-    "choose_answers",
-    "class_list",
-    "labels_as_text",
-    "learns_classes",
-    "predict_aligned",
-    "predicts_numbers",
-    "targets_as_array",
-]
-
 _BATCH = 1024
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None

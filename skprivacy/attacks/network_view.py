@@ -20,17 +20,6 @@ from .._clones import train_clone
 from .._environment import threads_for
 from .._input_data import check_numbers
 
-__all__ = [
-    "ACTIVATIONS",
-    "Layer",
-    "ModuleNetwork",
-    "Network",
-    "PlainNetwork",
-    "layers_of",
-    "open_network",
-    "weights_of",
-]
-
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 UNSEEN = -20.0  # log-odds of a class that a retrained network has never seen

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from .network_view import Labels, ModuleNetwork, Network
 
-__all__ = ["Block", "RecordGradients", "record_gradients"]
-
 Float64Array = NDArray[np.float64]
 _BATCH = 64  # records whose gradients torch forms at once
 

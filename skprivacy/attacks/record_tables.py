@@ -17,21 +17,6 @@ from .._validation import as_array, num_samples
 
 Float64Array = NDArray[np.float64]
 
-__all__ = [
-    "apply_in_parts",
-    "as_nonempty_records",
-    "as_records",
-    "as_table",
-    "check_alike",
-    "concat",
-    "encode",
-    "fingerprints",
-    "num_samples",
-    "numeric_columns",
-    "safe_indexing",
-    "split_rows",
-]
-
 
 def as_records(X: Any, name: str = "X") -> Any:
     """Return X as an array or DataFrame in C order, or as a CSR matrix, copying only if needed."""

@@ -11,30 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from inspect import cleandoc
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = [
-    "SIGNALS",
-    "break_ties",
-    "confidence",
-    "correctness",
-    "entropy",
-    "lira_offline",
-    "lira_online",
-    "logit",
-    "loss",
-    "margin",
-    "max_confidence",
-    "modified_entropy",
-    "pooled_variance",
-    "rmia",
-    "smoothed",
-]
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 # Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite
@@ -47,25 +29,10 @@ Mask = NDArray[np.bool_]
 
 Signal = Callable[[Float64Array, Labels], Float64Array]
 SIGNALS: dict[str, Signal] = {}  # scores of one model, by name
-_SIGNAL_SECTIONS = """
-
-Parameters
-----------
-proba : ndarray of shape (n_records, n_classes)
-    Probabilities by the model; rows sum to one.
-label : ndarray of int of shape (n_records,)
-    The column of each record's true class.
-
-Returns
--------
-ndarray of shape (n_records,)
-    Higher means member.
-"""
 
 
 def _signal(formula: Signal) -> Signal:
-    """List a score of one model in ``SIGNALS``, and append its parameters to its docstring."""
-    formula.__doc__ = cleandoc(formula.__doc__ or "") + _SIGNAL_SECTIONS
+    """List a score of one model in ``SIGNALS``."""
     SIGNALS[formula.__name__] = formula
     return formula
 
@@ -135,45 +102,14 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
 
     Without it, nearly equal probabilities close to 0 or 1 have very different log-odds: the gap is
     23 between a forest's votes of 1 and .99, but 0.8 between .6 and .4.
-
-    Parameters
-    ----------
-    log_odds : ndarray
-        :func:`logit` of the true class.
-    floor : float
-        At least 0. The result lies within ``+-ln(1 / floor + 1)``.
-
-    Returns
-    -------
-    ndarray
-        Smoothed log-odds, of the same shape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks.scores import smoothed
-    >>> smoothed(np.array([0.0, 4.6, 27.6]), 0.01).round(2)
-    array([0.  , 3.91, 4.62])
     """
     return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
 
 
 def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
-    """Return the variance within columns, pooled over all columns, from the rows where ``used``.
+    """Return the variance of the used values within columns, pooled over all columns.
 
     Each column has its own mean, so differences between records do not count.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_models, n_records)
-        Signals.
-    used : ndarray of bool, of shape (n_models, n_records)
-        Which signals count.
-
-    Returns
-    -------
-    float
-        0 if no column has two rows.
     """
     return Moments.from_values(values, used).pooled()
 
@@ -188,35 +124,10 @@ def lira_offline(
 ) -> Float64Array:
     """Return the standard score of the target's signal among OUT models: offline LiRA.
 
-    Parameters
-    ----------
-    target : ndarray of shape (n_records,)
-        Signal (:func:`logit`) of the target model.
-    shadow : ndarray of shape (n_shadows, n_records)
-        Signals of the shadow models.
-    out : bool ndarray of shape (n_shadows, n_records)
-        Which shadow models did NOT train on the record; at least one for every record.
-    prior : float, default=inf
-        Weight, in models, of the pooled variance in each record's variance: 0 uses the record's
-        own variance, infinity uses the pooled variance for all records.
-    pooled : tuple (out, in) of float, default=None
-        Variances by :func:`pooled_variance`, over OUT models and over IN models. ``None`` computes
-        them from these records; each score then depends on the other records of the call.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Standard score. Its normal distribution function is the score of Carlini et al. 2022
-        (equation 4), which ranks records alike but saturates in floating point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks.scores import lira_offline
-    >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
-    array([1.41421356])
+    ``prior`` is the weight, in models, of the pooled variance in each record's variance: with
+    infinity all records share it. Without ``pooled``, a score depends on the other records.
     """
-    # Carlini et al. 2022, eq. (4)
+    # Carlini et al. 2022, eq. (4), whose normal distribution function saturates
     return standard_score(target, Moments.from_values(shadow, out), prior, pooled and pooled[0])
 
 
@@ -228,31 +139,7 @@ def lira_online(
     prior: float = math.inf,
     pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
-    """Return the log-likelihood ratio of the target's signal, IN against OUT models: online LiRA.
-
-    Parameters
-    ----------
-    target, shadow, out : ndarray
-        As in :func:`lira_offline`; every record needs at least one IN model and one OUT model.
-    prior : float, default=inf
-        As in :func:`lira_offline`.
-    pooled : tuple (out, in) of float, default=None
-        As in :func:`lira_offline`.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks.scores import lira_online
-    >>> shadow = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> out = np.array([[True], [True], [False], [False]])
-    >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
-    array([0.])
-    """
+    """Return the log-likelihood ratio of the target's signal, IN against OUT: online LiRA."""
     # Carlini et al. 2022, Algorithm 1, line 15
     return log_ratio(
         target, Moments.from_values(shadow, out), Moments.from_values(shadow, ~out), prior, pooled
@@ -266,33 +153,6 @@ def rmia(
 
     Ratios that differ only by rounding count as equal: a record of the population is also compared
     with itself, and a model's answers differ in the last bits between batch sizes.
-
-    Parameters
-    ----------
-    ratio : ndarray of shape (n_records,)
-        ``p(x) / pbar(x)``: the target's probability of the true class, divided by its mean over
-        models.
-    population_ratio : ndarray of shape (n_population,)
-        The same for the records of the population.
-    gamma : float, default=1.0
-        Factor by which a ratio must exceed a population record's.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Between 0 and 1; higher means member.
-
-    References
-    ----------
-    S. Zarifzadeh, P. Liu, R. Shokri. Low-cost high-power membership inference attacks.
-    ICML 2024.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks.scores import rmia
-    >>> rmia(np.array([1.0, 4.0]), np.array([1.0, 2.0, 3.0]), gamma=1.5)
-    array([0.        , 0.66666667])
     """
     # Zarifzadeh et al. 2024: the share of z whose pairwise likelihood ratio LR(x, z) >= gamma
     least = np.sort(population_ratio) * (gamma * (1 - _ROUNDING))
@@ -301,29 +161,7 @@ def rmia(
 
 
 def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64Array:
-    """Order equal shares by a finer score, without changing the order of unequal shares.
-
-    Parameters
-    ----------
-    share : ndarray of shape (n_records,)
-        Multiples of ``1 / steps``.
-    finer : ndarray of shape (n_records,)
-        Any score; higher means member.
-    steps : int
-        Number of steps between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks.scores import break_ties
-    >>> break_ties(np.array([0.5, 0.5, 1.0]), np.array([9.0, 1.0, -9.0]), 2).argsort()
-    array([1, 0, 2])
-    """
+    """Order equal shares by a finer score, without changing the order of unequal shares."""
     return share + expit(finer) / (2 * steps)
 
 

@@ -33,18 +33,6 @@ from .model_answers import (
 )
 from .record_tables import as_records, fingerprints, split_rows
 
-__all__ = [
-    "AnswerTable",
-    "PoolAnswers",
-    "PredictionTable",
-    "RecordIndex",
-    "add_shared_steps",
-    "check_table",
-    "check_trained",
-    "remove_shared_steps",
-    "split_stateless_steps",
-]
-
 _OWN = ("random_state", "noise_seed", "budget")  # parameters that differ between shadow models
 _FEW = 16  # records on which steps are checked
 Float64Array = NDArray[np.float64]

@@ -52,8 +52,6 @@ from .shadow_training import (
     train_shadows,
 )
 
-__all__ = ["PoolLogits", "ShadowPool", "complementary_halves"]
-
 REDRAWS = 20  # of a half, until both halves have two classes
 Mask = NDArray[np.bool_]
 ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
@@ -481,7 +479,7 @@ class ShadowPool(BaseEstimator):
         key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
             # Carlini et al. 2022, Algorithm 1, lines 6 and 8: phi of the shadow models' confidences
-            self._cached = key, self.as_log_odds(self._answers.signals(X, y, prints))
+            self._cached = key, self._answers.as_log_odds(self._answers.signals(X, y, prints))
         return self._cached[1]
 
     def _ask_models(self, X: Any, y: Any) -> PoolLogits:
@@ -496,24 +494,6 @@ class ShadowPool(BaseEstimator):
             known,
             self._left_out(columns, known),
         )
-
-    def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rescale a model's signal to the scale of log-odds.
-
-        The scale is estimated from all records and all models of the pool, so it depends neither
-        on the target nor on its members. Signals that are log-odds are returned unchanged.
-
-        Parameters
-        ----------
-        signal : ndarray of shape (n_records,)
-            Signal of one model: log-odds, or minus the loss of models without probabilities.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            The rescaled signal.
-        """
-        return self._answers.as_log_odds(signal)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

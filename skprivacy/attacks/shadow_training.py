@@ -33,16 +33,6 @@ from .._stacked import train_stacked
 from .._untrusted_files import parse_json, read_file
 from .shadow_answers import AnswerTable, add_shared_steps, remove_shared_steps
 
-__all__ = [
-    "ModelFile",
-    "TrainingData",
-    "TrainingJobs",
-    "list_model_files",
-    "open_folder",
-    "train_shadows",
-    "trains_in_threads",
-]
-
 _PLAN = "pool.json"
 _SIZE = 32  # of a digest, in bytes
 _RESTORE = "Restore that file, pass another folder, or delete this one."

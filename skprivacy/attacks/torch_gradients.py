@@ -23,8 +23,6 @@ from torch.nn import functional as F
 from .._input_data import label_columns
 from .network_view import ACTIVATIONS, layers_of
 
-__all__ = ["Layers", "LinearLayers", "LossGradients", "perceptron"]
-
 Loss = Callable[[Tensor, Tensor], Tensor]
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
 _SAFE = 1e-24  # keeps the square root differentiable at zero

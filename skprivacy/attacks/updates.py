@@ -17,15 +17,6 @@ from .network_view import Network, open_network, weights_of
 from .record_gradients import RecordGradients, record_gradients
 from .record_tables import as_nonempty_records
 
-__all__ = [
-    "Updates",
-    "as_weights",
-    "call_train",
-    "gradient_ascent",
-    "labels_as_columns",
-    "nearest_columns",
-]
-
 Float64Array = NDArray[np.float64]
 ARRAYS = (np.ndarray, list, tuple)  # containers of weights; anything else is a network
 

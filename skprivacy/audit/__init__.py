@@ -11,6 +11,7 @@ Files, in reading order:
 - ``canaries/``: audits of one run by inserted records, tables or gradients
 - ``verification/``: verification of a claim by many fits to neighbouring data sets
 - ``inspection/``: a fitted model's claim, guarantees and stored records
+- ``comparability/``: do members and non-members differ without the model? matched pairs
 - ``report/``: findings, and the report as text, JSON and a page
 """
 
@@ -22,6 +23,8 @@ from typing import Any
 
 from .canaries.one_run import OneRunAuditReport, audit_one_run
 from .canaries.synthesizer_audit import SynthesizerAuditReport, audit_synthesizer
+from .comparability.blind_baseline import BlindBaseline
+from .comparability.matched_pairs import MatchedPairs
 from .inspection.claims import Claim, claim_of
 from .inspection.disclosure import check_disclosure
 from .inspection.disclosure_report import DisclosureCheck, DisclosureReport
@@ -38,11 +41,13 @@ __all__ = [
     "About",
     "AttackFinding",
     "AuditReport",
+    "BlindBaseline",
     "Claim",
     "DisclosureCheck",
     "DisclosureReport",
     "GroupExposure",
     "LabelAuditReport",
+    "MatchedPairs",
     "OneRunAuditReport",
     "PrivacyVerificationReport",
     "SynthesizerAuditReport",

@@ -13,7 +13,8 @@ from .._clones import train_clone
 from .._groups import Groups
 from .._validation import check_random_state, num_samples
 from ..accounting import PrivacyGuarantee
-from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from ..attacks import LabelInferenceAttack
+from ..attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
@@ -34,8 +35,8 @@ FEWEST = 100  # training records, a quarter of which are canaries
 class LabelAuditReport(AuditReport):
     """Claimed privacy of labels compared with the labels that an attack inferred.
 
-    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
-    model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
+    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. Fair coins
+    flip some labels, a clone of the model is trained on them, and an attack guesses the coins.
     "violated" refers to labels; membership gets no verdict. The fields are as in
     :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
     as non-members.
@@ -67,6 +68,8 @@ class LabelAuditReport(AuditReport):
         Empty: coins flip labels independently, even for records with equal features.
     ledger_caveats, own_claim : as in :class:`AuditReport`
         The limits of the budget's ledger, and the model's own claim if another was passed.
+    baseline, pairs : None
+        Fair coins choose which labels are flipped, so nothing but chance separates the two sides.
     """
 
     of_labels: ClassVar[bool] = True

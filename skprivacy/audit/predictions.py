@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from .._docs import fill_docs
 from .._groups import Groups
-from .._validation import sequence
+from .._validation import num_samples, sequence
 from ..attacks import (
     LossThreshold,
     MembershipAttack,
@@ -20,15 +20,17 @@ from ..attacks import (
     StrongestAttack,
     SupervisedAttack,
 )
-from ..attacks.record_tables import fingerprints
+from ..attacks.record_tables import as_records, check_alike, fingerprints
 from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
 from ..metrics.rates import check_alpha
+from .comparability.matched_pairs import comparability_facts
+from .comparability.sample_units import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .report.audit_report import AuditReport
 from .report.findings import group_exposures, group_facts, group_partitions, report_facts
-from .runner import check_attacks, check_verbose, run_attacks, wants_pool
+from .runner import Records, check_attacks, check_verbose, run_attacks, wants_pool
 
 __all__ = ["audit_predictions"]
 
@@ -57,6 +59,7 @@ def audit_predictions(
     alpha: float = 0.05,
     verbose: int = 0,
     groups: Any = None,
+    records: Any = None,
 ) -> AuditReport:
     """Audit a model, of any programming language, of which only predictions are available.
 
@@ -73,12 +76,12 @@ def audit_predictions(
         Probabilities from models that were trained like the audited one: first for its members,
         then for the others. None runs only the attacks that need none, which are weaker.
     shadow_trained : array-like of bool of shape (n_shadows, n_in + n_out), default=None
-        Which of these models was trained on which record. Train one on a random half of all
-        records, regardless of membership, and the next on the other half. Models trained on none
-        of the records (all False) also work, for weaker attacks.
+        True where a shadow model was trained on a record. Train one model on a random half of all
+        records, regardless of membership, and the next on the other half. Models trained on none of
+        the records (all False) also work, for weaker attacks.
     classes : array-like of shape (n_classes,), default=None
         The class of each column. None takes the column names of a DataFrame, or the sorted labels
-        if there are as many, or 0, 1, ...
+        if their number fits, or 0, 1, ...
     %(claim)s
         With ``groups``, a number or an event is a claim for groups. None means no claim.
     attacks : iterable of MembershipAttack, default=None
@@ -87,14 +90,18 @@ def audit_predictions(
         :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the records
         and evaluated on the other.
     alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+        Largest probability that a true claim is reported as violated, over all attacks together.
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None
-        Group of each row of ``proba_train`` and of ``proba_test``, where groups, such as people,
-        have several records. Membership is then decided for whole groups, as in
-        :func:`~skprivacy.audit.audit`, and each shadow model was trained on all records of a group
+        Group of each row of ``proba_train`` and of ``proba_test``, if groups, such as people, have
+        several records. Membership is then decided for whole groups, as in
+        :func:`~skprivacy.audit.audit`. Each shadow model must be trained on all records of a group
         or on none.
+    records : (array-like, array-like), default=None
+        Features of the members and of the non-members, with one row for each row of
+        ``proba_train`` and ``proba_test``. No attack reads them. They show whether the two samples
+        differ by more than membership. None compares labels, and predictions of shadow models.
 
     Returns
     -------
@@ -105,15 +112,16 @@ def audit_predictions(
     ------
     ValueError
         If tables are not probabilities of records and classes, labels are unknown,
-        ``shadow_trained`` depends on membership, or a shadow model was trained on some but not all
-        records of a group.
+        ``shadow_trained`` depends on membership, a shadow model was trained on some but not all
+        records of a group, or ``records`` does not fit the tables.
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which can refute a claim but never confirm one. The claim is taken as passed and reported as an
-    estimate. A true one is reported as violated with probability ``alpha`` at most, if records are
-    independent given the model, and if the shadow models were trained regardless of membership.
+    **Guarantees.** As for :func:`~skprivacy.audit.audit`, a measured epsilon is a LOWER bound,
+    which can refute a claim but never confirm one. A passed claim is reported as an estimate. A
+    true claim is reported as violated with probability ``alpha`` at most. This assumes that records
+    are independent given the model, and that the shadow models were trained regardless of
+    membership.
 
     Examples
     --------
@@ -136,7 +144,8 @@ def audit_predictions(
     n_in = len(inside)
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
-    records = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
+    rows = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
+    features = _read_features(records, n_in, len(outside))
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
     tested = claim_to_test(_UNKNOWN, claim, "record" if people is None else people.unit)
     if people is not None:
@@ -155,10 +164,12 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = run_attacks(chosen, records, tested, alpha, people=people, verbose=verbose)
-    partitions = group_partitions(None, *records) if people is None else {}
+    findings = run_attacks(chosen, rows, tested, alpha, people=people, verbose=verbose)
+    partitions = group_partitions(None, *rows) if people is None else {}
+    compared, known = _known_features(features, pool, rows)
+    units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], people)
     return AuditReport(
-        **(report_facts(model, tested, *records) | group_facts(people)),
+        **(report_facts(model, tested, *rows) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -166,7 +177,45 @@ def audit_predictions(
         not_measured=("StrongestAttack",) if pool is None else (),
         why_not_measured=NO_SHADOWS,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
+        **comparability_facts(units, findings, tested.guarantee, float(alpha), compared),
     )
+
+
+def _read_features(records: Any, n_in: int, n_out: int) -> tuple[Any, Any] | None:
+    """Return the features of members and non-members; ValueError unless they fit the tables."""
+    if records is None:
+        return None
+    if not (isinstance(records, (tuple, list)) and len(records) == 2):
+        raise ValueError(
+            f"records={type(records).__name__} must be a pair (features of members, features of "
+            "non-members), or None."
+        )
+    pair = as_records(records[0], "records[0]"), as_records(records[1], "records[1]")
+    sizes = num_samples(pair[0]), num_samples(pair[1])
+    if sizes != (n_in, n_out):
+        raise ValueError(
+            f"records have {sizes[0]} and {sizes[1]} rows; expected one for each of the {n_in} "
+            f"rows of proba_train and the {n_out} of proba_test."
+        )
+    check_alike(*pair, "records")
+    return pair
+
+
+def _known_features(
+    features: tuple[Any, Any] | None, pool: ShadowPool | None, rows: Records
+) -> tuple[str, tuple[Any, Any]]:
+    """Return the kind of features by which the samples are compared, and the features."""
+    if features is not None:
+        return "records", features
+    if pool is None:
+        return "labels", (rows[1], rows[3])
+    X, n_in = np.concatenate([rows[0], rows[2]]), len(rows[0])
+    left_out, total = pool.left_out(X), np.zeros(1)
+    for proba, mask in zip(pool.iter_proba(X), left_out, strict=True):
+        total = total + np.where(mask[:, None], proba, 0.0)
+    with np.errstate(invalid="ignore"):  # a record that all models were trained on has none
+        mean = total / left_out.sum(axis=0)[:, None]
+    return "shadow predictions", (mean[:n_in], mean[n_in:])
 
 
 def _default_attacks(pool: ShadowPool | None) -> list[MembershipAttack]:

@@ -28,6 +28,8 @@ from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_ar
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
+from .comparability.matched_pairs import comparability_facts
+from .comparability.sample_units import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
 from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
@@ -36,6 +38,7 @@ from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
 from .report.findings import (
     AttackFinding,
+    Evaluated,
     explain_copies,
     group_exposures,
     group_facts,
@@ -88,10 +91,10 @@ def audit(
     Parameters
     ----------
     model : fitted model or pipeline
-        The model as it would be released, with all its wrappers: a classifier of one or several
-        outputs with ``predict_proba`` or ``decision_function``; a regressor; a density or outlier
-        model with ``score_samples``; a clustering with centres; or a torch module that returns
-        logits of the classes 0, 1, ...
+        The model as it would be released, with all its wrappers. It is a classifier with
+        ``predict_proba`` or ``decision_function``, a regressor, a density or outlier model with
+        ``score_samples``, a clustering with centres, or a torch module that returns logits of the
+        classes 0, 1, ...
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         The records that the model was trained on, or a random subset of them. ``y`` has one column
         per output if there are several. It is None for unsupervised models.
@@ -104,14 +107,13 @@ def audit(
     attacks : iterable of MembershipAttack, default=None
         Attacks without a target. An attack that learns from known members is trained on a random
         half of all records, with their membership, and evaluated on the other half. ``None`` runs
-        the loss threshold and :class:`~skprivacy.attacks.StrongestAttack`, which takes whichever of
-        LiRA, RMIA and a learned combination finds most members of the shadow models, online or
-        offline. For a model that protects labels only: one
-        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        the loss threshold and :class:`~skprivacy.attacks.StrongestAttack`, which picks the best of
+        LiRA, RMIA and a learned combination on the shadow models. For a model that protects labels
+        only: one :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for other attacks.
     alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+        Largest probability that a true claim is reported as violated, over all attacks together.
     subgroups : str, int or (array-like, array-like), default=None
         Groups whose exposure is compared, in addition to the classes: a column of ``X_train`` and
         ``X_test``, or two arrays with the group of each record. At most 100 different values. With
@@ -124,14 +126,13 @@ def audit(
     verbose : int, default=0
         Whether to show a progress bar.
     sample_weight : array-like of shape (n_train + n_test,), default=None
-        Weights for the ``fit`` of shadow models: first those that the target was fitted with, then
-        those that the other records would have had.
+        Weights for the ``fit`` of shadow models: first the weights of the training records, then
+        the weights of the other records.
     groups : (array-like, array-like), default=None
-        Group of each record of ``X_train`` and of ``X_test``, such as a patient's number, where
-        groups have several records. Membership is then decided for whole groups. Each attack joins
-        the scores of a group's records, by their sum and by their maximum. Shadow models are
-        trained on halves of the groups. The claim must be for groups, and no group may be in both
-        samples.
+        Group of each record of ``X_train`` and of ``X_test``, such as a patient's number.
+        Membership is then decided for whole groups. Each attack joins the scores of a group's
+        records, by their sum and by their maximum. Shadow models are trained on halves of the
+        groups. The claim must be for groups, and no group may be in both samples.
 
     Returns
     -------
@@ -156,17 +157,17 @@ def audit(
     is a LOWER bound on the leakage of the model. It can refute a claim, never confirm one: a model
     that withstands all attacks has not been shown to be private.
 
-    **Claims.** A passed claim is about the model as it is given, by whichever library. It takes the
-    place of the model's own claim in every test, also if it is weaker. The report states both. An
-    audit does not see how a passed claim was obtained, so it is reported as an estimate.
+    **Claims.** A passed claim is about ``model`` as a whole, and may come from another library. It
+    replaces the model's own claim in every test, also if it is weaker. The report states both. The
+    origin of a passed claim is unknown, so it is reported as an estimate.
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
-    gets no verdict. The audit trains the model once more, on labels of which fair coins flipped
-    some, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups``, one coin
-    decides about all labels of a group.
+    gets no verdict. The audit trains the model once more, after fair coins have flipped some
+    labels, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups``, one
+    coin flips all labels of a group.
 
     **Groups.** Records of one person are not independent. If people have several records, pass
-    ``groups``: without them the intervals are too narrow, and a guarantee for single records claims
+    ``groups``. Without them the intervals are too narrow, and a guarantee for records claims
     nothing about people.
 
     **Edge cases.** The bounds assume that records, or groups, are independent given the model.
@@ -270,6 +271,9 @@ def audit(
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
         copied=explain_copies(*prints) if people is None else "",
+        **comparability_facts(
+            SampleUnits.from_records(*records, people), findings, tested.guarantee, float(alpha)
+        ),
     )
 
 
@@ -287,12 +291,16 @@ def run_attacks(
     Each result gets an equal share of the error probability (Bonferroni), because the verdict
     takes the strongest of them.
     """
-    results: list[AttackResult] = []
+    results: list[tuple[AttackResult, Evaluated | None]] = []
     for attack in progress_bar(attacks, shown=verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
-        results += run(attack, records, people)
+        found, evaluated = run(attack, records, people)
+        results += [(result, evaluated) for result in found]
     share = alpha / len(results)  # Bonferroni
-    return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
+    return tuple(
+        AttackFinding.of(result, claim.guarantee, alpha, share, evaluated)
+        for result, evaluated in results
+    )
 
 
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
@@ -360,18 +368,18 @@ def wants_pool(attack: Any) -> bool:
 
 def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
+) -> tuple[list[AttackResult], Evaluated | None]:
     X_train, y_train, X_test, y_test = records
     X, y = concat_records(records)
     attack.fit(label_records(X, None if y_train is None else y))
     del X, y  # evaluate concatenates the records again, and they may be large
     result = attack.evaluate(label_records(X_train, y_train), label_records(X_test, y_test))
-    return [result] if people is None else people.join_results(result)
+    return [result] if people is None else people.join_results(result), None
 
 
 def _of_known_members(
     attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
+) -> tuple[list[AttackResult], Evaluated | None]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
     Exchanging the halves and joining both results would use all records. But the two attack models
@@ -399,9 +407,10 @@ def _of_known_members(
     labeled, (inside, outside) = label_records(X, None if records[1] is None else y), parts[2:]
     attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
     result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
-    return (
-        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
-    )
+    judged = inside, outside - n_in
+    if people is None:
+        return [result], judged
+    return people.select(*judged).join_results(result), people.selected_groups(*judged)
 
 
 def _unordered(

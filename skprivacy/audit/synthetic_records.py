@@ -26,6 +26,8 @@ from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
 from ..synthesis import MarginalSynthesizer
+from .comparability.matched_pairs import comparability_facts
+from .comparability.sample_units import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .inspection.passed_claim import CLAIM_DOCS, read_claim
@@ -69,12 +71,12 @@ def audit_synthetic(
     X_test : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Other records of this population that the attacker has, none of them in ``X_train``. None
-        runs only the attack that needs none.
+        Other records of this population, known to the attacker and not in ``X_train``. None runs
+        only the attack that needs none.
     generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
-        The generator with its settings; clones are fitted, without a budget. An attacker who knows
-        it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
-        output, and the best attack gets half of ``alpha``.
+        The generator with its settings; clones are fitted, without a budget. It lets the attacker
+        rehearse: a clone is fitted to one half of ``reference``, and all attacks are tried on its
+        output. The best attack gets half of ``alpha``.
     %(claim)s
         For an estimator, pass its ``privacy_``. With ``groups``, a number or an event is a claim
         for groups. None means no claim.
@@ -87,14 +89,14 @@ def audit_synthetic(
         :class:`~skprivacy.attacks.MarginalAttack`. With ``generator`` it also adds
         :class:`~skprivacy.attacks.ShadowGenerators`.
     alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+        Largest probability that a true claim is reported as violated, over all attacks together.
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
-        Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have
-        several records. Membership is then decided for whole groups: each attack joins the scores
-        of a group's records, by their sum and by their maximum, and the claim must be for groups.
-        No group may be in both.
+        Group of each record of ``X_train`` and ``X_test``, if groups, such as people, have several
+        records. Membership is then decided for whole groups. Each attack joins the scores of a
+        group's records, by their sum and by their maximum. The claim must be for groups, and no
+        group may be in both.
 
     Returns
     -------
@@ -109,11 +111,11 @@ def audit_synthetic(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which can refute a claim but never confirm one, and records are assumed independent given the
-    generator. Attacks on synthetic records find little in a good generator, and nothing is to be
-    expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
-    The rehearsal uses no record of ``X_train`` and ``X_test``.
+    **Guarantees.** As for :func:`~skprivacy.audit.audit`, a measured epsilon is a LOWER bound,
+    which can refute a claim but never confirm one. Records are assumed independent given the
+    generator. Attacks on synthetic records find little in a good generator, and usually nothing in
+    a generator with a proof. :func:`audit_synthesizer` tests this library's synthesizers more
+    strictly. The rehearsal uses no record of ``X_train`` and ``X_test``.
 
     Examples
     --------
@@ -168,6 +170,7 @@ def audit_synthetic(
             AttackFinding.of(found, tested.guarantee, alpha, share / len(results))
             for found in results
         ]
+    units = SampleUnits.from_records(X_train, None, X_test, None, people)
     left_out = usual and reference is None
     counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
@@ -186,6 +189,7 @@ def audit_synthetic(
         n_shared=n_shared,
         not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,
+        **comparability_facts(units, findings, tested.guarantee, float(alpha)),
     )
 
 

@@ -8,13 +8,11 @@ Files, in reading order:
 - ``signing``: Ed25519 keys and signatures
 """
 
-from .checking import CertificateCheck, CertificateVerification, verify_certificate
+from .checking import verify_certificate
 from .issuing import issue_certificate
 from .signing import create_key
 
 __all__ = [
-    "CertificateCheck",
-    "CertificateVerification",
     "create_key",
     "issue_certificate",
     "verify_certificate",

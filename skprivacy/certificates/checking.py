@@ -16,15 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from .._output import as_path, displayable
 from .._report_facts import Fact, FactReport, ReportFacts, Section
 from .._untrusted_files import parse_json, read_file
-from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
+from ..accounting import LedgerError, PrivacyGuarantee, weakest_arithmetic
 from ..accounting.budget.snapshot import check_ledger_work, open_exported_ledger
 from ..accounting.event import flatten
+from ..accounting.work_limit import WorkLimitError
 from ..preprocessing import Schema
 from .issuing import FORMAT, SECTIONS, digest_of_file, guarantee_in_file, schema_digest
 from .recomputing import differing_epsilon, epsilon_bracket, has_second_accountant
 from .signing import altered_sections, fingerprint, public_key
-
-__all__ = ["CertificateCheck", "CertificateVerification", "verify_certificate"]
 
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
 VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
@@ -172,7 +171,9 @@ def verify_certificate(
     Returns
     -------
     CertificateVerification
-        The result, with its ``state`` and one entry per check.
+        Its ``state``, the ``checks`` with their ``name``, ``status`` and ``words``, the
+        ``statement``, the ``assumptions`` that no file can show, the ``measured`` lower bounds,
+        and the ``fingerprint`` of the key.
 
     Raises
     ------
@@ -399,8 +400,9 @@ def _audit(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     if audit["claim"] != sections["claim"]["guarantee"]:
         yield CertificateCheck(name, FAILED, "it was an audit of another claim")
         return
-    refuted = audit["verdict"].startswith("violated")
-    yield CertificateCheck(name, FAILED if refuted else HOLDS, audit["verdict"])
+    statuses = {"consistent": HOLDS, "no claim": HOLDS, "doubtful": OPEN}
+    status = statuses.get(audit["verdict"], FAILED)
+    yield CertificateCheck(name, status, audit["verdict"])
 
 
 def _schema(

@@ -26,15 +26,6 @@ from ..persistence.file_format import header_of
 from ..preprocessing import Schema
 from .signing import Key, digest, private_key, sign
 
-__all__ = [
-    "FORMAT",
-    "SECTIONS",
-    "digest_of_file",
-    "guarantee_in_file",
-    "issue_certificate",
-    "schema_digest",
-]
-
 FORMAT = 1
 SECTIONS = ("about", "model", "claim", "ledger", "audit")
 _LIBRARIES = ("skprivacy", "numpy", "scipy", "scikit-learn", "torch", "cryptography")

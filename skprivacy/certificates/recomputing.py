@@ -14,12 +14,10 @@ from ..accounting import (
     GaussianEvent,
     LaplaceEvent,
     PoissonSampledEvent,
-    SampledGroupEvent,
     epsilon_of,
 )
 from ..accounting.event import flatten
-
-__all__ = ["Bracket", "differing_epsilon", "epsilon_bracket", "has_second_accountant"]
+from ..accounting.events import SampledGroupEvent
 
 Bracket = tuple[float, float]
 

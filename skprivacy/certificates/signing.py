@@ -16,17 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from .._output import as_path, create_file
 from .._untrusted_files import read_file
 
-__all__ = [
-    "Key",
-    "altered_sections",
-    "create_key",
-    "digest",
-    "fingerprint",
-    "private_key",
-    "public_key",
-    "sign",
-]
-
 Key = str | PathLike[str] | Ed25519PrivateKey
 ALGORITHM = "Ed25519"
 _RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw

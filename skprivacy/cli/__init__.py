@@ -11,6 +11,7 @@ Files, in reading order:
 - ``tables``: CSV, Parquet, Arrow and Excel
 - ``private_pipeline``: public preprocessing by the schema, and a private estimator
 - ``membership``: the members of a saved model, written by train and read by audit
+- ``scoring``: scores by name, and of the constant predictor
 - ``release``: model file, certificate and charge to a budget
 - ``reports``: page, JSON or table, by the suffix of the file
 """

@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def load_records(args: argparse.Namespace, schema: Schema | None = None) -> Records:
     """Load DATA; raise UserError if it cannot be read, or has fewer than two classes.
 
-    ``schema`` is that of a trained model, and takes the place of ``--schema``.
+    ``schema``, the schema of a trained model, takes the place of ``--schema``.
     """
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")

@@ -12,8 +12,6 @@ from .._docs import fill_docs
 from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
-__all__ = ["ADULT_SCHEMA", "fetch_adult"]
-
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 _FILES = {
     "train": PublishedFile(

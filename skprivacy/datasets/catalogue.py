@@ -17,8 +17,6 @@ from .lookalikes import (
 from .membership_benchmarks import fetch_location30, fetch_purchase100, fetch_texas100
 from .mnist import fetch_mnist, load_demo
 
-__all__ = ["CATALOGUE", "Entry"]
-
 
 @dataclass(frozen=True)
 class Entry:

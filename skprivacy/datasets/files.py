@@ -24,13 +24,6 @@ from .._validation import flag
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Schema
 
-__all__ = [
-    "DATASET_DOCS",
-    "PublishedFile",
-    "as_bunch",
-    "data_folder",
-]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 DATASET_DOCS = {
     "bunch_options": """\
@@ -54,13 +47,7 @@ MAX_UNPACKED_BYTES = 1 << 30
 
 
 def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
-    """Return the data folder: the argument, else ``SKPRIVACY_DATA``, else ``~/skprivacy_data``.
-
-    Examples
-    --------
-    >>> data_folder("somewhere").name
-    'somewhere'
-    """
+    """Return the data folder: the argument, else ``SKPRIVACY_DATA``, else ``~/skprivacy_data``."""
     chosen = data_home
     if chosen is None:
         chosen = os.environ.get(DATA_VARIABLE) or Path.home() / "skprivacy_data"

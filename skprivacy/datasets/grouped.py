@@ -13,8 +13,6 @@ from sklearn.utils import Bunch
 from .._input_data import check_consistent_length, column_or_1d
 from .._validation import check_random_state, is_number, whole
 
-__all__ = ["make_grouped_table"]
-
 _COPY_NOISE = 0.1  # of a column's standard deviation, and share of other values drawn anew
 Ints = NDArray[np.int64]
 

@@ -14,8 +14,6 @@ from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from .adult import ADULT_SCHEMA
 from .files import DATASET_DOCS, as_bunch
 
-__all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
-
 
 @fill_docs(DATASET_DOCS)
 def make_adult_like(

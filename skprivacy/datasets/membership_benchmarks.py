@@ -18,8 +18,6 @@ from ..exceptions import DatasetNotFoundError
 from ..preprocessing import BoundedColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
-__all__ = ["fetch_location30", "fetch_purchase100", "fetch_texas100"]
-
 _URL = "https://github.com/privacytrustlab/datasets/raw/master/"
 
 

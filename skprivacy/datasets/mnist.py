@@ -21,11 +21,6 @@ from ..exceptions import DatasetNotFoundError
 from ..preprocessing import BoundedColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
-__all__ = [
-    "fetch_mnist",
-    "load_demo",
-]
-
 
 @fill_docs(DATASET_DOCS)
 def load_demo(

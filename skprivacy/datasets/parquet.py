@@ -17,8 +17,6 @@ from .._extras import name_missing_extra
 from .._output import as_path
 from .._validation import as_paths, flag, sequence
 
-__all__ = ["open_parquet"]
-
 _ROWS_PER_READ = 1 << 14  # per read
 _BUFFER_BYTES = 1 << 16  # bytes read ahead per column
 _NUMERIC_KINDS = "iufb"
@@ -46,7 +44,7 @@ def open_parquet(
     path : str, path-like or sequence of these
         The file, or files with the same columns, whose rows are concatenated.
     target_column : str or list of str, default=None
-        The column of the target, or the columns of several labels. It is kept in memory.
+        The column of the target, or the columns of several labels. The target stays in memory.
     columns : list of str, default=None
         The columns to use as features, in this order; all but the target by default.
     transformer : object, default=None
@@ -76,12 +74,12 @@ def open_parquet(
     -----
     **Guarantees.** The temporary file holds private records, unencrypted. It has no name, so nobody
     else can open it. The system frees its disk space when ``data`` is no longer used or the process
-    ends, even if it is killed. On Windows the file has a name until then.
+    ends, also if it is killed. On Windows the file has a name until this moment.
 
     **Edge cases.** A missing number becomes NaN; a network ignores such a record. Numbers beyond
     single precision become infinite. While files are read, memory holds some pages of each column:
-    3 MB per column as pyarrow writes them, whatever the number of rows. Passing ``data`` to another
-    process, as joblib does, copies it into memory: let each process open the file itself.
+    about 3 MB per column, for any number of rows. Passing ``data`` to another process, as joblib
+    does, copies it into memory. Let each process open the file itself.
 
     Examples
     --------

@@ -22,8 +22,6 @@ from .._sklearn import safe_indexing
 from .._validation import Interval, check_random_state, num_samples
 from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
 
-__all__ = ["MemGuardClassifier"]
-
 _STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
 _LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
 _SIZE_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
@@ -46,7 +44,7 @@ class MemGuardClassifier(OutputDefense):
     max_distortion : float, default=1.0
         Largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
     validation_fraction : float, default=0.25
-        Share of the records that the classifier does not learn from, the non-members for the
+        Share of the records that are held out from the classifier. They are the non-members for the
         defender's attack.
     hidden_layer_sizes : sequence of int, default=(64,)
         Hidden layers of the defender's attack.
@@ -63,8 +61,8 @@ class MemGuardClassifier(OutputDefense):
 
     Notes
     -----
-    **Guarantees.** None. Labels are unchanged, and labels alone separate members from non-members.
-    An attack trained on disguised predictions sees through some of the noise.
+    **Guarantees.** None. Labels are unchanged, and labels by themselves distinguish members from
+    non-members. An attack that is trained on noisy predictions removes some of the noise.
 
     **Edge cases.** A prediction for which no noise is found is shown unchanged. Fitting copies the
     training records, in addition to the estimator's own memory: 2.3 times the memory of the records
@@ -146,7 +144,8 @@ class MemGuardClassifier(OutputDefense):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
 
-        Noise keeps the label, so it is computed only where rounding would change the label.
+        The noise never changes the predicted class. It is computed only for records whose class
+        rounding could change.
 
         Parameters
         ----------

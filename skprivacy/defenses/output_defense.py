@@ -23,16 +23,6 @@ from .._sklearn import HasMethods
 from .._validation import Interval
 from ..base import roll_back_on_error
 
-__all__ = [
-    "CONSTRAINTS",
-    "DEFENCE_DOCS",
-    "Float64Array",
-    "OutputDefense",
-    "RoundedClassifier",
-    "TemperatureClassifier",
-    "TopKClassifier",
-]
-
 Float64Array = NDArray[np.float64]
 Self = TypeVar("Self", bound="OutputDefense")
 DEFENCE_DOCS = {

@@ -19,9 +19,7 @@ from .._input_data import ClassifierMixin, validate_data
 from .._sklearn import HasMethods
 from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
-from ..metrics import clopper_pearson
-
-__all__ = ["SmoothedClassifier"]
+from ..metrics.rates import clopper_pearson
 
 _ROWS = 1 << 16  # number of noisy rows to predict, or of numbers to draw, at a time
 _KEY_BYTES = 32
@@ -32,8 +30,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict the class that a classifier returns most often for a row with Gaussian noise.
 
     This protects the *input of a prediction*: no perturbation of a row within the certified radius
-    can change its class. It has no privacy guarantee for the training records itself, and does not
-    weaken the guarantee of a private ``estimator``: see ``estimator_.privacy_``.
+    can change its class. It adds no privacy for the training records. It keeps the guarantee of a
+    private ``estimator``: see ``estimator_.privacy_``.
 
     Parameters
     ----------
@@ -61,21 +59,21 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** With probability at least 1 - ``failure_probability`` for each row, the smoothed
-    classifier has the certified class everywhere within the certified L2 radius. All rows of a call
-    share their noise, so the result for one row does not depend on the others; wrong certificates
-    may therefore occur together.
+    **Guarantees.** For each row, with probability at least 1 - ``failure_probability``, the
+    smoothed classifier has the certified class everywhere within the certified L2 radius. All rows
+    of a call share their noise, so the result for one row does not depend on the other rows. Wrong
+    certificates may therefore occur together.
 
     The training noise of a row is a function of that row, ``sigma`` and a key drawn from
     ``random_state`` (SHAKE-128 of key and row, as normal numbers). Adding, removing, blanking or
-    replacing a record therefore changes only that row of the estimator's input, whether or not the
-    key is known: a guarantee of the estimator holds unchanged, under any relation. (Noise drawn
-    row after row would change all rows after a removed one.)
+    replacing a record therefore changes only this row of the estimator's input, also for a known
+    key. So a guarantee of the estimator holds unchanged, under any relation. (Noise drawn row after
+    row would change all rows after a removed one.)
 
     **Edge cases.** If no class has a certain majority, the radius is 0. Equal rows get equal
-    training noise, of which training makes one copy of all rows, beside what the estimator needs
-    itself. ``fit`` passes NaN and infinity to the estimator: a private estimator silently
-    leaves such a record out, and others refuse it. Other methods refuse them.
+    training noise. Training makes one noisy copy of all rows, in addition to the memory of the
+    estimator. ``fit`` passes NaN and infinity to the estimator: a private estimator silently leaves
+    such a record out, and other estimators refuse it. All other methods refuse NaN and infinity.
 
     References
     ----------

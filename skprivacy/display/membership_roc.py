@@ -12,9 +12,7 @@ from .._output import without_mathtext
 from .._validation import open_unit
 from ..attacks.attack_result import AttackResult
 from ..attacks.attributes.label import LabelInferenceResult
-from ..metrics import clopper_pearson, roc
-
-__all__ = ["MembershipRocDisplay"]
+from ..metrics.rates import clopper_pearson, roc
 
 
 class MembershipRocDisplay:
@@ -85,7 +83,7 @@ class MembershipRocDisplay:
         Parameters
         ----------
         result : AttackResult
-            What is plotted.
+            The result to plot.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None

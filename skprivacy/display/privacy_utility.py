@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from .._extras import name_missing_extra
 from .._output import without_mathtext
 
-__all__ = ["PrivacyUtilityDisplay"]
-
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
 _MODELS = (UTILITY, ATTACK, "#117a65", "#6c3483", "#7e5109")
 _LEVELS = (
@@ -48,6 +46,9 @@ class PrivacyUtilityDisplay:
         Name of the attack.
     baselines : dict of float, default=None
         Utility of unprotected models by name, drawn as horizontal lines.
+    constant : dict of float, default=None
+        Utility of a constant predictor by its name. A level far below the others only has an entry
+        in the legend.
     models : sequence of str of length n_candidates, default=None
         Model of each candidate, if there are several. Each model gets its own curve.
 
@@ -79,6 +80,7 @@ class PrivacyUtilityDisplay:
         utility_name: str = "score",
         attack_name: str = "attack",
         baselines: Mapping[str, float] | None = None,
+        constant: Mapping[str, float] | None = None,
         models: Sequence[str] | None = None,
     ) -> None:
         order = np.argsort(np.asarray(epsilons, dtype=float))
@@ -95,6 +97,7 @@ class PrivacyUtilityDisplay:
         self.utility_name = utility_name
         self.attack_name = attack_name
         self.baselines = dict(baselines or {})
+        self.constant = dict(constant or {})
         self.models = np.array([""] * len(order) if models is None else list(models))[order]
 
     @classmethod
@@ -112,7 +115,12 @@ class PrivacyUtilityDisplay:
             raise TypeError(f"sweep={sweep!r} must be a fitted PrivacySweepCV.")
         results = sweep.cv_results_
         main = sweep.scores_[0]
-        compared = sweep.baseline_results_
+        levels = [
+            dict(zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True))
+            if compared
+            else {}
+            for compared in (sweep.baseline_results_, sweep.constant_results_)
+        ]
         display = cls(
             [next(iter(params.values())) for params in results["params"]],
             results[f"mean_test_{main}"],
@@ -122,11 +130,8 @@ class PrivacyUtilityDisplay:
             attack_auc_bound=results["mean_attack_auc_bound"],
             utility_name=sweep.score_name_,
             attack_name=sweep.attack_name_,
-            baselines=dict(
-                zip(compared["param_baseline"], compared[f"mean_test_{main}"], strict=True)
-            )
-            if compared
-            else None,
+            baselines=levels[0],
+            constant=levels[1],
             models=[params.get("estimator", "") for params in results["params"]],
         )
         return display.plot(axes=axes)
@@ -167,6 +172,7 @@ class PrivacyUtilityDisplay:
                 continue
             label = without_mathtext(name)
             above.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
+        self._constant_levels(above)
         named = without_mathtext(self.utility_name.replace("_", " "))
         above.set(ylabel=f"Test {named}")
         self._attack(below)
@@ -201,6 +207,18 @@ class PrivacyUtilityDisplay:
             edgecolor="none",
             ncols=2 if self.figure_.get_figwidth() >= _WIDE else 1,
         )
+
+    def _constant_levels(self, ax: Any) -> None:
+        """Draw the level of a constant predictor, unless it would flatten the curves."""
+        lowest, highest = ax.get_ylim()
+        for name, level in self.constant.items():
+            if np.isnan(level):  # the scorer needs more of a model
+                continue
+            is_far = level < lowest - (highest - lowest)
+            label = without_mathtext(name) + (f": {level:.3g}, below this range" if is_far else "")
+            ax.axhline(level, color=PLAIN, linestyle=":", linewidth=1.2, label=label)
+            if is_far:
+                ax.set_ylim(lowest, highest)
 
     def _attack(self, ax: Any) -> None:
         named = without_mathtext(self.attack_name)

@@ -13,16 +13,15 @@ Files, in reading order:
 - ``published_cost``: sanitized_cost: publication of the data-dependent cost
 """
 
-from .aggregators import Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from .aggregators import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
-from .published_cost import SanitizedCost, sanitized_cost
+from .published_cost import sanitized_cost
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import VoteAnalysis, analyze_votes, epsilon_of_moments
+from .vote_analysis import VoteAnalysis, analyze_votes
 
 __all__ = [
-    "Aggregator",
     "ConfidentGNMax",
     "GNMax",
     "InteractiveGNMax",
@@ -31,9 +30,7 @@ __all__ = [
     "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
-    "SanitizedCost",
     "VoteAnalysis",
     "analyze_votes",
-    "epsilon_of_moments",
     "sanitized_cost",
 ]

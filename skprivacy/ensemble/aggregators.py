@@ -26,17 +26,6 @@ from ..accounting import (
 from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
-__all__ = [
-    "MAX_TEACHERS",
-    "UNANSWERED",
-    "Aggregator",
-    "ConfidentGNMax",
-    "GNMax",
-    "InteractiveGNMax",
-    "LNMax",
-    "ThresholdedGNMax",
-]
-
 # Up to this number, and with noise of at least one vote, counts in steps of the noise's grid are
 # integers that float64 holds. The proof of the winners' cost counts on ties being that rare.
 MAX_TEACHERS = 1 << 18

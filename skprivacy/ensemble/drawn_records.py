@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..mechanisms import Gaussian, analytic_noise_multiplier
+from ..accounting.calibration import analytic_noise_multiplier
+from ..mechanisms import Gaussian
 from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import described_columns
-
-__all__ = ["Marginals"]
 
 _BINS = 8  # of a numeric column, of equal width on its scale
 _MISSING = -1

@@ -20,14 +20,12 @@ from ..accounting import (
     PrivacyBudget,
     RepeatedEvent,
     calibrate_noise_multiplier,
-    check_delta,
 )
+from ..accounting.event import check_delta
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
 from .student_classifier import STUDENT_DOCS, StudentClassifier, check_not_private, choose_queries
-
-__all__ = ["PrivateKNNClassifier"]
 
 # Removing a neighbour admits the next one: one vote less, one more.
 _L2_SENSITIVITY = math.sqrt(2.0)
@@ -39,8 +37,8 @@ class PrivateKNNClassifier(StudentClassifier):
 
     For each of a few public records a Poisson sample of the private records is drawn. Its nearest
     records vote with their labels, noise is added to the votes, and a student learns from the
-    winners. Sampling makes an answer cheap, and no partition is too small to learn from. The
-    distance must be public: it is Euclidean, on the features as given.
+    winners. Sampling makes an answer cheap, and there are no partitions. The distance must be
+    public: it is Euclidean, on the features as given.
 
     Parameters
     ----------
@@ -51,7 +49,7 @@ class PrivateKNNClassifier(StudentClassifier):
     sampling_rate : float, default=0.2
         Probability with which each record is in the sample of a query.
     n_queries : int, default=200
-        Number of public records to label; each costs privacy. More than there are means all.
+        Number of public records to label; each costs privacy. If there are fewer, all are labelled.
     relation : {"add_remove", "zero_out"}, default="add_remove"
         Neighbouring relation.
     %(epsilon)s
@@ -79,12 +77,12 @@ class PrivateKNNClassifier(StudentClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
-    the unit, or a group. One record of each group takes part in all queries, drawn once by a secure
-    generator. A record added to the sample replaces the last neighbour: one vote is added and one
-    removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism.
-    Records at the same distance are sorted by class, so votes do not depend on the order of
-    records.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student. The unit is a
+    record or, with ``groups``, a group: one record of each group, drawn once by a secure generator,
+    takes part in all queries. A record added to the sample replaces the last neighbour. One vote is
+    added and one removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian
+    mechanism. Records at the same distance are sorted by class, so votes do not depend on the order
+    of records.
 
     **Edge cases.** A record with NaN or infinity has no distance and never votes. A sample of fewer
     than ``n_neighbors`` records votes as a whole.

@@ -15,7 +15,8 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
+from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
@@ -42,8 +43,6 @@ from .teachers import (
     partition_by_hash,
     partition_by_index,
 )
-
-__all__ = ["PATEClassifier", "TeacherEnsembleClassifier"]
 
 
 class TeacherEnsembleClassifier(StudentClassifier):
@@ -143,9 +142,9 @@ class PATEClassifier(TeacherEnsembleClassifier):
     vote on the labels of a few public records, noise is added to the votes, and a student learns
     from the winners. The fitted model holds the student only.
 
-    PATE needs public records without labels, of the same kind as the private ones, and many
-    private records, since each teacher learns from one partition only. Without public records,
-    :class:`~skprivacy.neural_network.DPSGDClassifier` is the better choice.
+    PATE needs public records without labels, of the same kind as the private ones. It also needs
+    many private records, since each teacher learns from one partition only. For tables, and without
+    public records, :class:`~skprivacy.neural_network.DPSGDClassifier` is the better choice.
 
     Parameters
     ----------
@@ -153,19 +152,18 @@ class PATEClassifier(TeacherEnsembleClassifier):
         An ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a
         pipeline, is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
-        Classifier cloned and fitted on the answered public records. Scikit-learn's semi-supervised
-        classifiers, :class:`~skprivacy.neural_network.VATStudent` and others with a true attribute
-        ``semi_supervised`` get all public records, with label -1 if there is no answer. ``None``
-        means :class:`PropagationStudent` or logistic regression on scaled columns, whichever
-        predicts the released labels better in a cross-validation, at no privacy cost. For both,
-        columns that are not numbers are one-hot encoded.
+        Classifier cloned and fitted on the answered public records. A classifier of
+        ``sklearn.semi_supervised``, or with ``semi_supervised = True``, gets all public records,
+        with label -1 if there is no answer. ``None`` cross-validates :class:`PropagationStudent`
+        and logistic regression on the released labels, and takes the better one, at no privacy
+        cost. For both, columns that are not numbers are one-hot encoded.
     n_teachers : int, default=250
         Number of teachers. With more teachers noise matters less, but each has fewer records. A
         rule of thumb is at most a few hundred records for each.
-    aggregator : Aggregator, default=None
+    aggregator : GNMax, LNMax, ConfidentGNMax or InteractiveGNMax, default=None
         Rule that turns votes into labels. ``None`` means :class:`GNMax`.
     n_queries : int, default=100
-        Number of public records to label; each costs privacy. More than there are means all.
+        Number of public records to label; each costs privacy. If there are fewer, all are labelled.
     partition : {"hash", "index"}, default="hash"
         How records are assigned to teachers: "hash" by a keyed hash of the record, or of its
         group; "index" by position, in equal parts.
@@ -201,17 +199,17 @@ class PATEClassifier(TeacherEnsembleClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, whatever the
-    teachers do, with a record as the unit; with ``groups`` a group. The claim is independent of
-    the votes. It covers all declared queries and answers, made or not. A teacher that cannot be
-    trained (its partition is empty, has one class, or makes it fail) votes by a public rule, and
-    this is not reported.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, for any teachers.
+    The unit is a record or, with ``groups``, a group. The claim is independent of the votes, and
+    covers all declared queries and answers, made or not. A teacher cannot be trained if its
+    partition is empty, has one class, or makes it fail. It then votes by a public rule, and this is
+    not reported.
 
     **Edge cases.** A record with NaN is passed to its teacher, since refusing it would reveal its
-    presence. With few records and many teachers most votes come from the public rule: the student
-    is then useless, and still private. If all answers are of one class, the student predicts that
-    class; without any answer, the first class. The types of a DataFrame's columns are assumed
-    public: a record that changes one, such as a text among numbers, changes it for all.
+    presence. With few records and many teachers, most votes come from the public rule. The student
+    is then private, but useless. If all answers are of one class, the student predicts that class;
+    without any answer, the first class. The types of a DataFrame's columns are assumed public,
+    because one record, such as a text among numbers, changes the type of a whole column.
 
     References
     ----------

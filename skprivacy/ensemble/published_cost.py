@@ -8,26 +8,14 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from .._validation import number, positive
-from ..accounting import (
-    Event,
-    GNMaxEvent,
-    PrivacyBudget,
-    VoteThresholdEvent,
-    check_delta,
-    events,
-    flatten,
-    rdp,
-    smoothed_cost,
-)
-from ..accounting.smooth_sensitivity import check_order
+from ..accounting import Event, GNMaxEvent, PrivacyBudget, events
+from ..accounting.event import check_delta, flatten
+from ..accounting.events import VoteThresholdEvent
+from ..accounting.renyi import rdp
+from ..accounting.smooth_sensitivity import check_order, smoothed_cost
 from ..base import private_release
 from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom
-
-__all__ = [
-    "SanitizedCost",
-    "sanitized_cost",
-]
 
 
 @dataclass(frozen=True)
@@ -55,18 +43,7 @@ class SanitizedCost:
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at ``delta`` of the votes and this release together.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-
-        Returns
-        -------
-        float
-            In nats.
-        """
+        """Return epsilon at ``delta`` of the votes and this release together."""
         if check_delta(delta) == 0:
             raise ValueError(
                 "delta=0 must be above 0: a Renyi cost gives no pure guarantee. Pass a delta > 0."
@@ -127,10 +104,10 @@ def sanitized_cost(
 
     Notes
     -----
-    **Guarantees.** The published number is private at the cost ``release``. With probability
-    1 - ``alpha`` it bounds the Renyi divergence, at this order, between the releases for this data
-    set and for any neighbour of it. The bound is about *this* data set. It is not differential
-    privacy, which is about all data sets, and it is never added to a budget.
+    **Guarantees.** The published number is private, at the cost ``release``. With probability 1 -
+    ``alpha`` it bounds a Renyi divergence of this order: between the releases for this data set and
+    for any of its neighbours. The bound is about *this* data set. It is not differential privacy,
+    which is about all data sets, and is never added to a budget.
 
     **Edge cases.** The published number never exceeds the data-independent cost. Nothing is gained
     if the votes were close, the order is far above the noise of the votes, or there are few

@@ -41,20 +41,6 @@ from ..preprocessing.transformer import check_columns
 from .aggregators import UNANSWERED
 from .students import PropagationStudent, default_students, fit_student, select_student
 
-__all__ = [
-    "N_DRAWN",
-    "STUDENT_DOCS",
-    "PublicRecords",
-    "StudentClassifier",
-    "check_not_private",
-    "choose_queries",
-    "compose_with_marginals",
-    "draw_records",
-    "scatter_labels",
-    "to_container_of",
-    "with_public_categories",
-]
-
 # Paragraphs of docstrings that PATE and Private-kNN share, see skprivacy/_docs.py.
 STUDENT_DOCS = {
     "teacher": """\
@@ -77,7 +63,7 @@ random_state : int, RandomState instance or None, default=None
 student_ : classifier
     The fitted student. It predicts indices of ``classes_``.""",
     "aggregator_": """\
-aggregator_ : Aggregator
+aggregator_ : object
     The aggregator, with the noise that was used.""",
     "votes_raises": """\
 ValueError
@@ -247,9 +233,8 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 class PublicRecords:
     """Public records as one object, which a cross-validation does not split.
 
-    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. Public
-    records that happen to be as many as the private ones would be split; wrapped in this class they
-    are not.
+    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. It would
+    split public records of the same number, unless they are wrapped in this class.
 
     Parameters
     ----------
@@ -280,8 +265,8 @@ class PublicRecords:
 
         **Guarantees.** The encoder has seen no other records.
 
-        **Edge cases.** Encoders with equal parameters are the same, even with a ``random_state`` of
-        None.
+        **Edge cases.** Encoders with equal parameters share one fitted clone, even with
+        ``random_state=None``.
 
         Parameters
         ----------

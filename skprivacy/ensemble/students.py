@@ -35,14 +35,6 @@ from .._validation import Interval, num_samples
 from ..base import rolls_back_on_error
 from .aggregators import UNANSWERED
 
-__all__ = [
-    "PropagationStudent",
-    "build_neighbor_graph",
-    "default_students",
-    "propagate_labels",
-    "select_student",
-]
-
 _FOLDS = 5
 # Records on which students are compared: the graph grows with the square of their number.
 _MAX_COMPARED_RECORDS = 2000

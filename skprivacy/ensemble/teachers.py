@@ -36,17 +36,6 @@ from .._sklearn import safe_indexing
 from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
 from .._validation import num_samples
 
-__all__ = [
-    "MOVED_VOTES",
-    "PARTITIONS",
-    "check_teacher",
-    "collect_votes",
-    "count_votes",
-    "partition_by_group",
-    "partition_by_hash",
-    "partition_by_index",
-]
-
 # By partition and relation: teachers that a neighbour changes, hence votes of a query it moves.
 MOVED_VOTES = {
     ("index", "zero_out"): 1,

@@ -13,11 +13,10 @@ from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
 from .._validation import is_whole, raise_alone, whole
-from ..accounting import DEFAULT_ORDERS, check_delta
+from ..accounting.event import check_delta
 from ..accounting.events.gnmax import gnmax_rdp
+from ..accounting.renyi import DEFAULT_ORDERS
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
-
-__all__ = ["VoteAnalysis", "analyze_votes", "epsilon_of_moments"]
 
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
@@ -114,75 +113,11 @@ class VoteAnalysis:
             whole("n_queries", n_queries, least=0)
         a, cost = self.orders, costs[:n_queries].sum(axis=0)
         if self.conversion == "classic":
-            return epsilon_of_moments(cost * (a - 1), self.delta, at=a - 1)
+            # Abadi et al. 2016, Theorem 2, part 2: the tail bound of the log moments, for epsilon
+            return float(np.min((cost * (a - 1) - math.log(self.delta)) / (a - 1)))
         # Canonne, Kamath and Steinke 2020, Proposition 12
         epsilons = cost + np.log1p(-1 / a) - np.log(a * self.delta) / (a - 1)
         return max(0.0, float(np.min(epsilons)))
-
-
-def epsilon_of_moments(
-    log_moments: ArrayLike, delta: float, *, at: ArrayLike | None = None
-) -> float:
-    """Return the epsilon of a mechanism from its log moments (Abadi et al. 2016, Theorem 2).
-
-    The l-th log moment alpha(l) bounds ln E[exp(l * loss)]; moments of several releases add up. So
-    alpha(l) is l times the Renyi cost of order l + 1, and epsilon is the minimum of
-    (alpha(l) + ln(1 / delta)) / l. If the moments depend on votes, so does epsilon, and it is as
-    private as the votes.
-
-    Parameters
-    ----------
-    log_moments : array-like of shape (n_moments,)
-        The values alpha(l), at least 0.
-    delta : float
-        In (0, 1).
-    at : array-like of shape (n_moments,), default=None
-        The l of each moment, above 0. ``None`` means 1, 2, ..., n_moments, as in the script
-        published with the first paper on PATE. Where the script prints an epsilon for each l, the
-        moment is that epsilon times l, plus ln(delta).
-
-    Returns
-    -------
-    float
-        Epsilon in nats.
-
-    Raises
-    ------
-    ValueError
-        If a moment is negative or not finite, or the shapes differ.
-
-    References
-    ----------
-    Abadi et al., "Deep learning with differential privacy", CCS 2016, Theorem 2.
-    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
-    data", ICLR 2017, Theorem 1.
-
-    Examples
-    --------
-    100 queries with Laplace noise of scale 20, without their votes:
-
-    >>> from skprivacy.ensemble import epsilon_of_moments
-    >>> moments = [100 * 0.1**2 / 2 * l * (l + 1) for l in range(1, 9)]
-    >>> round(epsilon_of_moments(moments, delta=1e-5), 4)
-    5.3026
-    """
-    check_delta(delta)
-    if delta == 0:
-        raise ValueError(f"delta={delta!r} must be in (0, 1): moments give no epsilon at 0.")
-    try:
-        moments = np.asarray(log_moments, np.float64)
-        places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
-    except _UNREADABLE:
-        raise ValueError("log_moments and at must be lists of numbers.") from None
-    if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
-        raise ValueError(
-            f"log_moments has shape {moments.shape}, with at of shape {places.shape}; expected a "
-            "list of numbers each."
-        )
-    if not (np.isfinite(moments) & (moments >= 0) & (places > 0)).all():
-        raise ValueError("log_moments must be finite numbers >= 0, and at numbers > 0.")
-    # Abadi et al. 2016, Theorem 2, part 2: the tail bound, solved for epsilon
-    return float(np.min((moments - math.log(delta)) / places))
 
 
 def analyze_votes(
@@ -207,15 +142,15 @@ def analyze_votes(
     answered : array-like of bool, shape (n_queries,), default=None
         Which queries were answered; the others cost only a threshold test. ``None`` means all.
     moments : int, default=None
-        Use only the orders 2 to ``moments`` + 1, as the script published with the first paper does
-        with 8. ``None`` means the library's orders.
+        Use only the orders 2 to ``moments`` + 1. The script published with the first paper uses 8.
+        ``None`` means the library's orders.
     conversion : {"tight", "classic", "strong"}, default="tight"
-        Conversion of costs to epsilon. "classic" is the papers', see :func:`epsilon_of_moments`.
-        "strong" is the figure of the first paper for T queries whatever their votes:
-        T e**2 + e sqrt(2 T ln(1 / delta)), with e the pure cost of a query. For Laplace noise of
-        scale 1 / gamma it is 4 T gamma**2 + 2 gamma sqrt(2 T ln(1 / delta)). It is for
-        :class:`LNMax` only, and uses no moments. It is valid, since zero-concentrated differential
-        privacy proves half its first term, but never the smallest.
+        Conversion of costs to epsilon. "classic" is the conversion of the papers, from log
+        moments (Abadi et al. 2016). "strong" is for :class:`LNMax` only, and independent of the
+        votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
+        scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
+        is valid but never the smallest: zero-concentrated differential privacy proves a bound with
+        half its first term.
 
     Returns
     -------

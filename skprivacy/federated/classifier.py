@@ -22,16 +22,12 @@ from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.base import LinearScores
-from ..mechanisms import SecureRandom, analytic_noise_multiplier
+from ..mechanisms import SecureRandom
 from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan
-
-__all__ = [
-    "DPFederatedClassifier",
-    "resolve_auto_settings",
-]
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
 _BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same
@@ -59,8 +55,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records (or
         of parties).
     unit : {"record", "party"}, default="record"
-        Unit of the guarantee. "record": each record, such as a patient of a hospital that may see
-        her record anyway. "party": each party with all of its records, such as the owner of a
+        Unit of the guarantee. "record": each record, such as a patient of a hospital. The party may
+        see its own records. "party": each party with all of its records, such as the owner of a
         phone.
     server : {"curious", "trusted"}, default="curious"
         "curious": the server follows the protocol and may try to learn from its view. It sees only
@@ -72,7 +68,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         own share of the noise. It raises the variance of the noise of each of K parties by the
         factor K / (K - n_untrusted). No effect with a trusted server.
     party_names : array-like of shape (n_parties,), default=None
-        Names of all parties, also of those without records. ``None`` means the names in
+        Names of all parties, including parties without records. ``None`` means the names in
         ``parties``.
     n_rounds : int or "auto", default="auto"
         Number of rounds.
@@ -95,7 +91,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     %(classes)s
     relation : {"zero_out", "add_remove"}, default="zero_out"
         Neighbouring relation. Under "zero_out" the number of records is public; "add_remove" hides
-        it, and needs ``n_records``. Parties are protected under "zero_out" alone.
+        it, and needs ``n_records``. ``unit="party"`` needs "zero_out".
     n_records : int, default=None
         Public figure for the number of records of all parties. Only for
         ``relation="add_remove"``.
@@ -125,19 +121,21 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     Notes
     -----
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
-    ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
-    random, in a Poisson sample that its party keeps secret. Each party is trusted with its own
-    records. With ``unit="party"``, each party takes part in every round, because a server sees who
-    answers. The relation is zero-out (a party that contributes nothing), and the number of parties
-    is public. A party is protected against a coalition of the server and up to ``n_untrusted``
-    other parties. With 0, it is not protected against another party that knows its own noise.
+    ``delta``)-differentially private.
+
+    With ``unit="record"``, each record takes part in a round at random, in a Poisson sample that
+    its party keeps secret. Each party is trusted with its own records.
+
+    With ``unit="party"``, each party takes part in every round, because a server sees which parties
+    answer. The relation is zero-out: a party contributes nothing. The number of parties is public.
+    A party is protected against a coalition of the server and up to ``n_untrusted`` other parties.
+    With 0, it is not protected against a party that subtracts its own noise.
 
     Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
-    Gaussians, which is nearly as good as one Gaussian
-    (:class:`~skprivacy.mechanisms.DistributedGaussian` states how nearly), and withstands the
-    floating-point attack of Mironov (2012). Party names, participation and timing are public.
-    Parties that send wrong numbers, to spoil the model or to plant a backdoor, are not defended
-    against.
+    Gaussians, which is nearly one Gaussian: :class:`~skprivacy.mechanisms.DistributedGaussian`
+    bounds the difference. It withstands the floating-point attack of Mironov (2012). Party names,
+    participation and timing are public. There is no defence against parties that send wrong
+    numbers, to spoil the model or to plant a backdoor.
 
     **Automatic settings** follow only from public facts, as for
     :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers. Let mu be the

@@ -16,8 +16,6 @@ from .._validation import sequence
 from ..mechanisms import PoissonSampler, SecureRandom
 from .plan import FederatedPlan
 
-__all__ = ["check_parties", "train_over_parties"]
-
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
     """Return the party of each record; without ``parties`` each record is a separate party."""

@@ -25,13 +25,6 @@ from ..accounting import (
 )
 from ..mechanisms import DistributedGaussian
 
-__all__ = [
-    "FederatedPlan",
-    "gradient_factors",
-    "mean_gradient",
-    "usable_rows",
-]
-
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 _INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm
@@ -67,7 +60,7 @@ class FederatedPlan(PlainNumbers):
     n_noises : int, default=None
         Number of parties that add noise: 1 if the server does it, ``None`` for all parties.
     n_untrusted : int, default=0
-        Number of these whose noise does not count.
+        Number of parties, among those that add noise, whose noise does not count.
     learning_rate : float, default=1.0
         Step size of the first round. It decreases linearly to zero.
     momentum : float, default=0.9
@@ -79,9 +72,9 @@ class FederatedPlan(PlainNumbers):
 
     Notes
     -----
-    **Guarantees.** The plan is frozen and made of public facts. :attr:`event` is the cost of all
-    rounds if each releases, by :attr:`mechanism`, the noisy sum of :meth:`contribution`. The
-    weights of all rounds may be published.
+    **Guarantees.** The plan is frozen and made of public facts. Each round releases one noisy sum:
+    :attr:`mechanism` adds the noise to the sum of all :meth:`contribution`. :attr:`event` is the
+    cost of all rounds, whose weights may be published.
 
     Examples
     --------

@@ -15,21 +15,15 @@ Files, in reading order:
 
 from .alm import ALMFineTuner
 from .features import HalfWhitening
-from .head import Head
-from .heads import GradientHead, LeastSquaresHead, PrototypeHead, SoftmaxHead
+from .heads import GradientHead, SoftmaxHead
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity
-from .sensitivity import Sensitivity
 
 __all__ = [
     "ALMFineTuner",
     "GradientHead",
     "HalfWhitening",
-    "Head",
-    "LeastSquaresHead",
     "NetworkHead",
-    "PrototypeHead",
     "SampledSensitivity",
-    "Sensitivity",
     "SoftmaxHead",
 ]

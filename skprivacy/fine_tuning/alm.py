@@ -27,7 +27,8 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
+from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
@@ -38,8 +39,6 @@ from .heads import HEADS, choose_head
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 from .sensitivity import MECHANISMS, Sensitivity
-
-__all__ = ["ALMFineTuner"]
 
 _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
@@ -60,16 +59,16 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Maps records to features, each record separately. If unfitted, a clone is fitted to
         ``X_public``. Pass a fitted encoder as ``sklearn.frozen.FrozenEstimator(encoder)``; it must
         not have seen private records. ``None`` uses the records as features.
-    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"} or Head, \
-            default="auto"
-        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" means
-        "softmax" with a ``sensitivity`` other than "proved", "prototypes" with ``delta=0`` or a
-        mechanism other than Gaussian noise, and "gradient" otherwise.
+    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"}, NetworkHead, \
+            GradientHead or SoftmaxHead, default="auto"
+        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" is
+        "softmax" if ``sensitivity`` is not "proved". Otherwise it is "prototypes" if ``delta`` is 0
+        or the mechanism is not Gaussian, and "gradient" if not.
     mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
         Noise of a head that releases once. "auto" is the mechanism with the least noise for
-        (``epsilon``, ``delta``). "logistic" has two analyses, pure from the L1 sensitivity and by
-        moments from the L2 sensitivity, and uses the one with less noise.
-    sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
+        (``epsilon``, ``delta``). "logistic" has two proofs: a pure epsilon by the L1
+        sensitivity, and moments by the L2 sensitivity. The one with less noise is used.
+    sensitivity : "proved", "sampled", float or SampledSensitivity, default="proved"
         How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
         number is an L2 sensitivity that the guarantee then assumes. "sampled" stands
         for ``SampledSensitivity()``, which uses the largest movement among the private records and
@@ -93,7 +92,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         The fitted encoder.
     whitening_ : HalfWhitening or None
         The whitening fitted to the features of ``X_public``, if given.
-    head_ : Head
+    head_ : object
         The head, with its settings chosen from public facts.
     weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
         The released weights of the features, scaled to norm 1, and of the constant. For "dpsgd",
@@ -114,9 +113,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     depend on other records. Predictions encode records in one call.
 
     **Edge cases.** A record with NaN or infinity, or with features that are not finite, contributes
-    nothing, which is not reported; its predictions are equally probable for all classes. A class
-    without records is learned as rare. An encoder of columns that are not numbers must accept every
-    record: a record that it refuses makes the fit fail, which reveals the record's presence.
+    nothing, which is not reported. Its predictions are equally probable for all classes. A class
+    without records gets low probabilities. An encoder of columns that are not numbers must accept
+    every record: a record that it refuses makes the fit fail, which reveals the record's presence.
 
     References
     ----------

@@ -21,8 +21,6 @@ from ..base import PrivateFit
 from ..ensemble import PublicRecords
 from .features import HalfWhitening, encode_together
 
-__all__ = ["check_public", "fit_to_public"]
-
 _N_TRIAL_RECORDS = 8
 
 

@@ -38,16 +38,6 @@ from .._validation import num_samples
 from ..base import rolls_back_on_error
 from ..mechanisms.bounds import exact_map, quantize, row_norms, row_slices
 
-__all__ = [
-    "FEATURE_NORM",
-    "HalfWhitening",
-    "encode_each",
-    "encode_together",
-    "head_rows",
-    "unit_rows",
-    "with_constant",
-]
-
 _LARGEST = 1e30  # largest absolute input: finite in single precision, which most encoders use
 # Each number of the output is computed from one number of the record, so that rounding depends on
 # no other record. Matched by exact type.
@@ -123,9 +113,10 @@ def head_rows(
 class HalfWhitening(TransformerMixin, BaseEstimator):
     """Centre features, half-whiten them, and scale each record to norm 1.
 
-    Whitening divides each principal direction by its standard deviation, half-whitening by the
-    square root of it. Without whitening, a few directions dominate; with full whitening, directions
-    that hardly vary get as much noise as those that separate classes.
+    Whitening divides each principal direction by its standard deviation. Half-whitening divides it
+    by the square root of the standard deviation. Without whitening, a few directions dominate. With
+    full whitening, directions that hardly vary get as much noise as directions that separate
+    classes.
 
     Fit it to **public** records only: it stores their exact mean and covariance.
 

@@ -17,8 +17,6 @@ from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .sensitivity import Sensitivity, least_noise_mechanism
 
-__all__ = ["Head", "HeadInput", "OneRelease", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:
@@ -88,89 +86,23 @@ class Head(PlainNumbers, ABC):
     """
 
     def ready(self, task: Task) -> Head:
-        """Return the head with all settings chosen, from public facts alone.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-
-        Returns
-        -------
-        Head
-            Head of the same class.
-        """
+        """Return the head with all settings chosen from public facts."""
         return self
 
     @abstractmethod
     def event(self, task: Task) -> Event:
-        """Return the event of :meth:`release`.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-
-        Returns
-        -------
-        Event
-            Event of one release.
-
-        Raises
-        ------
-        ValueError
-            If the head does not support the task.
-        """
+        """Return the event of :meth:`release`."""
 
     def arithmetic(self, task: Task) -> str:
-        """Return the arithmetic of the noise of :meth:`release`.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-
-        Returns
-        -------
-        {"exact", "floating_point", "unspecified"}
-            "unspecified" unless the head states it.
-        """
+        """Return the arithmetic of the noise of :meth:`release`."""
         return UNSPECIFIED
 
     @abstractmethod
     def release(self, task: Task, records: HeadInput, random: SecureRandom) -> Any:
-        """Release the weights.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-        records : HeadInput
-            Private records.
-        random : SecureRandom
-            Source of all noise.
-
-        Returns
-        -------
-        ndarray of shape (size, n_classes)
-            The weights, or another form that :meth:`scores` takes.
-        """
+        """Release the weights."""
 
     def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
-        """Return the logits of rows.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_samples, size)
-            Rows in the unit ball.
-        weights : ndarray of shape (size, n_classes)
-            Weights returned by :meth:`release`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The scores.
-        """
+        """Return the logits of rows."""
         return np.asarray(rows @ weights)
 
 
@@ -194,18 +126,7 @@ class OneRelease(Head):
         """Return the weights computed from a noisy statistic."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that releases the statistic.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-
-        Returns
-        -------
-        Mechanism
-            Mechanism with the sensitivity of the statistic.
-        """
+        """Return the mechanism that releases the statistic."""
         return least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
@@ -222,21 +143,6 @@ class OneRelease(Head):
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Add fresh noise to the statistic and return the weights.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-        statistic : ndarray of shape (length,)
-            Private statistic; it is not changed.
-        random : SecureRandom
-            Source of all noise.
-
-        Returns
-        -------
-        ndarray of shape (size, n_classes)
-            The weights.
-        """
+        """Add fresh noise to the statistic and return the weights."""
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)

@@ -21,23 +21,15 @@ from scipy.special import softmax
 
 from .._validation import is_number, positive
 from ..accounting import Event, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from ..accounting.calibration import analytic_noise_multiplier
 from ..linear_model.logistic_solver import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
-from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
+from ..mechanisms import Gaussian, SecureRandom
 from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
 from .features import FEATURE_NORM
 from .head import Head, HeadInput, OneRelease, Task
 from .network_head import NetworkHead
 from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
-
-__all__ = [
-    "HEADS",
-    "GradientHead",
-    "LeastSquaresHead",
-    "PrototypeHead",
-    "SoftmaxHead",
-    "choose_head",
-]
 
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
@@ -157,8 +149,6 @@ class LeastSquaresHead(OneRelease):
     Eigenvalues of the second moments below the typical spectral norm of their noise are raised to
     it. A ridge would shrink all directions instead.
 
-    Notes
-    -----
     **Guarantees.** A record x of norm 1 adds x x' to the second moments and x to the sum of its
     class. Only the upper triangle of the symmetric second moments is released, with factor sqrt(2)
     off the diagonal, so that its L2 norm is the Frobenius norm of the matrix. The class sums have
@@ -167,8 +157,6 @@ class LeastSquaresHead(OneRelease):
     largest at c = -1, and the sensitivity is sqrt(8). One mechanism releases both. The sums are
     exact, and the solution uses only the released numbers and the size of the noise.
 
-    References
-    ----------
     Y.-X. Wang, "Revisiting differentially private linear regression: optimal and adaptive
     prediction and estimation in unbounded domain", UAI 2018.
     """
@@ -211,14 +199,10 @@ class PrototypeHead(OneRelease):
     It is the most accurate head where noise is large: a small epsilon, a pure guarantee, or few
     records.
 
-    Notes
-    -----
-    **Guarantees.** A record adds its features, which have norm .944 in a row of the unit ball, to
-    the sum of its class only. The L2 sensitivity is this norm, or twice this norm if the record is
-    replaced. The constant is not used. The sums are exact.
+    **Guarantees.** A record is a row in the unit ball: its features, scaled to norm .944, and a
+    constant. It adds its features to the sum of its class only. The L2 sensitivity is this norm, or
+    twice this norm if the record is replaced. The constant is not used. The sums are exact.
 
-    References
-    ----------
     P. Wahdany, M. Jagielski, A. Dziedzic and F. Boenisch, "Differentially private prototypes for
     imbalanced transfer learning", AAAI 2025.
     """
@@ -296,20 +280,7 @@ class SoftmaxHead(OneRelease):
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
     def loss(self, task: Task, records: HeadInput) -> LogisticLoss:
-        """Return the loss that the weights minimise; with two classes it has one output.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-        records : HeadInput
-            Private records.
-
-        Returns
-        -------
-        LogisticLoss
-            The loss as a function of the weights.
-        """
+        """Return the loss that the weights minimise; with two classes it has one output."""
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
             records.weighted,
@@ -325,20 +296,7 @@ class SoftmaxHead(OneRelease):
         return TOLERANCE / _ridge(self)
 
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the statistic of a minimiser of the loss: its contrasts between classes.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-        minimiser : ndarray of shape (size, n_outputs)
-            Weights that minimise the loss.
-
-        Returns
-        -------
-        ndarray of shape (length,)
-            The flat statistic.
-        """
+        """Return the statistic of a minimiser of the loss: its contrasts between classes."""
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

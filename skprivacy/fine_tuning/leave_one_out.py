@@ -17,8 +17,6 @@ from ..linear_model.logistic_solver import LogisticLoss, minimize
 from .head import HeadInput, OneRelease, Task
 from .heads import SoftmaxHead
 
-__all__ = ["MINIMIZER_TOLERANCE", "leave_one_out", "leave_one_out_minimizers"]
-
 Float64Array = NDArray[np.float64]
 _RECORDS_PER_PART = 16  # records left out in parallel, by one matrix product
 _STEPS = 25

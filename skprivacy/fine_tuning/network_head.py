@@ -17,8 +17,6 @@ from .head import Head, HeadInput, Task
 if TYPE_CHECKING:
     from ..neural_network import DPSGDClassifier
 
-__all__ = ["NetworkHead"]
-
 _LEAST = 1e-300  # a probability whose logarithm is finite
 
 

@@ -23,15 +23,6 @@ from .heads import SoftmaxHead
 from .leave_one_out import MINIMIZER_TOLERANCE, leave_one_out
 from .sensitivity import Sensitivity, least_noise_mechanism
 
-__all__ = [
-    "SampledSensitivity",
-    "random_gamma",
-    "resolve_sensitivity",
-    "sample_on_private",
-    "sample_on_public",
-    "to_sampled",
-]
-
 Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
 _LEAST = 1e-12  # least sensitivity, if all sampled pairs agree
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .._validation import is_number
-from ..accounting import LogisticEvent, calibrate_noise_multiplier
-from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
-
-__all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
+from ..accounting import calibrate_noise_multiplier
+from ..accounting.calibration import analytic_noise_multiplier
+from ..accounting.events import LogisticEvent
+from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,7 @@ class Sensitivity:
     l2 : float
         L2 sensitivity.
     l1 : float, default=None
-        L1 sensitivity, if it is known to be less than ``sqrt(size) * l2``, which always holds.
-
-    Examples
-    --------
-    >>> from skprivacy.fine_tuning import Sensitivity
-    >>> Sensitivity(l2=0.5).in_l1(size=4)
-    1.0
+        L1 sensitivity. None means ``sqrt(size) * l2``, which is always a bound.
     """
 
     l2: float
@@ -42,18 +36,7 @@ class Sensitivity:
                 raise ValueError(f"{name}={value!r} must be a finite number above 0.")
 
     def in_l1(self, size: int) -> float:
-        """Return the L1 sensitivity of a vector of ``size`` numbers.
-
-        Parameters
-        ----------
-        size : int
-            Length of the vector.
-
-        Returns
-        -------
-        float
-            L1 sensitivity, at most sqrt(size) times the L2 sensitivity.
-        """
+        """Return the L1 sensitivity of a vector of ``size`` numbers."""
         always = math.sqrt(size) * self.l2
         return always if self.l1 is None else min(self.l1, always)
 
@@ -93,7 +76,7 @@ def _logistic_moments(
 
 
 # Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
-# times that of Laplace noise at the same epsilon, and for L2 it is at least as large as
+# times as large as for Laplace noise at the same epsilon, and for L2 it is at least as large as
 # Gaussian noise with the same trade-off curve.
 MECHANISMS: dict[str, tuple[Make, ...]] = {
     "auto": (_gaussian, _k_norm, _laplace),

@@ -34,8 +34,6 @@ from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
 from .posterior import fit_on_posterior, fit_on_weights
 
-__all__ = ["GROUPS_ARE_PUBLIC", "LABEL_DOCS", "LARGEST_EPSILON", "NoisyLabelClassifier"]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 LABEL_DOCS = {
     "label_estimator": """\

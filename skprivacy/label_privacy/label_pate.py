@@ -9,16 +9,15 @@ from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
 from .._validation import check_random_state, num_samples
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..base import public_classes
-from ..ensemble import Aggregator
+from ..ensemble.aggregators import Aggregator
 from ..ensemble.pate import TeacherEnsembleClassifier
 from ..ensemble.student_classifier import STUDENT_DOCS, choose_queries
 from ..ensemble.teachers import partition_by_index
 from ..mechanisms import SecureRandom
 from .base import GROUPS_ARE_PUBLIC, LABEL_DOCS
-
-__all__ = ["LabelPATEClassifier"]
 
 _MOVED_VOTES = 1  # of each query: a record has the same teacher, whatever its label
 
@@ -37,10 +36,11 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
     n_teachers : int, default=100
         Number of teachers. With more teachers noise matters less, but each has fewer records.
-    aggregator : Aggregator, default=None
+    aggregator : GNMax, LNMax or ConfidentGNMax, default=None
         Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
-        Number of records to label by vote; each costs privacy. More than there are means all.
+        Number of records to label by vote; each costs privacy. If there are fewer, all are
+        labelled.
     %(label_epsilon)s
     delta : float, default=1e-5
         In (0, 1).
@@ -62,9 +62,9 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
-    teachers do. A label, or all labels of a group, reach one teacher, which has one vote on each
-    query. Features and membership are public and unprotected.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, for any teachers. A
+    label, or all labels of a group, reach one teacher, which has one vote on each query. Features
+    and membership are public and unprotected.
 
     **Edge cases.** Those of :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
     records that it learned from, at no extra cost.

@@ -20,7 +20,8 @@ from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, PrivacyBudget, weakest_arithmetic
-from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
+from ..mechanisms import Laplace, RandomizedResponse, SecureRandom
+from ..mechanisms.selection import RandomizedResponseWithPrior
 from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
 from .posterior import (
     class_scores,
@@ -32,11 +33,6 @@ from .posterior import (
     scores_to_probabilities,
 )
 
-__all__ = [
-    "ALIBIClassifier",
-    "LP2STClassifier",
-    "RandomizedResponseClassifier",
-]
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -46,9 +42,9 @@ Codes = NDArray[np.int64]
 class ALIBIClassifier(NoisyLabelClassifier):
     """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
 
-    Each label is released as a one-hot vector plus Laplace noise on each number. The class of a
-    vector is inferred by Bayes' rule, with a prior from a model of the features; each round fits a
-    better model, which gives a better prior.
+    Each label is released as a one-hot vector plus Laplace noise on each number. Bayes' rule infers
+    the class of a vector, with a prior from a model of the features. Each round fits a better
+    model, which gives a better prior.
 
     Parameters
     ----------
@@ -127,8 +123,9 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with label privacy by randomised response (Warner 1965).
 
     Each label is reported truthfully with probability e^epsilon / (e^epsilon + k - 1), otherwise as
-    one of the other k - 1. Since this law is known, the bias can be removed: a first model of the
-    reports is solved for the probabilities of the true labels, and the estimator learns from these.
+    one of the other k - 1 labels. This law is known, so its bias can be removed. A first model
+    predicts the reports. Its predictions are converted to probabilities of the true labels, from
+    which the estimator learns.
 
     Parameters
     ----------
@@ -156,8 +153,8 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     against an observer of the reports. With ``groups`` all labels of a group are protected
     together, and one of them is reported. Features and membership are public and unprotected.
 
-    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
-    likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
+    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,
+    which is also behind the forward-corrected loss of Patrini et al. All weights are positive.
 
     %(label_edge_cases)s
 
@@ -203,9 +200,10 @@ class LP2STClassifier(NoisyLabelClassifier):
     """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
     In the first stage, the labels of some records are released by randomised response, and a model
-    of them gives a prior for the other records. In the second stage, each of these responds among
-    its most probable classes only; their number maximises the probability of a true response. Fewer
-    candidates mean less noise. Each label is released once.
+    of them predicts probable classes for each other record. In the second stage, the other records
+    respond by randomised response among their most probable classes only. The number of these
+    classes is chosen so that a true response is most probable. Fewer candidates mean less noise.
+    Each label is released once.
 
     Parameters
     ----------

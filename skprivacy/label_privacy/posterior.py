@@ -23,16 +23,6 @@ from .._sklearn import safe_indexing
 from .._validation import num_samples
 from .._wrapped_classifier import constant_model, feed_constant_model
 
-__all__ = [
-    "cross_fit_scores",
-    "estimate_first_prior",
-    "fit_inverse_temperature",
-    "fit_on_posterior",
-    "fit_on_weights",
-    "posterior",
-    "scores_to_probabilities",
-]
-
 Floats = NDArray[np.float64]
 
 _LEAST_PRIOR = 1e-3  # probability shared by all classes, since no model is certain

@@ -63,11 +63,11 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     one group. Records x are in the unit ball and targets y in [-1, 1]. Adding or removing a record
     changes the sum of x x' by at most 1, the sum of x y by 1 and the smallest eigenvalue by 1
     (Weyl). Replacing a record changes them by at most sqrt(2), 2 and 1. Each of the m records of a
-    group counts 1 / m. A group thus adds a mean of records' contributions, a positive semidefinite
-    matrix of norm at most 1 and a vector of norm at most 1, and the same bounds hold. One Gaussian
-    mechanism of sensitivity sqrt(3), or sqrt(7), releases all three, with less noise than the
-    published split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to
-    one part in 10**15, for which the mechanism keeps a margin. The noise is exact on a grid.
+    group counts 1 / m. A group thus adds a positive semidefinite matrix of norm at most 1 and a
+    vector of norm at most 1, and the same bounds hold. One Gaussian mechanism of sensitivity
+    sqrt(3), or sqrt(7), releases all three statistics. This needs less noise than the published
+    split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to one part in
+    10**15, which a margin of the mechanism covers. The noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. NaN targets are refused.

@@ -19,9 +19,11 @@ from .._groups import Groups
 from .._input_data import ClassifierMixin, RegressorMixin, read_records, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
-from ..accounting import Event, PrivacyBudget, check_delta
+from ..accounting import Event, PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
+from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
-from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
+from ..mechanisms import Gaussian, Laplace
 from ..mechanisms.bounds import UnitBall
 
 LINEAR_DOCS = {

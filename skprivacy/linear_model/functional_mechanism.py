@@ -115,8 +115,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     %(bounds)s
         Tighter bounds mean less noise.
     target_bounds : tuple (lower, upper), default=None
-        Public bounds of the target. If noise hides everything, predictions are their middle; if
-        noise hides everything but the mean, predictions are the mean.
+        Public bounds of the target. If noise hides the mean of the target, predictions are the
+        middle of the bounds. If it hides only the features, predictions are the mean.
     %(radius)s
     %(intercept_and_relation)s
     alpha : float, default=1.0
@@ -282,8 +282,8 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     1/2, while the decision boundary changes little.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped. Neither is
-    reported, since a report would reveal the record's presence. A class without records is
-    learned as rare. A feature with equal bounds gets weight 0.
+    reported, since a report would reveal the record's presence. A class without records
+    gets low probabilities. A feature with equal bounds gets weight 0.
 
     References
     ----------

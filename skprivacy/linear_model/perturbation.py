@@ -18,8 +18,9 @@ from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import Interval
 from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateFit, public_classes
-from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
+from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
 from .logistic_solver import LogisticLoss, minimize
 
@@ -48,31 +49,33 @@ class ObjectivePerturbation(Mechanism):
     n_classes : int
         Number of classes, at least 2.
     alpha : float
-        Strength of the ridge, in units of the noise. The ridge is never below what the proof needs.
+        Strength of the ridge, in units of the noise. The ridge is never below the minimum of the
+        proof.
 
     Notes
     -----
-    **Guarantees.** They hold for one record, not for several records of one group. Let record x,
-    in the unit ball, be in D' and not in D. A minimiser determines its noise: b for D and
-    b' = b - g for D', with g the record's gradient. The ratio of the densities of the minimiser is
-    therefore the ratio of noise densities times the ratio of Jacobians.
+    **Guarantees.** The guarantees hold for one record, not for several records of one group. Let
+    the record x, in the unit ball, be in D' and not in D. A released minimiser determines its
+    noise: b for D, and b' = b - g for D', where g is the record's gradient. The ratio of the
+    densities of the minimiser is therefore the ratio of noise densities times the ratio of
+    Jacobians.
 
     - The Jacobians' ratio is between 1 and det(I + S / ridge), where S is the Hessian of the
       record's loss in its margins. Its log is at most log(1 + 1 / (4 ridge)) for two classes, and
       for k classes, by the mean of S's eigenvalues, (k-1) log(1 + (1 - 1/k) / ((k-1) ridge)). Call
       it J.
-    - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though
-      p depends on b. The privacy loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence at most the
+    - Gaussian noise, two classes: g = p u with u = +-x fixed by the label and p in (0, 1), though p
+      depends on b. The privacy loss (p**2 - 2 p b u) / (2 s**2) is convex in p, hence at most the
       larger of 0 and the loss of a Gaussian release of u. So delta(epsilon) is at most the delta of
-      a Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs lose a factor of 2 in
-      delta, Redberg et al. 2023, or more, because they take the sign of g as unknown.)
+      a Gaussian mechanism of sensitivity 1 at epsilon - J >= 0. (Known proofs treat the sign of g
+      as unknown, and lose a factor of 2 in delta or more: Redberg et al. 2023.)
     - Gaussian noise, k classes: g = x (p - e_y)', p in the simplex. A convex function is largest at
       a vertex, so delta is at most (k-1) times the delta for sensitivity sqrt(2).
     - Pure privacy: the ratio of noise densities is at most exp(||g|| / scale).
 
-    Several records, even with weights that add up to 1, have a gradient sum_i w_i p_i(b) u_i whose
-    *direction* depends on the noise. The convexity in p does not carry over to them, and neither
-    does the rank of S. To protect a group, let one of its records take part.
+    A group of records has a gradient sum_i w_i p_i(b) u_i, whose *direction* depends on the noise,
+    even with weights that add up to 1. Neither the convexity in p nor the rank of S carries over.
+    To protect a group, let one of its records take part.
 
     The noise consists of ordinary floating-point numbers and passes through an optimiser. It is
     **not hardened** against floating-point attacks, unlike the noise of the functional mechanism.
@@ -235,8 +238,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
     A random linear term is added to the regularised loss, and the sum is minimised (Chaudhuri et
-    al. 2011). The term has little effect in directions that many records determine, so this is the
-    most accurate of the linear classifiers for a given epsilon.
+    al. 2011). The term has little effect in directions that many records determine.
 
     Parameters
     ----------
@@ -248,8 +250,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     %(radius)s
     %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, also on the constant, in units of the noise. It is never below what
-        the guarantee needs.
+        Strength of the ridge, also on the constant, in units of the noise. It is never below the
+        minimum of the proof.
     %(budget)s
     %(noise_seed)s
 
@@ -264,18 +266,18 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. One record of each group takes part, drawn by a secure generator: the proof needs all
-    gradients that a unit may add to lie along one direction, and the gradients of several records
-    do not. The proof, in ``skprivacy/linear_model/perturbation.py``,
-    is about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it
-    is within 1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of
+    one group. One record of each group takes part, drawn by a secure generator. The proof needs all
+    gradients that a unit may add to lie along one direction, which the gradients of several records
+    do not. The proof, in ``skprivacy/linear_model/perturbation.py``, is
+    about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is
+    within 1e-6 / ridge of the exact one. Additional noise covers twice this distance, at 1% of
     epsilon and delta. "replace_one" is a removal and an addition, and each gets half of epsilon.
     The noise in the objective consists of floating-point numbers and is not hardened against an
     adversary who reads the lowest bits.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare. If the minimum cannot be reached within
-    the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
+    reported. A class without records gets low probabilities. If rounding prevents the minimum
+    within the tolerance, as may happen beyond some 10**9 records, RuntimeError is raised.
 
     References
     ----------
@@ -335,9 +337,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
-    This is the simplest of the private classifiers (Chaudhuri et al. 2011), and the one that needs
-    the most records: the noise is as large in directions that the data determines well as in all
-    others.
+    This is the simplest of the private classifiers (Chaudhuri et al. 2011). The noise is equally
+    large in all directions, including directions that the data determines well.
 
     Parameters
     ----------
@@ -367,14 +368,15 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     Gaussian mechanism with the least noise for (``epsilon``, ``delta``), and several fits compose
     as Gaussian mechanisms do. The unit is one record, or one group. The loss of a record of norm 1
     has Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
-    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, replacing
-    one by twice that. The loss of each of the m records of a group counts 1 / m. Their sum is a
-    mean of losses, which is convex and has the same Lipschitz constant; the proof needs no more.
-    The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a grid;
-    rounding inside the minimisation (about 1e-12) is within that tolerance.
+    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, and
+    replacing a record by twice as much. The loss of each of the m records of a group counts 1 / m.
+    Their sum is a mean of losses, which is convex and has the same Lipschitz constant, as the proof
+    requires. The computed minimiser has a gradient of norm below 1e-6, which adds 2e-6 / ridge.
+    This tolerance includes rounding inside the minimisation (about 1e-12). The noise is exact on a
+    grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
-    reported. A class without records is learned as rare.
+    reported. A class without records gets low probabilities.
 
     References
     ----------

@@ -16,15 +16,13 @@ Files, in reading order:
 - ``chacha_triton``: the same as one Triton kernel
 """
 
-from ..accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier
-from .additive import Gaussian, KNorm, Laplace, Logistic, SmoothGaussian
+from .additive import Gaussian, KNorm, Laplace, Logistic
 from .base import Mechanism
 from .distributed_gaussian import DistributedGaussian
 from .float_noise import FloatGaussian, FloatLogistic
-from .matrix_gaussian import MatrixGaussian
 from .rounded_gaussian import RoundedGaussian
 from .secure_random import PoissonSampler, SecureRandom
-from .selection import Exponential, RandomizedResponse, RandomizedResponseWithPrior, ReportNoisyMax
+from .selection import Exponential, RandomizedResponse, ReportNoisyMax
 
 __all__ = [
     "DistributedGaussian",
@@ -35,15 +33,10 @@ __all__ = [
     "KNorm",
     "Laplace",
     "Logistic",
-    "MatrixGaussian",
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",
-    "RandomizedResponseWithPrior",
     "ReportNoisyMax",
     "RoundedGaussian",
     "SecureRandom",
-    "SmoothGaussian",
-    "analytic_noise_multiplier",
-    "classic_noise_multiplier",
 ]

@@ -14,19 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import is_number, number, positive, whole
-from ..accounting import Event, Smoothed, events
+from ..accounting import Event, events
 from ..accounting.calibration import CALIBRATIONS
+from ..accounting.smooth_sensitivity import Smoothed
 from . import integer_samplers as discrete
 from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom
-
-__all__ = [
-    "Gaussian",
-    "KNorm",
-    "Laplace",
-    "Logistic",
-    "SmoothGaussian",
-]
 
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
@@ -379,9 +372,9 @@ class KNorm(_PureGridNoise):
     The noise is on a grid as for :class:`Laplace`. If T has the law Gamma((size + 1) / 2, scale 2),
     Gaussian noise of variance T has density proportional to exp(-norm). So T is drawn first,
     independently of the value, and then an exact discrete Gaussian of that variance. Every multiple
-    of the grid is a possible result for any value. T itself is a floating-point number. Its law is
-    exact to one part in 2**50, except with probability 2**-53 for each of its parts, and with that
-    probability epsilon may strictly be exceeded.
+    of the grid is a possible result for any value. T itself is a sum of floating-point numbers. Its
+    law is exact to one part in 2**50, except with probability 2**-53 for each number. With that
+    probability, epsilon may be exceeded.
 
     **Edge cases.** As for :class:`Laplace`. For a single number it is Laplace noise.
 
@@ -445,12 +438,12 @@ class KNorm(_PureGridNoise):
 class SmoothGaussian(Mechanism):
     """Add Gaussian noise scaled by a smooth sensitivity.
 
-    The value is a :class:`~skprivacy.accounting.Smoothed`: a number and its smooth sensitivity.
+    The value is a ``Smoothed``: a number and its smooth sensitivity.
 
     Parameters
     ----------
     noise_multiplier, smoothness, lift : float
-        See :class:`skprivacy.accounting.SmoothGaussianEvent`.
+        See ``SmoothGaussianEvent``.
     upper : float
         Public upper end of the range. It also sets the grid, a billionth of it.
     sensitivity : float, default=1.0
@@ -458,9 +451,10 @@ class SmoothGaussian(Mechanism):
 
     Notes
     -----
-    **Guarantees.** ``SmoothGaussianEvent`` holds. The noise is exact on a grid. Its unit is
-    private, and the product is rounded to ``grid``. This rounding hides all but one part in 10**7
-    of the bits that floating-point multiplication could reveal. It is not hardened further.
+    **Guarantees.** ``SmoothGaussianEvent`` holds. An exact discrete Gaussian is multiplied by the
+    smooth sensitivity, which is private, and the product is rounded to ``grid``. This rounding
+    hides all but one part in 10**7 of the bits that the floating-point product could reveal. The
+    noise is not hardened further.
 
     **Edge cases.** A smooth sensitivity of 0 adds no noise. Neighbouring data sets then also have a
     smooth sensitivity of 0.

@@ -17,13 +17,6 @@ from ..accounting.noise_arithmetic import StatesArithmetic
 from .bounds import _WHOLE
 from .secure_random import SecureRandom, check_random
 
-__all__ = [
-    "Mechanism",
-    "NoiseMechanism",
-    "as_nonexpanding_float64",
-    "record_releases",
-]
-
 _RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
     "_ANSWERS", default=None
 )

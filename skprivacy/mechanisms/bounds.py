@@ -10,20 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "GRID_BITS",
-    "UnitBall",
-    "ambiguous_bounds_error",
-    "are_arrays",
-    "check_bounds",
-    "could_be_pairs",
-    "exact_map",
-    "exact_product",
-    "quantize",
-    "row_norms",
-    "row_slices",
-]
-
 GRID_BITS = 16  # binary digits after the point on the grid of quantize
 _STEP = 2.0**-GRID_BITS
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53

@@ -21,8 +21,6 @@ from torch import Tensor
 
 from .secure_random import SecureRandom
 
-__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "copy_to_device"]
-
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _BLOCKS = 1 << 18  # blocks computed at a time: their words take 16 MB
 _MOST = 1 << 30  # numbers per key: far fewer than its blocks allow

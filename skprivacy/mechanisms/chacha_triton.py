@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["add_logistic", "add_normal"]
-
 _LANES = 128  # blocks that a program computes side by side
 
 

@@ -15,8 +15,6 @@ from .base import NoiseMechanism
 from .integer_samplers import discrete_gaussian
 from .secure_random import SecureRandom, check_count, check_random
 
-__all__ = ["DistributedGaussian"]
-
 _STEPS = 1 << 36  # largest norm of one contribution, in steps
 _MARGIN = 1.0 + 2.0**-20  # covers the difference of a sum of discrete Gaussians from a Gaussian
 _LEAST_SHARE = 1 << 16  # least standard deviation of one party's noise, in steps
@@ -135,11 +133,6 @@ class DistributedGaussian(NoiseMechanism):
 
     def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)
-
-    @property
-    def inflation(self) -> float:
-        """Variance of the noise of all parties, divided by the variance that counts."""
-        return self.n_parties / (self.n_parties - self.n_untrusted)
 
     def _max_contributions(self) -> int:
         return self.n_parties if self.n_contributions is None else self.n_contributions

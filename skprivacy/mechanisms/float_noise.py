@@ -15,15 +15,6 @@ from ..accounting import Event, events
 from .base import NoiseMechanism
 from .secure_random import SecureRandom
 
-__all__ = [
-    "FloatGaussian",
-    "FloatLogistic",
-    "VectorNoise",
-    "check_finite",
-    "check_noise",
-    "standard_logistic",
-]
-
 # In these ranges, noise and vectors in single precision keep all their digits.
 _LEAST_STD, _MOST_STD = 1e-30, 1e30
 _LEAST_NORM, _MOST_NORM = 1e-20, 1e20

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from .secure_random import SecureRandom
 
-__all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace", "discrete_logistic"]
-
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Fraction = tuple[Integers, int]  # numerators, and the denominator they share

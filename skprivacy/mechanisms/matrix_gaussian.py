@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_flat, is_tensor
-from ..accounting import BandedFactorizationEvent, MatrixFactorizationEvent, TreeAggregationEvent
+from ..accounting.events import (
+    BandedFactorizationEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
 from ..accounting.events.matrix_factorization import last_step_deviation
 from .base import Mechanism
 from .float_noise import check_finite, check_noise
@@ -24,8 +28,6 @@ if TYPE_CHECKING:
     from .chacha import DeviceRandom
 
     Random = SecureRandom | DeviceRandom
-
-__all__ = ["MatrixGaussian"]
 
 _CHUNK = 1 << 16  # numbers of noise computed at a time
 # Single precision keeps four digits of a step's fresh noise next to earlier noise of this size.
@@ -45,11 +47,12 @@ class MatrixGaussian(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Release t adds row t of C^-1 z, or for a tree the difference of its noisy
-    running sums. Here z are independent normal numbers of standard deviation ``run.noise_multiplier
-    * sensitivity``. All releases together are accounted as ``run``. Its condition is up to the
-    caller: each record is in the same batch of every epoch. More releases than its steps are
-    refused. The numbers are floating point and **not hardened**, as for :class:`FloatGaussian`.
+    **Guarantees.** Release t adds row t of C^-1 z, where C is the matrix of ``run``, or for a tree
+    the difference of its noisy running sums. The z are independent normal numbers of standard
+    deviation ``run.noise_multiplier * sensitivity``. All releases together are accounted as
+    ``run``, if each record is in the same batch of every epoch. The caller must ensure this. More
+    releases than steps are refused. The numbers are floating point and **not hardened**, as for
+    :class:`FloatGaussian`.
 
     **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
     coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more
@@ -57,16 +60,6 @@ class MatrixGaussian(Mechanism):
     would reveal the data. The object stores noise: it cannot be copied, and a reader of its
     memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
     precision. A tree needs one vector for each binary digit of the number of steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.accounting import BandedFactorizationEvent
-    >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-    >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
-    >>> random = SecureRandom()
-    >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
-    [(3,), (3,)]
     """
 
     arithmetic = "floating_point"
@@ -148,7 +141,7 @@ class _BandedNoise(_CorrelatedNoise):
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
                 "times as large as in the first step, too much for single precision. Use "
-                "decreasing coefficients, such as square_root_band, or fewer steps."
+                "decreasing coefficients, or fewer steps."
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 

@@ -20,13 +20,6 @@ from ..accounting import Event, events
 from .float_noise import VectorNoise, check_finite
 from .secure_random import SecureRandom
 
-__all__ = [
-    "RoundedGaussian",
-    "decide_rounded_cell",
-    "normal_tail",
-    "rounded_normal",
-]
-
 _SPARE = 32  # bits beyond the requested ones
 _STEP_BITS = 22  # the sensitivity is 2**22 to 2**23 grid steps
 _LARGE = 1024.0  # noise multiplier from which on the noise has 2**32 to 2**33 steps instead
@@ -67,9 +60,10 @@ class RoundedGaussian(VectorNoise):
     of 10,000 numbers grows by at most .003%, of 200,000 by .011%, and of 20 million by .11%.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
-    to remove them. An empty vector is returned unchanged. For a vector in single precision the
-    result is rounded to it, which is post-processing. A torch tensor gets its noise on the CPU, on
-    whatever device it is. The time per number depends only on the noise.
+    to remove them. An empty vector is returned unchanged. The result for a
+    vector in single precision is rounded to single precision, which is post-processing. The noise
+    of a torch tensor is drawn on the CPU, even if the tensor is on a GPU. The time per number
+    depends only on the noise.
 
     References
     ----------

@@ -23,14 +23,6 @@ from numpy.typing import NDArray
 
 from .._validation import check_flat, is_number, whole
 
-__all__ = [
-    "PoissonSampler",
-    "PrefetchedNoise",
-    "SecureRandom",
-    "check_random",
-    "process_identity",
-]
-
 _BYTES = 16
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
 _CHUNK = 1 << 16  # numbers at a time: few enough for the cache, many enough for few calls

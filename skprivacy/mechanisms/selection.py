@@ -16,16 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from .. import accounting
 from .._validation import is_number, whole
 from ..accounting import Event
+from ..accounting.events import ExponentialEvent, RandomizedResponseEvent, ReportNoisyMaxEvent
 from .base import Mechanism, as_nonexpanding_float64
 from .integer_samplers import bernoulli_exp
 from .secure_random import SecureRandom
-
-__all__ = [
-    "Exponential",
-    "RandomizedResponse",
-    "RandomizedResponseWithPrior",
-    "ReportNoisyMax",
-]
 
 _ONE = 1 << 53
 _MOST_CATEGORIES = 1 << 31
@@ -90,7 +84,7 @@ class RandomizedResponse(Mechanism):
     @property
     def event(self) -> accounting.Event:
         """``RandomizedResponseEvent(epsilon, n_categories)``, for one report."""
-        return accounting.RandomizedResponseEvent(self.epsilon, int(self.n_categories))
+        return RandomizedResponseEvent(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:
@@ -145,8 +139,8 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     """Randomised response among candidates that need not contain the true category (RRTop-k).
 
     A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
-    with the same probability. The candidates may differ from report to report, if no list depends
-    on private facts about its own report.
+    with the same probability. The candidates may differ from report to report. The candidates of
+    a report must not depend on its own true category.
 
     Parameters
     ----------
@@ -170,13 +164,6 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     ----------
     B. Ghazi, N. Golowich, R. Kumar, P. Manurangsi and C. Zhang, "Deep learning with label
     differential privacy", NeurIPS 2021: RRTop-k.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import RandomizedResponseWithPrior, SecureRandom
-    >>> responses = RandomizedResponseWithPrior(epsilon=2.0, n_categories=3)
-    >>> responses.release([0, -1, 1], SecureRandom()).shape
-    (3,)
     """
 
     arithmetic = "exact"
@@ -272,7 +259,7 @@ class Exponential(_Selection):
     @property
     def event(self) -> Event:
         """``ExponentialEvent(epsilon)``, which composes better than pure privacy."""
-        return accounting.ExponentialEvent(self.epsilon)
+        return ExponentialEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         # McSherry and Talwar 2007, by rejection: exp(epsilon (u_r - max u) / (2 s)) is at most 1
@@ -328,7 +315,7 @@ class ReportNoisyMax(_Selection):
     @property
     def event(self) -> Event:
         """``ReportNoisyMaxEvent(epsilon)``."""
-        return accounting.ReportNoisyMaxEvent(self.epsilon)
+        return ReportNoisyMaxEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
         # McKenna and Sheldon 2020, permute-and-flip: the first accepted candidate in random order

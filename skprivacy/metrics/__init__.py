@@ -15,29 +15,19 @@ Files, in reading order:
 - ``utility``: utility_loss
 """
 
-from .coin_guesses import GuessBound, bound_from_guesses
-from .epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
-from .rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
-from .resampling import EpsilonEstimate, bootstrap_epsilon, multi_split_bound
-from .roc_area import auc, auc_interval
-from .utility import UtilityLoss, utility_loss
+from .coin_guesses import bound_from_guesses
+from .epsilon import epsilon_lower_bound
+from .rates import tpr_at_fpr
+from .resampling import bootstrap_epsilon, multi_split_bound
+from .roc_area import auc
+from .utility import utility_loss
 
 __all__ = [
-    "EpsilonEstimate",
-    "GuessBound",
-    "OperatingPoint",
-    "UtilityLoss",
-    "advantage",
     "auc",
-    "auc_interval",
     "bootstrap_epsilon",
     "bound_from_guesses",
-    "clopper_pearson",
-    "epsilon_from_counts",
-    "epsilon_from_guesses",
     "epsilon_lower_bound",
     "multi_split_bound",
-    "roc",
     "tpr_at_fpr",
     "utility_loss",
 ]

@@ -22,24 +22,6 @@ from .._validation import open_unit
 from .epsilon import epsilon_from_guesses, largest_refuted
 from .rates import Float64Array, check_delta, check_guesses
 
-__all__ = [
-    "BOUNDS",
-    "GuessBound",
-    "Inverse",
-    "best_n_guesses",
-    "bound_from_guesses",
-    "default_guess_sizes",
-    "default_n_guesses",
-    "gaussian_epsilon",
-    "guess_each",
-    "guess_top_scores",
-    "independent_p_value",
-    "inverse_gaussian_curve",
-    "inverse_line_curve",
-    "refutes_curve",
-    "refutes_with_separate_runs",
-]
-
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
 _INDEPENDENT = "holds only if canaries do not interfere"
 BOUNDS: dict[str, tuple[str, ...]] = {
@@ -122,7 +104,8 @@ def bound_from_guesses(
     Returns
     -------
     GuessBound
-        With its assumptions.
+        ``epsilon``, the lower bound ``mu`` if Gaussian differential privacy is assumed, and the
+        ``assumptions`` beyond fair and independent coins.
 
     Raises
     ------
@@ -273,14 +256,15 @@ def default_n_guesses(n_coins: int) -> int:
 def default_guess_sizes(n_coins: int) -> tuple[int, ...]:
     """Return numbers of guesses to try without a claim, each with its share of the error.
 
-    Few guesses are best where privacy is strong. Where it is weak, few guesses cannot show it: all
-    of them are right, and half of the coins show up to twice as large an epsilon.
+    Few guesses are best if privacy is strong. If it is weak, all of a few guesses are right, which
+    bounds epsilon only by their number. Guessing half of the coins then shows up to twice as large
+    an epsilon.
 
-    **Guarantees.** The numbers depend on ``n_coins`` alone. If each of k numbers is tested with
-    error alpha / k, one of the k bounds is wrong with probability alpha at most. So any of them may
-    be chosen after looking at the coins. A number that is chosen on one half of the coins and
-    tested on the other is not covered: it depends on what the mechanism released, and if canaries
-    interfere, that may also decide whether the test errs.
+    **Guarantees.** The numbers depend on ``n_coins`` only. If each of k numbers is tested with
+    error alpha / k, some bound is wrong with probability alpha at most. So any of them may be
+    chosen after looking at the coins. It is not valid to choose a number on one half of the coins
+    and to test it on the other half: the choice depends on the release, and so may the error of the
+    test, if canaries interfere.
     """
     few, half = default_n_guesses(n_coins), n_coins // 2
     return (few, half) if half >= 2 * few else (few,)

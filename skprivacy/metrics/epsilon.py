@@ -11,28 +11,19 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from .._docs import fill_docs
-from .._validation import open_unit, whole
+from .._validation import open_unit
 from .evidence import epsilon_of_rates, gather_evidence
 from .rates import (
     RATE_DOCS,
     as_numbers,
     check_delta,
     check_guesses,
-    check_hits,
     check_scores,
     clopper_pearson,
     count_above,
 )
 
-__all__ = [
-    "epsilon_from_counts",
-    "epsilon_from_guesses",
-    "epsilon_lower_bound",
-    "largest_refuted",
-]
 
-
-@fill_docs(RATE_DOCS)
 def epsilon_from_counts(
     true_positives: Any,
     n_in: int,
@@ -47,44 +38,13 @@ def epsilon_from_counts(
     Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
     ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
     of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
-
-    Parameters
-    ----------
-    true_positives : int or array of int
-        Number of members called members.
-    n_in : int
-        Number of members.
-    false_positives : int or array of int
-        Number of non-members called members.
-    n_out : int
-        Number of non-members.
-    %(tested_delta)s
-    %(bound_alpha)s
-
-    Returns
-    -------
-    float or ndarray
-        At least 0.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import epsilon_from_counts
-    >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
-    3.242
     """
-    delta = check_delta(delta)
-    for name, value in {"n_in": n_in, "n_out": n_out}.items():
-        whole(name, value)
-    hits = check_hits("true_positives", true_positives, n_in)
-    false = check_hits("false_positives", false_positives, n_out)
     # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
-    tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
-    fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
-    bound = epsilon_of_rates(tpr, fpr, delta)
-    return bound if bound.ndim else float(bound)
+    tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
+    fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
+    return epsilon_of_rates(tpr, fpr, delta)
 
 
-@fill_docs(RATE_DOCS)
 def epsilon_from_guesses(
     right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
@@ -95,38 +55,8 @@ def epsilon_from_guesses(
     e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
     number of right guesses.
 
-    Parameters
-    ----------
-    right : int
-        Number of right guesses.
-    guesses : int
-        Number of guesses, fixed before the coins were seen; on all other coins the attacker
-        abstained.
-    n_coins : int
-        Number of coins, at least ``guesses``.
-    %(tested_delta)s
-    %(bound_alpha)s
-
-    Returns
-    -------
-    float
-        At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
-
-    Notes
-    -----
-    **Guarantees.** Exact (not asymptotic) in one training run, without independence of records
-    (theorem 5.2 of the reference): only the coins must be independent.
-
-    References
-    ----------
-    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
-    2023.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import epsilon_from_guesses
-    >>> round(epsilon_from_guesses(90, 100, 1000), 3)
-    1.631
+    **Guarantees.** Exact in one training run, without independence of records: only the coins must
+    be independent (Steinke, Nasr and Jagielski 2023, theorem 5.2).
     """
     check_guesses(right, guesses, n_coins)
     delta = check_delta(delta)
@@ -175,11 +105,14 @@ def epsilon_lower_bound(
 ) -> float:
     """Return a lower confidence bound on epsilon from the scores of an attack.
 
-    It is the larger of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
-    detects strong leakage of few records. The best of many thresholds on one sample would show an
-    epsilon above 3 on pure noise, so the threshold is chosen on one random half of the records and
-    tested on the other half. The second uses the area under the ROC curve and detects slight
-    leakage of many records. Both also detect leakage if members score LOWER than non-members.
+    It is the larger of two bounds, with ``alpha / 2`` for each:
+
+    - The first uses a threshold, and detects strong leakage of few records. The threshold is chosen
+      on one random half of the records and tested on the other half. (The best of many thresholds
+      on one sample would show an epsilon above 3 on pure noise.)
+    - The second uses the area under the ROC curve, and detects slight leakage of many records.
+
+    Both also detect leakage if members score LOWER than non-members.
 
     Thresholds fixed BEFORE the scores were seen need no split. They are tested on all records, with
     ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
@@ -197,7 +130,7 @@ def epsilon_lower_bound(
     Returns
     -------
     float
-        At least 0; 0 if there are too few records to split (two of each are needed).
+        At least 0. It is 0 with fewer than two members or two non-members, which cannot be split.
 
     Notes
     -----
@@ -205,10 +138,11 @@ def epsilon_lower_bound(
     evidence against a claimed epsilon, not a proof, because records of one training run interact.
 
     An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
-    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is an average
-    over all ways to pair members with non-members: the share of pairs in which the member scores
-    higher, where a tie counts one half. A binomial variable bounds its tail (Hoeffding 1963, by
-    Markov's inequality for the excess over a number).
+    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
+    (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
+    an average over all ways to match members with non-members. A tail bound for a binomial variable
+    also holds for this average, if it follows from Markov's inequality for the excess over a number
+    (Hoeffding 1963).
 
     Records with equal scores pass a threshold together. Ties are never broken at random, so the
     bound holds for every kind of scores and every number of records.

@@ -18,16 +18,6 @@ from .._validation import generator
 from .rates import Float64Array, count_above, high_rates, low_rates
 from .roc_area import auc
 
-__all__ = [
-    "Evidence",
-    "Rates",
-    "bound_area",
-    "bound_split_rates",
-    "epsilon_of_rates",
-    "gather_evidence",
-    "mean_lower_bound",
-]
-
 Curve = Callable[[Float64Array], Float64Array]
 # Share of the area's error probability for members that score LOW. Exchanged samples are a gross
 # mistake, which a small share detects; it costs the usual direction little.
@@ -143,14 +133,14 @@ def bound_area(members: Float64Array, others: Float64Array, alpha: float) -> flo
 def mean_lower_bound(mean: float, n: int, alpha: float) -> float:
     """Return a lower confidence bound on the expectation of any values in [0, 1].
 
-    ``mean`` is the average of ``n`` independent values, or a mean of several such averages: the AUC
-    is one, over all ways to pair members with non-members.
+    ``mean`` is the average of ``n`` independent values, or a mean of several of these averages. The
+    AUC is an example: a mean over all ways to pair members with non-members.
 
     **Guarantees.** In the convex order, no average of ``n`` independent values in [0, 1] exceeds
     the average of ``n`` coins of the same mean (Hoeffding 1963, theorem 1 and section 5). So for
     every number t below x, Markov's inequality gives P[n mean >= x] <= E[max(B - t, 0)] / (x - t)
-    with B binomial. The bound is the largest expectation that the least of these quotients refutes.
-    Ties count one half and are not broken.
+    with B binomial. The bound is the largest expectation that the smallest of these quotients
+    refutes. Ties count one half and are not broken.
 
     **Edge cases.** 0 for a mean of 0; the Clopper-Pearson bound for a mean of 1.
     """

@@ -27,23 +27,6 @@ delta : float, default=0.0
 alpha : float, default=0.05
     Probability, in (0, 1), that the bound exceeds the true epsilon.""",
 }
-__all__ = [
-    "Float64Array",
-    "Interval",
-    "OperatingPoint",
-    "advantage",
-    "as_numbers",
-    "check_alpha",
-    "check_delta",
-    "check_guesses",
-    "check_scores",
-    "clopper_pearson",
-    "count_above",
-    "high_rates",
-    "low_rates",
-    "roc",
-    "tpr_at_fpr",
-]
 
 # Attacks, kinds of evidence, thresholds and groups each get a share, and intervals need shares of
 # at least 1e-100.
@@ -61,41 +44,7 @@ def check_alpha(alpha: Any) -> None:
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
-    """Return the Clopper-Pearson interval for the probability behind ``k`` hits in ``n`` trials.
-
-    Parameters
-    ----------
-    k : int or array of int
-        Number of hits, between 0 and ``n``.
-    n : int
-        Number of independent trials, at least 1.
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the interval misses; half of it on each side.
-
-    Returns
-    -------
-    low : float or ndarray of the shape of ``k``
-        In [0, 1].
-    high : float or ndarray of the shape of ``k``
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If ``n < 1``, ``k`` is outside [0, n] or ``alpha`` outside (0, 1).
-
-    References
-    ----------
-    C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the
-    case of the binomial. Biometrika 26, 1934.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import clopper_pearson
-    >>> low, high = clopper_pearson(0, 100)
-    >>> low, round(high, 4)
-    (0.0, 0.0362)
-    """
+    """Return the Clopper-Pearson interval (1934) of the rate behind ``k`` hits in ``n`` trials."""
     alpha = open_unit("alpha", alpha)
     if not (is_whole(n) and n >= 1):
         raise ValueError(
@@ -162,44 +111,16 @@ class OperatingPoint:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of plain Python values.
-
-        Returns
-        -------
-        dict
-            For JSON.
-        """
+        """Return the fields as a dict of plain Python values."""
         return asdict(self)
 
 
-@fill_docs(RATE_DOCS)
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the ROC curve as ``fpr, tpr, thresholds``, by decreasing threshold.
 
     Tied scores form one step: no point is interpolated.
-
-    Parameters
-    ----------
-    %(scores)s
-
-    Returns
-    -------
-    fpr : ndarray of shape (n_points,)
-        Shares of non-members that score at least each threshold.
-    tpr : ndarray of shape (n_points,)
-        Shares of members that score at least each threshold.
-    thresholds : ndarray of shape (n_points,)
-        Decreasing; the first is infinity.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import roc
-    >>> fpr, tpr, thresholds = roc([3, 2, 2], [2, 1])
-    >>> fpr, tpr, thresholds
-    (array([0. , 0. , 0.5, 1. ]), array([0.        , 0.33333333, 1.        , 1.        ]),
-     array([inf,  3.,  2.,  1.]))
     """
     members, others = check_scores(scores_in, scores_out)
     true_hits, false_hits, thresholds = _count_hits(members, others)
@@ -223,8 +144,10 @@ def tpr_at_fpr(
     Returns
     -------
     OperatingPoint
-        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot
-        distinguish such a rate from zero.
+        ``tpr`` and ``realised_fpr`` with their intervals ``interval`` and ``fpr_interval``, the
+        ``threshold``, and the number of ``ties`` at the next lower score. Refused (with the reason
+        in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot distinguish such a rate
+        from zero.
 
     Examples
     --------
@@ -261,28 +184,12 @@ def tpr_at_fpr(
     )
 
 
-@fill_docs(RATE_DOCS)
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
     It is biased upwards, since the best of many thresholds is evaluated on the same sample: on
     pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by confidence intervals and by
     :func:`epsilon_lower_bound`.
-
-    Parameters
-    ----------
-    %(scores)s
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import advantage
-    >>> advantage([3, 2], [2, 1])
-    0.5
     """
     # Yeom et al. 2018, membership advantage
     fpr, tpr, _ = roc(scores_in, scores_out)

@@ -12,8 +12,6 @@ from scipy.special import bdtr, bdtrc, betaincinv, ndtr, ndtri
 from .epsilon import largest_refuted
 from .rates import Float64Array
 
-__all__ = ["Counts", "Curve", "gaussian_curve", "line_curve", "refuted_epsilon", "refuted_mu"]
-
 # The highest true positive rate that a claim allows at each false positive rate.
 Curve = Callable[[Float64Array], Float64Array]
 

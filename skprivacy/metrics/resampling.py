@@ -12,8 +12,6 @@ from .._validation import generator, open_unit, whole
 from .evidence import Evidence, bound_area, bound_split_rates, epsilon_of_rates
 from .rates import RATE_DOCS, Float64Array, check_delta, check_scores, count_above
 
-__all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
-
 
 @dataclass(frozen=True)
 class EpsilonEstimate:
@@ -141,7 +139,7 @@ def bootstrap_epsilon(
     Returns
     -------
     EpsilonEstimate
-        Median and interval over the bootstrap samples.
+        ``epsilon``, the median over the bootstrap samples, and the interval ``low`` to ``high``.
 
     Notes
     -----

@@ -13,14 +13,6 @@ from .._docs import fill_docs
 from .._validation import open_unit
 from .rates import RATE_DOCS, Float64Array, Interval, check_scores
 
-__all__ = [
-    "auc",
-    "auc_interval",
-    "auc_p_value",
-    "benjamini_hochberg",
-    "holm",
-]
-
 
 @fill_docs(RATE_DOCS)
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
@@ -46,42 +38,26 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
-@fill_docs(RATE_DOCS)
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
     It is Wilson's score interval with an effective number of records: the number of independent
     pairs of a member and a non-member that would give the variance of the AUC.
 
-    Parameters
-    ----------
-    %(scores)s
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the interval misses.
+    The variance is the larger of two. The first is DeLong's estimate. The second is ``A (1 - A) -
+    ties / 4``, the variance of one comparison, divided by the harmonic mean of the sample sizes.
+    Here ``ties`` is the probability of a tie. For samples of equal size, the second is the largest
+    variance of any distribution of scores (Birnbaum and Klose, extended here to ties).
 
-    Returns
-    -------
-    low : float
-        In [0, 1].
-    high : float
-        In [0, 1].
-
-    Notes
-    -----
-    The variance is the larger of two. The first is DeLong's estimate. The second is the variance of
-    one comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the
-    harmonic mean of the sample sizes. For samples of equal size, no distribution of scores has a
-    larger variance (Birnbaum and Klose, extended here to ties). On scores without ties and without
-    information the interval is therefore about 1.2 times as wide as necessary, and covers 0.5 in
-    about 98% of samples at ``alpha=0.05``. With two distinct scores it is not wider than necessary.
+    On scores without ties and without information, the interval is about 1.2 times as wide as
+    necessary, and covers 0.5 in about 98% of samples at ``alpha=0.05``. With two distinct scores it
+    is as wide as necessary.
 
     **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
     scores, constant scores and few records. Therefore each sample gets two imaginary records, one
     above and one below all others (Agresti and Caffo), before both variances are computed.
     Quantiles come from Student's distribution. The interval never collapses to a point.
 
-    References
-    ----------
     E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more
     correlated receiver operating characteristic curves. Biometrics 44, 1988.
     Z. W. Birnbaum, O. M. Klose. Bounds for the variance of the Mann-Whitney statistic. Annals of
@@ -89,13 +65,6 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     A. Agresti, B. Caffo. Simple and effective confidence intervals for proportions and differences
     of proportions result from adding two successes and two failures. The American Statistician
     54, 2000.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics import auc_interval
-    >>> low, high = auc_interval(range(10, 30), range(20))
-    >>> round(low, 3), round(high, 3)
-    (0.671, 0.96)
     """
     open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._input_data import check_one_type
 from .._validation import as_array, is_number
 
-__all__ = ["UtilityLoss", "utility_loss"]
-
 Metric = Callable[[Any, Any], float]
 _GROUPS = 50  # of records that the jackknife leaves out in turn; gives the error to 10 %
 
@@ -68,7 +66,8 @@ def utility_loss(
     Returns
     -------
     UtilityLoss
-        The loss, the difference of the scores, and the standard error of the loss.
+        ``loss``, NaN if the unprotected score is not above 0; ``difference`` of the scores; and
+        ``standard_error`` of the loss.
 
     Raises
     ------

@@ -5,6 +5,7 @@ Files, in reading order:
 - ``sweep``: `PrivacySweepCV`: parameters, and fit = plan, run, collect
 - ``sweep_plan``: Checked parameters, splits, routing, groups, budgets: one frozen plan
 - ``sweep_records``: Records, splits, the shared stateless first step
+- ``sweep_baselines``: Models without privacy to compare with, and the constant predictor
 - ``sweep_runner``: Fit, score and attack every candidate and baseline on every split, in parallel,
   resumed
 - ``sweep_store``: Results on disk, keyed by digest
@@ -23,15 +24,11 @@ Files, in reading order:
 
 from .leakage import loss_auc, make_leakage_scorer
 from .search import PrivateSearchCV
-from .search_plan import SearchPlan
 from .sweep import PrivacySweepCV
-from .sweep_curve import EpsilonInterval
 
 __all__ = [
-    "EpsilonInterval",
     "PrivacySweepCV",
     "PrivateSearchCV",
-    "SearchPlan",
     "loss_auc",
     "make_leakage_scorer",
 ]

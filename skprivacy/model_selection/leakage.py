@@ -101,11 +101,11 @@ def _negative_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
 def make_leakage_scorer(
     X: Any, y: Any, *, cv: Any = None, groups: Any = None, measure: Measure = loss_auc
 ) -> LeakageScorer:
-    """Return a scorer of leakage for ``GridSearchCV``, ``cross_validate`` and their like.
+    """Return a scorer of leakage, for functions such as ``GridSearchCV`` and ``cross_validate``.
 
-    scikit-learn passes a scorer the fitted model and the test fold, but membership cannot be
-    measured without the training fold. This scorer holds all records and the splits. It finds the
-    split by the test fold, and compares the model's training records with the held-out ones.
+    scikit-learn passes the fitted model and the test fold to a scorer. Leakage also needs the
+    training fold. This scorer therefore holds all records and the splits. It recognises the split
+    by its test fold, and compares the training records with the held-out records.
 
     Parameters
     ----------
@@ -123,20 +123,19 @@ def make_leakage_scorer(
     Returns
     -------
     callable
-        A function of ``(model, X_fold, y_fold)`` that returns MINUS the measure, because
-        scikit-learn takes larger scores for better ones; hence the usual name, ``neg_leakage``.
+        A function of ``(model, X_fold, y_fold)`` that returns MINUS the measure, because larger
+        scores are better in scikit-learn. Its usual name is ``neg_leakage``.
 
     Raises
     ------
     ValueError
-        If the records differ in length, or ``cv`` splits differently each time or in two; by the
-        scorer, if it is shown a fold of other splits.
+        If the records differ in length, or ``cv`` makes fewer than three folds or different folds
+        each time. The scorer raises it for a fold of another split.
 
     Notes
     -----
     The scores are computed from private data without noise. Choosing a model by them has no
-    guarantee, like every choice of a search; a small score shows only that this measure found
-    little.
+    guarantee. A small score shows only that this measure found little.
 
     Examples
     --------

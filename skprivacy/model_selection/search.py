@@ -12,7 +12,8 @@ from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
@@ -36,49 +37,50 @@ _GIVEN_TO_SEARCH = {
 class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """Hyper-parameter search that is itself differentially private.
 
-    Each trial draws hyper-parameters uniformly, fits the private estimator with them on most of the
-    records and scores it on the others with noise. How many trials there are is drawn at random.
-    The search releases the model, the settings and the noisy score of the best trial. It discards
-    everything else, and ``privacy_`` covers the release.
+    Each trial draws hyper-parameters uniformly, fits the private estimator on most of the records,
+    and scores it on the others with noise. The number of trials is random. The search releases the
+    model, the settings and the noisy score of the best trial, and discards everything else.
+    ``privacy_`` covers the release.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator of this library, or a pipeline that ends with one and whose other steps
-        learn nothing from private records. It is cloned, never fitted itself. Its ``epsilon`` and
-        ``delta`` are replaced by what each trial may cost.
+        A private estimator of this library, or a pipeline that ends with one. The other steps must
+        learn nothing from private records. The estimator is cloned, never fitted itself. Each trial
+        replaces its ``epsilon`` and ``delta`` by the trial's share.
     param_distributions : dict or list of dict
         The settings, as in :class:`~sklearn.model_selection.RandomizedSearchCV`: names and lists of
-        values, or distributions with a method ``rvs``. They must be public. Parameters that decide
-        about privacy, such as ``epsilon``, are refused.
+        values, or distributions with a method ``rvs``. They must be public. Parameters that
+        determine the guarantee, such as ``epsilon``, are refused.
     epsilon : float, default=1.0
         Privacy loss of the **whole search**, in nats.
     delta : float, default=1e-5
-        The delta of the whole search, below 1 / number of records. With 0 everything is pure,
-        which costs a search much more.
+        The delta of the whole search, below 1 / number of records. 0 means pure differential
+        privacy, which costs a search much more.
     n_trials : float, default=10
         Mean number of trials, above 1. More trials leave less epsilon for each.
     eta : float, default=1.0
         Shape of the number of trials, above -1: 1 is geometric, 0 logarithmic. A larger value is
         closer to a Poisson distribution, which varies less and costs more.
     n_candidates : int, default=32
-        Number of settings drawn from ``param_distributions`` by ``random_state``, if not all of
-        them are lists. Trials draw from these, or else from the whole grid.
+        Number of settings drawn from ``param_distributions`` by ``random_state``, if some of them
+        are distributions. Trials draw from these settings. If all are lists, trials draw from the
+        whole grid.
     scoring : {"accuracy", "neg_mean_absolute_error", "neg_mean_squared_error"} or callable, \
 default=None
-        What is best: a mean over held-out records. ``None``: accuracy of classifiers, squared error
-        of regressors; errors are clipped to the estimator's ``target_bounds``. A callable
-        ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for each record, whatever the other
-        records are.
+        The score to maximise: a mean over held-out records. ``None`` means the accuracy of
+        classifiers, and the squared error of regressors. Errors are clipped to the estimator's
+        ``target_bounds``. A callable ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for
+        each record, independently of the other records.
     test_size : float, default=0.2
         Share of the records held out for scoring, in (0, 1). They are drawn once, independently of
         the data.
     n_records : int, default=None
         A public figure for the number of records, or of groups if ``fit`` is given ``groups``. It
-        is needed if the guarantee hides this number (add/remove). An estimator that has a parameter
-        ``n_records`` is given its share.
+        is required if the guarantee hides this number (add/remove). It sets the estimator's
+        ``n_records``, if there is one, to its share.
     random_state : int, RandomState instance or None, default=None
-        Draws ``n_candidates`` settings from distributions. Trials are never reproducible by it.
+        Draws ``n_candidates`` settings from distributions. It never makes trials reproducible.
     budget : PrivacyBudget, default=None
         Charged once for the whole search, before the first trial.
     noise_seed : int, default=None
@@ -92,7 +94,7 @@ default=None
     best_params_ : dict
         Its hyper-parameters.
     best_score_ : float
-        Its noisy score. As the best of several noisy ones it is too high in the mean.
+        Its noisy score. The best of several noisy scores is too high on average.
     plan_ : SearchPlan
         How epsilon and delta were divided.
     candidates_ : list of dict
@@ -120,12 +122,13 @@ default=None
     -----
     **Guarantees.** All fitted attributes, hence all predictions, have the guarantee ``privacy_``.
     The search finds the claim of each candidate by rehearsing its fit up to the charge. A trial
-    that then makes a different claim ends the search. The number of trials K is random (a truncated
-    negative binomial) and must stay secret, as must the trials that lost: given K, the guarantee
-    would be the composition of K trials. So there are no ``cv_results_``, and warnings and progress
-    of the trials are not shown. Global generators have secret seeds meanwhile. The duration of a
-    search is **not** protected: it reveals roughly the number of trials. The held-out records are a
-    random, secret choice, and the seeds of all draws come from a secure generator.
+    with a different claim ends the search.
+
+    The number of trials K is random (a truncated negative binomial). K and the losing trials must
+    stay secret: for a known K, the guarantee would be the composition of K trials. So there are no
+    ``cv_results_``, and warnings and progress of trials are not shown. The held-out records and the
+    seeds of all generators are secret, too. The duration of a search is **not** protected, and
+    roughly reveals K.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
     43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error

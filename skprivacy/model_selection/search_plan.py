@@ -27,10 +27,10 @@ from ..accounting import (
     Event,
     MixtureEvent,
     PrivacyGuarantee,
-    PrivateSelectionEvent,
     epsilon_of,
     weakest_arithmetic,
 )
+from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from .search_candidates import Candidates
@@ -113,13 +113,13 @@ def search_event(
 ) -> Event:
     """Return the event of a search from the fit of each setting and the noisy score of a trial.
 
-    **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is either
-    fitted on or scored on. In the first case a trial costs as much as its fit: the held-out records
-    are equal, and the score depends on them and on the fitted model. The settings are drawn
-    uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the second
-    case the fits are equal, and a trial costs as much as its noisy score. In both cases one
+    **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is used
+    either for the fits or for the scores. In the first case a trial costs as much as its fit: the
+    held-out records are equal, and the score depends on them and on the fitted model. The settings
+    are drawn uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the
+    second case the fits are equal, and a trial costs as much as its noisy score. In both cases one
     mechanism runs several times and its best outcome is released:
-    :class:`~skprivacy.accounting.PrivateSelectionEvent`. A record is held out with probability
+    ``PrivateSelectionEvent``. A record is held out with probability
     ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """
     counts = Counter(fits)
@@ -307,13 +307,13 @@ _MIN_PROBABILITY_OF_ONE = (
 class NumberOfTrials:
     """Truncated negative binomial distribution of the number of trials K.
 
-    ``eta`` and ``gamma`` have the meaning of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
+    ``eta`` and ``gamma`` have the meaning of ``PrivateSelectionEvent``.
 
-    **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
-    off by about 1e-16, and less probable numbers are never drawn. The distribution of the best
-    trial depends on them through f'(u), the sum of k P(K = k) u^(k - 1), which is at least P(K = 1)
-    for every u: for ``gamma`` of 0.01 and above it is off by a relative 1e-9 at most, hence so is
-    the privacy loss.
+    **Guarantees.** K is drawn by inversion of a uniform number of 53 bits. So each probability has
+    an error of about 1e-16, and less probable numbers are never drawn. The distribution of the best
+    trial depends on the probabilities through f'(u), the sum of k P(K = k) u^(k - 1). As f'(u) is
+    at least P(K = 1) for every u, its relative error is at most 1e-9 for ``gamma`` of 0.01 and
+    above. The same holds for the privacy loss.
     """
 
     eta: float

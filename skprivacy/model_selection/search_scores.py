@@ -30,11 +30,12 @@ class RecordScore:
     """The mean over records of a number within public bounds; higher is better.
 
     ``of_records`` takes the true and the predicted values and returns a number from 0 to 1 for each
-    record; others are clipped, and NaN counts as 0. ``low`` and ``high`` are the scores for these.
+    record. Other numbers are clipped, and NaN counts as 0. ``low`` and ``high`` are the scores at 0
+    and 1.
 
     **Guarantees.** The sum over records has sensitivity 1 under every relation: a record adds
-    between 0 and 1, and one without contribution adds 0. So has the sum over groups: a group adds
-    a combination of its records with weights that add up to exactly 1 at most, which is their mean
+    between 0 and 1, and a record without contribution adds 0. The sum over groups has sensitivity
+    1, too: the weights of a group's records add up to at most 1, exactly. The result is their mean
     up to a factor of 1 - 2^-20.
     """
 

@@ -21,6 +21,7 @@ from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
 from .delegation import RefittedMixin
+from .sweep_baselines import make_constant, name_constant, sibling_name, validate_baselines
 from .sweep_groups import collect_groups, resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
@@ -43,9 +44,7 @@ from .sweep_results import ResultsMixin, arrange_results
 from .sweep_runner import (
     SweepRunner,
     check_fit_arguments,
-    sibling_name,
     validate_attack,
-    validate_baselines,
 )
 from .sweep_store import ResultStore, describe_sweep
 
@@ -70,35 +69,35 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     attack : MembershipAttack, default=None
         The attack, without a target, such as ``LiRA(pool=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
-        protect only labels it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
-        two more models for each; attacks on membership are refused. Of regressors residuals are
-        attacked. To keep shadow models, which are private, give the attack a pool that is not
-        fitted: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
+        protect only labels, it means :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
+        two more models per fit. Membership attacks are refused there. For regressors, attacks use
+        the residuals. To keep the shadow models, which are private, give the attack an unfitted
+        pool: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
     param_name : str, default=None
         Name of the parameter to vary, as in ``get_params``. ``None`` selects the only parameter
         called ``epsilon``, nested (``dpsgdclassifier__epsilon``) or not.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str, callable, list of str or dict, default=None
-        The utility; ``None`` means the estimator's ``score``. Several scorers, given as a list of
-        names or a dict of names and scorers, have the keys ``test_<name>``. The first one is drawn.
+        The utility; ``None`` means the estimator's ``score``. Several scorers are a list of names,
+        or a dict of names and scorers. Their keys are ``test_<name>``. Plots show the first one.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
         Whether to show a progress bar.
     refit : float or tuple (str, float), default=None
         The epsilon (one of ``epsilons``) at which a final model is trained on all data. With
-        several estimators, give the name of one and an epsilon. It is never chosen by the scores:
-        the best score would usually select the least privacy.
+        several estimators, give the name of one and an epsilon. The scores never choose it, because
+        the best score usually has the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
-        Models without protection that are fitted on the same splits, for comparison. "auto" is
-        histogram gradient boosting, with text and categories as they are, and the model itself at
-        ``epsilon=inf``. A baseline that does not take the records is left out. A dict has names.
+        Models without protection that are fitted on the same splits, for comparison. "auto" means
+        histogram gradient boosting, and the model itself at ``epsilon=inf``. A baseline that cannot
+        take the records is left out. A dict names the baselines.
     path : str or path-like, default=None
-        Folder in which the results of every fit are saved as soon as it is done. A later ``fit`` of
-        the same sweep takes what is there and fits and charges only the rest, so that an
-        interrupted sweep resumes. It holds no model, but scores of private records: keep it beside
-        the ledger, and as private as the records. ``cv`` must split alike each time.
+        Folder for the results of every fit. A later ``fit`` of the same sweep takes these results,
+        and fits and charges only the rest: an interrupted sweep resumes. ``cv`` must split alike
+        each time. The folder holds no model, but scores of private records: keep it as private as
+        the records.
 
     Attributes
     ----------
@@ -107,8 +106,8 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         ``params``, ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``,
         ``std_`` and ``rank_test_score``. The same keys exist for ``train_score``, ``attack_auc``,
         ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN if the test folds are too small),
-        ``claimed_epsilon``, the claim of a model with all of its private steps, and
-        ``attack_auc_bound``, the highest AUC that this claim allows for any attack. The last two
+        ``claimed_epsilon`` (the claim of a model with all of its private steps) and
+        ``attack_auc_bound`` (the highest AUC that this claim allows for any attack). The last two
         are NaN if nothing is proved for the model as a whole.
     group_results_ : dict of list
         Figures of the ``subgroups`` for each candidate and split, as :meth:`by_group` reads them.
@@ -120,10 +119,13 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     baseline_results_ : dict of ndarray
         The same keys for the baselines, named in ``param_baseline``. Empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
+    constant_results_ : dict of ndarray
+        The same keys for the constant predictor: the most frequent class of the training folds, or
+        the mean of their targets. A model whose mean score is not higher is useless.
     charged_ : PrivacyGuarantee
-        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
-        covers the scores, nor a model that was chosen by them. With ``path``, all models whose
-        results are in the folder count. A fit that was cut off counts only in its budget.
+        Joint cost of ALL trained private models, see Notes. There is no ``privacy_``, because no
+        guarantee covers the scores, or a model that was chosen by them. With ``path``, all models
+        with results in the folder count. An interrupted fit counts only in its budget.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
@@ -145,27 +147,26 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     ValueError
         If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
     BudgetExceededError
-        If a budget cannot pay for all models. Raised before training where the cost of a fit can be
-        rehearsed, that of an estimator of this library, bare or behind a ``SchemaTransformer``.
+        If a budget cannot pay for all models. Raised before training if the cost of a fit is known
+        beforehand: for an estimator of this library, alone or after a ``SchemaTransformer``.
 
     Notes
     -----
-    **Guarantees.** A sweep is a tool for people who may see the data. Its models compose: releasing
-    all of them costs candidates times folds (plus the refit), each with all of its private steps,
-    as stated by ``charged_``; its delta is the sum of all deltas. Shadow models and baselines are
-    never returned and are not counted. Test scores, attack results and the choice of an epsilon by
-    them are computed from the private data without noise; NO guarantee covers ``cv_results_`` and
-    ``baseline_results_``. Publishing them, or tuning by them, leaks beyond every epsilon in the
-    table.
+    **Guarantees.** A sweep is a tool for people who may see the data. ``charged_`` is the cost of
+    releasing all of its models: candidates times folds, plus the refit, each with all private
+    steps. Its delta is the sum of all deltas. Shadow models and baselines are never returned and
+    are not counted. NO guarantee covers ``cv_results_``, ``baseline_results_`` and
+    ``constant_results_``, because scores and attack results are computed from the private data
+    without noise. Publishing them, or tuning by them, leaks beyond every epsilon in the table.
 
-    A :class:`~skprivacy.preprocessing.SchemaTransformer` that begins a pipeline, with a schema that
-    was not read off data, learns nothing: it is taken once for all models, whose ``fit_time`` is
-    then without it. Any other step is fitted anew for every model.
+    A :class:`~skprivacy.preprocessing.SchemaTransformer` at the start of a pipeline learns nothing,
+    if its schema was not read off data. It runs once for all models, and ``fit_time`` does not
+    include it. All other steps are fitted for every model.
 
     **Edge cases.** The figures of a scorer or an attack that fails are NaN, with a warning: the
-    model has been paid for. A sweep with ``numpy.inf``, or over a model that makes no claim, costs
-    epsilon = infinity, and ``charged_`` states the reason. It is an estimate if a step of the model
-    read private data outside any guarantee.
+    model has been paid for. A sweep with ``numpy.inf``, or over a model without a claim, costs
+    epsilon = infinity, and ``charged_`` states the reason. ``charged_`` is an estimate if a step of
+    the model read private data outside any guarantee.
 
     Examples
     --------
@@ -290,15 +291,11 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
             for epsilon in epsilons
         ]
         others = [
-            Candidate(
-                name,
-                model,
-                _baseline_records(name, model, models, records),
-                {"baseline": name},
-                repr(model),
-            )
-            for name, model in compared.items()
+            _baseline_candidate(name, model, models, records) for name, model in compared.items()
         ]
+        constant = _baseline_candidate(
+            name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records
+        )
         plan = {}
         if path is not None:
             again = validate_splits(splitter, self.cv, X, y, **routed.split)
@@ -309,6 +306,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
         check_affordable([*fits.unpaid(candidates), *last])
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
+        floor = fits.constant(constant)
         rows = fits.models(candidates, total)
         beside = fits.earlier(candidates)
         if refit is not None:
@@ -326,6 +324,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         self.scores_, self.subgroups_ = list(scorers), by
         self.cv_results_ = arrange_results(rows, [c.params for c in candidates], len(splits))
         self.baseline_results_, fitted = _collect_baselines(others, free, len(splits))
+        self.constant_results_ = arrange_results(floor, [constant.params], len(splits))
         self.group_results_ = {
             "models": collect_groups(rows, len(splits)),
             "baselines": collect_groups(fitted, len(splits)),
@@ -353,10 +352,17 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         return tags
 
 
+def _baseline_candidate(
+    name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
+) -> Candidate:
+    """Return a baseline, with the fit arguments of its private sibling, or weights."""
+    own = _baseline_records(name, model, models, records)
+    return Candidate(name, model, own, {"baseline": name}, repr(model))
+
+
 def _baseline_records(
     name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
 ) -> Records:
-    """Return the records of a baseline, with its private sibling's arguments, or weights."""
     for owner, own in records.items():
         if name == sibling_name(owner):
             return own

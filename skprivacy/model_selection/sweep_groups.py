@@ -94,9 +94,9 @@ def tabulate_groups(
     column and the baseline. ``largest_loss`` is 1 for scores in [0, 1]: every loss is in [-1, 1],
     so an interval keeps its coverage when it is cut off there.
 
-    **Guarantees.** Any "pays" is false with probability at most ``alpha`` over the whole
-    table (Holm), as far as the variance of paired splits holds; so it is of "exposed", whatever the
-    dependence of the splits: twice the mean of p-values is one (Rueschendorf 1982).
+    **Guarantees.** With probability at least 1 - ``alpha``, no "pays" of the whole table is false
+    (Holm), if the variance of paired splits is right. The same holds for "exposed" under any
+    dependence of the splits, because twice the mean of p-values is a p-value (Rueschendorf 1982).
     """
     found = [_group_row(row, reference, group) for row, group in _candidates_by_group(rows)]
     if not found:

@@ -20,13 +20,13 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, check_cv
 from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._clones import describe_error, group_names
 from .._config import warn_caller
 from .._groups import Groups
 from .._input_data import (
-    assert_all_finite,
     check_classification_targets,
     check_one_type,
     check_y,

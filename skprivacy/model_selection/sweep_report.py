@@ -18,6 +18,7 @@ from .._report_facts import (
     ReportFacts,
     Section,
     format_guarantee,
+    format_number,
     format_share,
     interval,
     number,
@@ -31,6 +32,7 @@ from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
 from .sweep_brief import brief_of_sweep
+from .sweep_curve import is_useless
 from .sweep_plan import validate_models
 
 if TYPE_CHECKING:
@@ -42,8 +44,10 @@ __all__ = [
     "caveats_of_sweep",
     "cost_in_words",
     "figure_of",
+    "loss_rows",
     "of_groups_drawn",
     "page",
+    "read_results",
     "sweep_facts",
     "sweep_to_dict",
     "table",
@@ -56,43 +60,33 @@ _POINTS = (0.01, 0.03)  # losses for which a page states the smallest epsilon
 
 
 def table(sweep: Any) -> pd.DataFrame:
-    """Return a row for each epsilon, and after them one for each baseline."""
-    results, compared = sweep.cv_results_, sweep.baseline_results_
-    levels = [next(iter(params.values())) for params in results["params"]]
-    models = [params.get("estimator", "") for params in results["params"]]
-    rows = pd.DataFrame(
-        {"model": models, "baseline": False, "epsilon": levels}
-        | _columns(results, sweep.scores_[0])
-    )
-    if not compared:
-        return rows
-    others = {"model": compared["param_baseline"].tolist(), "baseline": True, "epsilon": math.inf}
-    return pd.concat(
-        [rows, pd.DataFrame(others | _columns(compared, sweep.scores_[0]))], ignore_index=True
-    )
+    """Return a row for each epsilon, each baseline and the constant predictor, in this order."""
+    params = sweep.cv_results_["params"]
+    found = [
+        {
+            "model": [candidate.get("estimator", "") for candidate in params],
+            "baseline": False,
+            "epsilon": [next(iter(candidate.values())) for candidate in params],
+        }
+        | _columns(sweep, sweep.cv_results_)
+    ]
+    for results in filter(None, (sweep.baseline_results_, sweep.constant_results_)):
+        names = {"model": results["param_baseline"].tolist(), "baseline": True, "epsilon": math.inf}
+        found.append(names | _columns(sweep, results))
+    found[-1]["useless"] = False  # the constant predictor is what others are compared with
+    return pd.concat(map(pd.DataFrame, found), ignore_index=True)
 
 
-def _further(sweep: Any) -> dict[str, list[tuple[float, float]]]:
-    """Return mean and deviation of each score but the first, for each row of the table."""
-    both = [results for results in (sweep.cv_results_, sweep.baseline_results_) if results]
-    return {
-        name: [
-            pair
-            for results in both
-            for pair in zip(results[f"mean_test_{name}"], results[f"std_test_{name}"], strict=True)
-        ]
-        for name in sweep.scores_[1:]
-    }
-
-
-def _columns(results: dict[str, Any], score: str) -> dict[str, Any]:
+def _columns(sweep: Any, results: dict[str, Any]) -> dict[str, Any]:
+    first, *others = sweep.scores_
+    shown = {"test_score": f"test_{first}", "train_score": f"train_{first}"}
+    shown |= {"attack_auc": "attack_auc"} | {f"test_{name}": f"test_{name}" for name in others}
     columns: dict[str, Any] = {}
-    shown = {"test_score": f"test_{score}", "train_score": f"train_{score}"}
-    for name, key in (shown | {"attack_auc": "attack_auc"}).items():
+    for name, key in shown.items():
         columns |= {name: results[f"mean_{key}"], f"{name}_std": results[f"std_{key}"]}
     for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
         columns[key] = results.get(f"mean_{key}", math.nan)
-    return columns
+    return columns | {"useless": sweep._find_useless(results)}
 
 
 def cost_in_words(sweep: Any) -> str:
@@ -169,8 +163,8 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
 
 def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
     """Return the facts of a fitted sweep: its cost, caveats, results and subgroups."""
-    rows, groups, further = table(sweep).to_dict("records"), _group_rows(sweep), _further(sweep)
-    readings = [Fact(sentence=text, level="detail") for text in _readings(sweep)]
+    rows, groups, further = table(sweep).to_dict("records"), _group_rows(sweep), sweep.scores_[1:]
+    readings = [Fact(sentence=text, level="detail") for text in read_results(sweep)]
     utility, cost = sweep.score_name_, cost_in_words(sweep)
     results = Section(
         "Results",
@@ -178,7 +172,7 @@ def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
         "results",
         columns=(
             Column("Epsilon", _level_cell, f"requested, {_unit(sweep)}"),
-            Column(f"Test {utility}", spread("test_score"), "mean ± std"),
+            Column(f"Test {utility}", _score_cell, "mean ± std"),
             Column(f"Train {utility}", number("train_score")),
             Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
             Column("Ceiling", number("attack_auc_bound"), "set by the claim"),
@@ -188,16 +182,12 @@ def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
             Column("Training", number("fit_time", 1), "seconds"),
         ),
     )
-    pairs = [dict(row) for row in rows]
-    for name, found in further.items():
-        for row, (mean, deviation) in zip(pairs, found, strict=True):
-            row |= {name: mean, f"{name}_std": deviation}
     others = Section(
         "Further scores",
-        tuple(Fact(row=row) for row in pairs) if further else (),
+        tuple(Fact(row=row) for row in rows) if further else (),
         columns=(
             Column("Epsilon", _level_cell),
-            *(Column(f"Test {name}", spread(name), "mean ± std") for name in further),
+            *(Column(f"Test {name}", spread(f"test_{name}"), "mean ± std") for name in further),
         ),
     )
     limits = Section(
@@ -206,7 +196,36 @@ def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
         "assumptions",
     )
     of_groups = [_groups_section(sweep, groups)] if groups else []
-    return ReportFacts(Fact("cost", cost, cost), (results, others, *of_groups, limits))
+    sections = (results, _losses_section(sweep), others, *of_groups, limits)
+    return ReportFacts(Fact("cost", cost, cost), sections)
+
+
+def loss_rows(sweep: Any) -> list[dict[str, Any]]:
+    """Return the rows of the losses by noise and by model; none if nothing is split."""
+    if sweep.n_splits_ < 2:
+        return []
+    rows: list[dict[str, Any]] = sweep.split_loss().to_dict("records")
+    return [row for row in rows if not math.isnan(row["noise_loss"])]
+
+
+def _losses_section(sweep: Any) -> Section:
+    rows = loss_rows(sweep)
+    other = rows[0]["compared_with"] if rows else None
+    compared = f"The whole loss is against {other}. " if other else ""
+    return Section(
+        "What the noise costs and what the model costs",
+        tuple(Fact("row", row, row=row) for row in rows),
+        "losses",
+        f"{compared}The noise costs the difference to the same model at epsilon = infinity; the "
+        "model costs the rest, at every epsilon. If the noise costs less than nothing, the model "
+        "without privacy is not at its best.",
+        (
+            Column("Epsilon", _level_cell),
+            Column("Whole loss", interval("loss"), "95 % intervals"),
+            Column("By the noise", interval("noise_loss")),
+            Column("By the model", interval("model_loss")),
+        ),
+    )
 
 
 def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
@@ -240,10 +259,16 @@ def _group_cell(row: dict[str, Any]) -> Cell:
     return f"{model}{row['by']} {row['group']}"
 
 
+def _score_cell(row: dict[Any, Any]) -> Cell:
+    """Return the test score, and whether the model is useless."""
+    shown = str(spread("test_score")(row))
+    return (shown, "useless") if row["useless"] else shown
+
+
 def _level_cell(row: dict[Any, Any]) -> Cell:
     """Return the model and its epsilon, or that it has no privacy."""
     name = f"{row['model']} " if row["model"] else ""
-    if row["baseline"]:
+    if row.get("baseline"):
         return name, "no privacy"
     if row["epsilon"] == math.inf:
         return f"{name}∞", "no privacy"
@@ -301,24 +326,41 @@ def _unit(sweep: Any) -> str:
     return "; ".join(f"{name} {words}" for name, words in told.items())
 
 
-def _readings(sweep: Any) -> list[str]:
-    told = []
-    for name in dict.fromkeys(
-        params.get("estimator", "") for params in sweep.cv_results_["params"]
-    ):
+def read_results(sweep: Any) -> list[str]:
+    """Return what is read off the results: useless models, the smallest epsilons and the knee."""
+    told = _name_useless(sweep)
+    for name in validate_models(sweep.estimator):
         found = _read_off(sweep, name)
         told += [f"{name}: {reading}" if name else reading for reading in found]
     return told
 
 
+def _name_useless(sweep: Any) -> list[str]:
+    """Return the sentence that names the models that are no better than the constant predictor."""
+    rows = table(sweep)
+    constant = rows.iloc[-1]
+    useless = rows[rows["useless"]]
+    if useless.empty:
+        return []
+    named = ", ".join(
+        row["model"] if row["baseline"] else f"{row['model']} epsilon {row['epsilon']:g}".strip()
+        for row in useless.to_dict("records")
+    )
+    floor = f"{constant['model']} ({format_number(constant['test_score'])})"
+    return [f"useless by {sweep.score_name_}, not better than the {floor}: {named}"]
+
+
 def _read_off(sweep: Any, name: str) -> list[str]:
     """Return what is read off the curve of an estimator, or why nothing is."""
-    private = np.isfinite(sweep._curve(estimator=name)[0]).sum()
+    epsilons, scores = sweep._curve(estimator=name)
+    private = np.isfinite(epsilons)
+    if private.any() and is_useless(scores[private], sweep._constant_scores()).all():
+        return ["no epsilon is recommended, as the model is useless at each"]
     found = []
     try:
-        if sweep.n_splits_ > 1 and private:
+        if sweep.n_splits_ > 1 and private.any():
             found = [sweep.smallest_epsilon(loss, estimator=name) for loss in _POINTS]
-        if private > 2:
+        if private.sum() > 2:
             found.append(sweep.knee(estimator=name))
     except ValueError as error:  # a scorer has failed
         return [str(error)]

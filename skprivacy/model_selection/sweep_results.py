@@ -8,19 +8,19 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import rankdata
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._output import output_path, write_file
 from .._validation import is_number, open_unit
-from .sweep_curve import EpsilonInterval, Splits, knee, smallest_epsilon
+from .sweep_baselines import sibling_name
+from .sweep_curve import EpsilonInterval, Splits, is_useless, knee, smallest_epsilon
 from .sweep_groups import tabulate_groups
 from .sweep_plan import validate_models
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..audit import About
 
 __all__ = [
@@ -78,6 +78,7 @@ class ResultsMixin:
     scoring: Any
     cv_results_: dict[str, Any]
     baseline_results_: dict[str, Any]
+    constant_results_: dict[str, Any]
     charged_: Any
     n_splits_: int
     scores_: list[str]
@@ -113,7 +114,8 @@ class ResultsMixin:
         Returns
         -------
         EpsilonInterval
-            Read off the sweep's scores, which are not private.
+            Read off the sweep's scores, which are not private. Infinity if all levels are useless:
+            no better than the constant predictor.
 
         Raises
         ------
@@ -135,12 +137,20 @@ class ResultsMixin:
         private = np.isfinite(epsilons)
         if not private.any():
             raise ValueError(f"epsilons={epsilons.tolist()} has no finite level to choose.")
+        constant = self._constant_scores(score)
         return smallest_epsilon(
-            epsilons[private], scores[private], reference, float(loss), splits, alpha, name
+            epsilons[private],
+            scores[private],
+            reference,
+            float(loss),
+            splits,
+            alpha,
+            name,
+            constant,
         )
 
     def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
-        """Return the epsilon from which on more of it brings less, and its range over splits.
+        """Return the knee of a score over epsilon, above which it grows slowly.
 
         Parameters
         ----------
@@ -152,7 +162,7 @@ class ResultsMixin:
         Returns
         -------
         EpsilonInterval
-            Read off the sweep's scores, which are not private.
+            Read off the sweep's scores, which are not private. Infinity if all levels are useless.
 
         Raises
         ------
@@ -168,7 +178,61 @@ class ResultsMixin:
                 f"epsilons={epsilons.tolist()} has {private.sum()} finite levels; a knee needs at "
                 "least three."
             )
-        return knee(epsilons[private], scores[private])
+        return knee(epsilons[private], scores[private], self._constant_scores(score))
+
+    def split_loss(self, *, alpha: float = 0.05, score: str | None = None) -> pd.DataFrame:
+        """Return the loss of each privacy level, split into the losses by the noise and the model.
+
+        Parameters
+        ----------
+        alpha : float, default=0.05
+            Each interval has confidence 1 - ``alpha``, and allows for splits that share records.
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
+
+        Returns
+        -------
+        DataFrame
+            A row for each private epsilon, with ``model``, ``epsilon``, ``compared_with``, and
+
+            - ``loss``: the score of the best other baseline less that of the private model;
+            - ``noise_loss``: the score of the same model at ``epsilon=inf`` less that of the
+              private model;
+            - ``model_loss``: the rest, which the model loses without any noise.
+
+            ``_low`` and ``_high`` at the end of a name are the ends of an interval. NaN if there is
+            no other baseline, no model at ``epsilon=inf``, or a score is NaN.
+
+        Raises
+        ------
+        ValueError
+            If there is only one split, or ``score`` is none of ``scores_``.
+        """
+        check_is_fitted(self, "cv_results_")
+        splits, largest = self._splits(alpha), _largest_loss(self, score)
+        models = list(validate_models(self.estimator))
+        levels = _scores_by_split(self.baseline_results_, score or self.scores_[0])
+        siblings = {name: levels.pop(sibling_name(name), None) for name in models}
+        best = _best_level(levels)
+        unknown = np.full(self.n_splits_, np.nan)
+        rows = []
+        for model in models:
+            epsilons, scores = self._curve(score, model)
+            free = siblings[model]
+            if free is None:
+                free = scores[-1] if np.isinf(epsilons[-1]) else unknown
+            other = unknown if best is None else levels[best]
+            for epsilon, own in zip(epsilons, scores, strict=True):
+                if np.isinf(epsilon):
+                    continue
+                row = {"model": model, "epsilon": epsilon, "compared_with": best}
+                lost = {"loss": other - own, "noise_loss": free - own, "model_loss": other - free}
+                for name, values in lost.items():
+                    mean, low, high = splits.interval(values, alpha)
+                    low, high = np.clip((low, high), -largest, largest)
+                    row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+                rows.append(row)
+        return pd.DataFrame(rows)
 
     def by_group(self, *, compared_with: str | None = None, alpha: float = 0.05) -> pd.DataFrame:
         """Return the cost of each privacy level to each subgroup, and the subgroups it exposes.
@@ -188,15 +252,16 @@ class ResultsMixin:
             A row for each private epsilon and each group, with ``model``, ``epsilon``, ``by``,
             ``group`` and
 
-            - ``n_test``: the group's test records of a split, in the mean;
-            - ``test_score`` and ``test_score_std``: the first score on them;
-            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: what privacy costs the
-              group, with an interval;
-            - ``pays``: whether that is more than it costs all others, beyond chance, and
+            - ``n_test``: mean number of the group's test records in a split;
+            - ``test_score`` and ``test_score_std``: the first score on these records;
+            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: the group's loss of score by
+              privacy, with an interval;
+            - ``pays``: whether the group loses significantly more than all others, and
               ``pays_p_value``;
             - ``attack_auc``, ``attack_auc_std``: how well the attack tells the group's members from
               its other records;
-            - ``exposed``: whether it does so beyond chance, and ``exposed_p_value``.
+            - ``exposed``: whether the attack is significantly better than chance, and
+              ``exposed_p_value``.
 
             Groups with fewer than five test records in a split are left out.
 
@@ -209,8 +274,9 @@ class ResultsMixin:
         Notes
         -----
         P-values are adjusted by Holm's method for all rows. Losses are paired by split, and their
-        variance is corrected for what splits share (Nadeau and Bengio 2003). Those of the attack
-        are combined over splits, whatever their dependence, by twice their mean.
+        variance is corrected for records that splits share (Nadeau and Bengio 2003). The p-values
+        of the attack are combined over splits by twice their mean, which is valid under any
+        dependence.
         """
         check_is_fitted(self, "cv_results_")
         if self.subgroups_ is None:
@@ -244,8 +310,8 @@ class ResultsMixin:
         Returns
         -------
         PrivacyUtilityDisplay
-            Of the first estimator and at most five groups: those that lose most at an epsilon. The
-            level without privacy is the best baseline's.
+            Curves of the first estimator for at most five groups, which lose most at some epsilon.
+            The line without privacy is the best baseline.
         """
         from .sweep_report import of_groups_drawn
 
@@ -269,9 +335,18 @@ class ResultsMixin:
             raise ValueError(
                 f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
             )
-        if compared_with is None and levels:
-            return max(levels, key=lambda name: np.nan_to_num(levels[name].mean(), nan=-np.inf))
-        return compared_with
+        return _best_level(levels) if compared_with is None else compared_with
+
+    def _constant_scores(self, score: str | None = None) -> np.ndarray:
+        """Return the scores of the constant predictor on all splits."""
+        levels = _scores_by_split(self.constant_results_, score or self.scores_[0])
+        return next(iter(levels.values()))
+
+    def _find_useless(self, results: dict[str, Any]) -> np.ndarray:
+        """Return whether each model of ``results`` is no better than the constant predictor."""
+        keys = [f"split{i}_test_{self.scores_[0]}" for i in range(self.n_splits_)]
+        scores = np.stack([results[key] for key in keys], axis=1)
+        return is_useless(scores, self._constant_scores())
 
     def _curve(
         self, score: str | None = None, estimator: str | None = None
@@ -371,13 +446,20 @@ def _scores_by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarra
     return {str(name): np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
 
-def _largest_loss(sweep: Any) -> float:
+def _best_level(levels: dict[str, np.ndarray]) -> str | None:
+    """Return the name with the highest mean score; one with a NaN only if all have one."""
+    if not levels:
+        return None
+    return max(levels, key=lambda name: np.nan_to_num(levels[name].mean(), nan=-np.inf))
+
+
+def _largest_loss(sweep: Any, score: str | None = None) -> float:
     """Return the largest difference of two scores: 1 for a score in [0, 1], else infinity."""
     scoring = sweep.scoring
     if isinstance(scoring, dict):
-        scoring = scoring.get(sweep.scores_[0])
+        scoring = scoring.get(score or sweep.scores_[0])
     elif isinstance(scoring, list | tuple | set):
-        scoring = sweep.scores_[0]
+        scoring = score or sweep.scores_[0]
     name = "accuracy" if scoring is None and sweep.score_name_ == "accuracy" else scoring
     is_share = isinstance(name, str) and name.startswith(_SHARES) and not name.startswith("neg_")
     return 1.0 if is_share else np.inf

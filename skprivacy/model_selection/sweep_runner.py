@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,7 @@ from urllib.parse import quote
 
 import numpy as np
 from joblib.parallel import get_active_backend
-from scipy import sparse
-from sklearn import get_config
 from sklearn.base import clone, is_regressor
-from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import check_weights, describe_error
@@ -47,6 +41,7 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError
+from .sweep_baselines import BOOSTING, SIBLING, last_step
 from .sweep_groups import measure_groups
 from .sweep_plan import split_weights
 from .sweep_records import Candidate, Records, Split
@@ -59,10 +54,9 @@ __all__ = [
     "fit_and_attack",
     "fit_and_score",
     "fit_baseline",
+    "fit_constant",
     "measure_leakage",
-    "sibling_name",
     "validate_attack",
-    "validate_baselines",
 ]
 
 FPR = 0.01
@@ -250,44 +244,6 @@ def fit_and_attack(
     }
 
 
-_SIBLING = " without privacy"
-_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
-
-
-def validate_baselines(
-    baseline: Any, models: dict[str, Any], params: list[str], epsilons: list[float], X: Any
-) -> dict[str, Any]:
-    """Return the baselines by name; ``params`` names the privacy parameter of each model."""
-    if baseline is None:
-        return {}
-    if isinstance(baseline, str) and baseline == "auto":
-        first = next(iter(models.values()))
-        found = {"histogram gradient boosting": _make_boosting(X, is_regressor(first))}
-        for (name, model), param in zip(models.items(), params, strict=True):
-            if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
-                free = {k: None for k in model.get_params() if k.rpartition("__")[2] == "budget"}
-                sibling = clone(model).set_params(**{param: math.inf}, **free)
-                found[sibling_name(name)] = sibling
-        return found
-    found = (
-        dict(baseline) if isinstance(baseline, Mapping) else {_baseline_name(baseline): baseline}
-    )
-    if not all(isinstance(name, str) and name for name in found):
-        raise TypeError(f"baseline={baseline!r} must name each estimator by a text.")
-    for name, model in found.items():
-        if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "predict")):
-            raise TypeError(
-                f"baseline={model!r} ({name!r}) must be an estimator object with fit and predict, "
-                "a dict of them, 'auto' or None. Pass an instance."
-            )
-    return found
-
-
-def sibling_name(name: str) -> str:
-    """Return the name of the baseline that is a private model at epsilon=inf."""
-    return f"{name or 'same model'}{_SIBLING}"
-
-
 def fit_baseline(
     model: Any, split: Split, scorers: Any, attack: Any, name: str, optional: bool
 ) -> dict[str, Any] | None:
@@ -298,7 +254,7 @@ def fit_baseline(
     """
     attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
-        trees = isinstance(_last_step(model), _BOOSTING)
+        trees = isinstance(last_step(model), BOOSTING)
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
         with warnings.catch_warnings(), few:  # the private models give the same warnings
             warnings.simplefilter("ignore")
@@ -320,7 +276,7 @@ def fit_baseline(
                     "make_pipeline(SchemaTransformer(schema), model), or None."
                 )
             )
-        if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
+        if not name.endswith(SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
                 f"The baseline {name!r} is left out, as it does not take these records "
                 f"({describe_error(error)}). Pass baseline= with one that does, or None.",
@@ -329,34 +285,12 @@ def fit_baseline(
         return None
 
 
-def _last_step(model: Any) -> Any:
-    while isinstance(model, Pipeline):
-        model = model.steps[-1][1]
-    return model
-
-
-def _baseline_name(model: Any) -> str:
-    return type(_last_step(model)).__name__
-
-
-def _make_boosting(X: Any, of_numbers: bool = False) -> Any:
-    """Return gradient boosting that takes text, categories and gaps as they are."""
-    kind = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
-    boosting = kind(random_state=0)
-    if get_config()["enable_metadata_routing"]:
-        boosting.set_fit_request(sample_weight=True)
-    if sparse.issparse(X):
-        return make_pipeline(FunctionTransformer(_dense, accept_sparse=True), boosting)
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    if hasattr(X, "dtypes"):
-        text = make_column_selector(dtype_exclude=np.number)
-        codes = make_column_transformer((codes, text), remainder="passthrough")
-        return make_pipeline(codes, boosting)
-    return boosting if np.asarray(X).dtype.kind in "biuf" else make_pipeline(codes, boosting)
-
-
-def _dense(X: Any) -> Any:
-    return X.toarray()
+def fit_constant(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
+    """Return the scores of a constant predictor on one split; NaN from scorers that need more."""
+    fitting = SplitModel(model, split)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit_and_score(fitting, scorers) | measure_leakage(fitting, scorers, None)
 
 
 Row = dict[str, Any]
@@ -401,6 +335,15 @@ class SweepRunner:
         how = [(self.scorers, self.attack, c.name, optional) for c in candidates]
         with self._bar("baselines", candidates) as bar:
             return list(self._rows(candidates, fit_baseline, how, bar))
+
+    def constant(self, candidate: Candidate) -> list[Row]:
+        """Return the results of the constant predictor, which takes no time and is not stored."""
+        return [
+            fit_constant(
+                clone(candidate.model), Split.from_indices(candidate.records, *split), self.scorers
+            )
+            for split in self.splits
+        ]
 
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
         """Yield the models without a stored result, each with its training rows."""

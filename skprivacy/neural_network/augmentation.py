@@ -19,13 +19,6 @@ from torch.nn import functional as F
 from .._validation import is_number
 from ._training.torch_modes import is_off_cpu
 
-__all__ = [
-    "RandomDistortion",
-    "RandomFlip",
-    "RandomShift",
-    "Views",
-]
-
 Augment = Callable[[Tensor], Tensor]
 _TRIAL_SEEDS = 3  # seeds: with one, a row might by chance be mixed only with itself
 _ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is smooth between them

@@ -12,18 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ..mechanisms import analytic_noise_multiplier
-
-__all__ = ["PublicFacts", "Recipe", "resolve_auto_settings"]
+from ..accounting.calibration import analytic_noise_multiplier
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536
 _MAX_RATE = 2.0
 _HIDDEN_UNITS = 64
-_MIN_SIGNAL_RATIO = 5.0
+_MIN_SIGNAL_RATIO, _MIN_SIGNAL_RATIO_OF_REGRESSION = 5.0, 15.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
+# A regressor releases the mean target first, and trains on what is left. Residuals of heavy-tailed
+# targets are small, so their clipping norm is small; long training would add up more noise than
+# they hold.
+_MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
+_RESIDUAL_NORM = 0.3
+_LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class PublicFacts:
     classifies: bool
     perceptron: bool  # the built-in network, not a user's module
     studied: bool  # independent noise calibrated to an epsilon, as in the benchmarks
+    momentum: float
 
     @property
     def signal(self) -> float:
@@ -49,6 +54,23 @@ class PublicFacts:
         """
         assert self.epsilon is not None
         return self.n_records / analytic_noise_multiplier(self.epsilon, self.delta)
+
+    @property
+    def signal_of_hidden_layer(self) -> float:
+        """Signal over the norm that noise has in all weights of the usual hidden layer."""
+        weights = _HIDDEN_UNITS * (self.n_features + 1 + self.n_outputs) + self.n_outputs
+        return self.signal / math.sqrt(weights)
+
+    @property
+    def mean_noise(self) -> float | None:
+        """Noise multiplier of the mean target, which a regressor releases before training.
+
+        None if it releases none: without privacy, and outside the study.
+        """
+        applies = self.perceptron and self.studied and not self.classifies
+        if not applies or self.epsilon is None or math.isinf(self.epsilon):
+            return None
+        return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(_MEAN_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,20 +141,24 @@ def _classifier_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
 
 
 def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Return the settings of a regressor: as many steps as a classifier, for a quarter of the time.
-
-    The gradient of a squared error shrinks near the target, but the noise does not.
-    """
-    time = 0.125 * facts.signal / math.sqrt(facts.n_features)
+    """Return the settings of a regressor, which trains on residuals from a released mean."""
+    hidden = _hidden_layers(given, facts)
+    # Training time is the number of steps times the learning rate, without momentum.
+    time = 0.5 * facts.signal * math.sqrt((1.0 - _MEAN_SHARE) / facts.n_features)
+    if len(np.atleast_1d(hidden)):
+        time *= min(3.0, max(1.0, facts.signal_of_hidden_layer / 25.0))
+    elif time > _LONG_TIME:
+        time = math.sqrt(_LONG_TIME * time)
     return _settings_for_training_time(
-        given, facts, _hidden_layers(given, facts), time, 64 * math.sqrt(time)
-    )
+        {"max_grad_norm": _RESIDUAL_NORM, **given}, facts, hidden,
+        time * (1.0 - facts.momentum), 64 * math.sqrt(time),
+    )  # fmt: skip
 
 
 def _hidden_layers(given: dict[str, Any], facts: PublicFacts) -> Any:
     """Return the hidden layers: none where noise would outweigh what they learn."""
-    weights = _HIDDEN_UNITS * (facts.n_features + 1 + facts.n_outputs) + facts.n_outputs
-    worth = facts.signal >= _MIN_SIGNAL_RATIO * math.sqrt(weights)
+    least = _MIN_SIGNAL_RATIO if facts.classifies else _MIN_SIGNAL_RATIO_OF_REGRESSION
+    worth = facts.signal_of_hidden_layer >= least
     return given.get("hidden_layer_sizes", (_HIDDEN_UNITS,) if worth else ())
 
 

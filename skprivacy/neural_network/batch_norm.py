@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["freeze_batch_norm"]
-
 
 def freeze_batch_norm(module: nn.Module) -> nn.Module:
     """Return a copy of a pre-trained module with fixed scales and shifts for batch normalisation.
 
-    Each normalisation becomes what it computes in evaluation mode, from its running statistics. The
-    copy can be fine-tuned with DP-SGD, which batch normalisation cannot: it mixes records.
+    Each normalisation is replaced by the scale and shift that it applies in evaluation mode, from
+    its running statistics. The copy can be fine-tuned with DP-SGD. The original cannot, because
+    batch normalisation mixes records.
 
     Parameters
     ----------
@@ -35,8 +34,8 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
     Notes
     -----
     **Guarantees.** The frozen layers compute each example's output from that example alone. The
-    statistics describe the records that the module was trained on, and are published with it. They
-    must be public, as its weights must.
+    statistics describe the records that the module was trained on, and are published with it. Like
+    the weights, they must be public.
 
     Examples
     --------

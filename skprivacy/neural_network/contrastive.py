@@ -41,8 +41,6 @@ needs_public_records_ : bool
     True: no guarantee covers the records that ``fit`` saw.""",
 }
 
-__all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
-
 Self = TypeVar("Self", bound="ContrastiveEncoder")
 Views = Callable[[Tensor], tuple[Tensor, Tensor]]
 _PROJECTION_SIZE = 64  # outputs of the projection head, which the loss compares

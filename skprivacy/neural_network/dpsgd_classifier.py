@@ -24,8 +24,6 @@ from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPSGDClassifier"]
-
 
 @fill_docs(NETWORK_DOCS)
 class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
@@ -93,17 +91,17 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Given settings stay, and the "auto" settings adapt to them. With ``module`` or
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4. The step size
-    is then constant: ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's
-    noise divided by the largest possible norm of a step's mean gradient.
+    is then constant, ``min(1, 0.35 / sqrt(r)) / max_grad_norm``. Here r is the norm of a step's
+    noise, divided by the largest norm that a step's mean gradient can have.
 
-    With ``epsilon=numpy.inf``, "auto" means common choices without privacy: 256 ReLU units, batches
-    of 128, 8,000 steps but at most 100 epochs, no clipping, and Adam at 0.003 (a ``module``: 0.001)
-    that falls to zero. From 5,120 records on, batches grow up to 512 and steps are fewer. The
-    network then differs from the private one. If ``learning_rate`` is given, training is clipped
-    gradient descent, as with privacy.
+    With ``epsilon=numpy.inf``, "auto" means common choices without privacy: 256 ReLU units, no
+    clipping, batches of 128, and 8,000 steps but at most 100 epochs. The optimizer is Adam, whose
+    rate falls from 0.003 (a ``module``: 0.001) to zero. From 5,120 records on, batches grow up to
+    512 and steps are fewer. This network differs from the private one. If ``learning_rate`` is
+    given, training is clipped gradient descent, as with privacy.
 
     %(network_edge_cases)s
-    A class without records is learned as rare.
+    A class without records gets low probabilities.
 
     References
     ----------

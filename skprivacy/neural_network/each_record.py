@@ -7,8 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["map_each_record"]
-
 
 def map_each_record(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return ``function`` of each row, computed in one call per row.

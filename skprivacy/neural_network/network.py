@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -51,19 +51,8 @@ from .augmentation import Views
 from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
 
-__all__ = [
-    "EPOCHS",
-    "NETWORK_CONSTRAINTS",
-    "STEP_SIZE",
-    "TRAINING_CONSTRAINTS",
-    "PrivateNetwork",
-    "PrivateTrainingMixin",
-    "has_random_start",
-    "make_module",
-    "training_rows",
-]
-
 Self = TypeVar("Self", bound="PrivateNetwork")
+TrainingData: TypeAlias = tuple[Tensor | MappedRows, Tensor, Groups | None]
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
 # Constraints of the parameters of every private training; skorch names two of them differently.
@@ -189,7 +178,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         fit: PrivateFit,
         peers: Peers,
         training: Training,
-        data: tuple[Tensor | MappedRows, Tensor, Groups | None],
+        data: TrainingData,
         first: bool,
     ) -> None:
         """Charge the budget, train, and set the attributes that describe the run."""
@@ -208,13 +197,17 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             charging=peers.reserve,
             arithmetic=config.noise_kind.arithmetic,
         ):
-            X, y, groups = data
-            trained = training.run(X, y, peers, int(self.verbose), groups)
+            trained = self._trained(training, data, peers)
         self.module_ = trained
         self.noise_multiplier_ = config.noise_multiplier
         self.n_steps_ = config.n_steps
         self.gradients_ = training.gradients
         self.max_grad_norm_ = training.max_grad_norm
+
+    def _trained(self, training: Training, data: TrainingData, peers: Peers) -> nn.Module:
+        """Return the trained module; all that it releases is in the event of the configuration."""
+        X, y, groups = data
+        return training.run(X, y, peers, int(self.verbose), groups)
 
 
 @fill_docs(NETWORK_DOCS)
@@ -355,15 +348,15 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         whose, per_group = self._groups(groups, rows)
         data = training_rows(rows), torch.from_numpy(targets), whose
         n = peers.count(*data)
+        shape = n, self.n_features_in_, self._n_outputs()
         recipe = self._recipe(
-            n,
-            self.n_features_in_,
-            self._n_outputs(),
-            {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS},
+            *shape, {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}
         )
-        config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
-            self.epsilon, self.delta, self.noise_multiplier
-        )
+        config = replace(
+            self._plan(n, recipe),
+            per_group=per_group,
+            mean_noise=self._public_facts(*shape).mean_noise if first else None,
+        ).with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         module = self._make_module(recipe, self.random_state) if first else self.module_
         loss = self._loss()
         if self.module is not None:
@@ -391,7 +384,11 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
     ) -> Recipe:
         """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
-        facts = PublicFacts(
+        facts = self._public_facts(n, n_features, n_outputs)
+        return resolve_auto_settings({**self.get_params(deep=False), **fixed}, facts)
+
+    def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
+        return PublicFacts(
             n_records=n if self.n_records is None else int(self.n_records),
             n_features=n_features,
             n_outputs=n_outputs,
@@ -403,8 +400,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             studied=self.noise_multiplier is None
             and self.epsilon is not None
             and not NOISE[self.noise].streams,
+            momentum=self.momentum,
         )
-        return resolve_auto_settings({**self.get_params(deep=False), **fixed}, facts)
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
         """Return the configuration of a run on ``n`` records, without noise."""

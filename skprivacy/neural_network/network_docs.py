@@ -61,7 +61,7 @@ schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
     Decay of the step size, to zero unless "constant". "auto" is "linear", but "constant" where the
     notes say so.
 momentum : float, default=0.9
-    Momentum of the updates, in [0, 1); the first of Adam's two.
+    Momentum of the updates, in [0, 1); for Adam, the decay of its first moment.
 averaging : float, "ema" or "auto", default="auto"
     Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
     for an exponential moving average. Averaging costs no privacy and reduces the noise, as does a
@@ -92,7 +92,8 @@ verbose : int, default=0
     "network_attributes": """\
 noise_multiplier_ : float
     Standard deviation of the noise divided by ``max_grad_norm``. For "logistic" noise it is the
-    scale; for "banded" and "tree" noise, that of the independent numbers that are mixed.
+    scale divided by the norm. "banded" and "tree" noise mixes independent numbers; it is then the
+    standard deviation of one of these, divided by the norm.
 max_grad_norm_ : float
     The clipping norm of the last step. With "adaptive" clipping it differs from ``max_grad_norm``.
 n_steps_ : int
@@ -116,8 +117,8 @@ groups.
 
 Each step is a Poisson-sampled Gaussian mechanism. The steps are composed by their privacy loss
 distribution; for logistic noise, by their Renyi divergences where these are tighter. A run of
-"banded" or "tree" noise is one Gaussian mechanism without sampling. It holds under zero-out only,
-and only if the batch and the step of each record depend on nobody's data.
+"banded" or "tree" noise is one Gaussian mechanism without sampling. Its
+guarantee holds under zero-out only, and only if the batch of each record does not depend on data.
 
 Preprocessing that is fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
 :class:`skprivacy.preprocessing.SchemaTransformer`. The duration of training is not protected.

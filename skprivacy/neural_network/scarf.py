@@ -15,8 +15,6 @@ from .._docs import fill_docs
 from .._validation import Interval
 from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
-__all__ = ["SCARFEncoder"]
-
 _MAX_DEVIATIONS = (
     5.0  # standard deviations at which columns are clipped: rare categories are outliers
 )

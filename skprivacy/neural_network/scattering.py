@@ -19,8 +19,6 @@ from .._input_data import check_array
 from .._validation import sequence, whole
 from .each_record import map_each_record
 
-__all__ = ["ScatteringTransformer"]
-
 _ANGLES, _SLANT = 8, 0.5
 _GROUPS = 27
 _POOLED = 4  # pixels of the image per feature, along each axis

@@ -47,16 +47,10 @@ random_state : int, RandomState instance or None, default=None
 classes_ : ndarray of shape (n_classes,)
     The labels, sorted, without -1.
 module_ : torch.nn.Module
-    The fitted network; it takes rows as they come.
+    The fitted network; it takes rows as ``fit`` does, unscaled.
 n_features_in_ : int
     Number of features seen during fit.""",
 }
-__all__ = [
-    "ColumnCorruption",
-    "ConsistencyStudent",
-    "SemiSupervisedNetwork",
-    "VATStudent",
-]
 _NO_LABEL = -1
 _LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
 _PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass

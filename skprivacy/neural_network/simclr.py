@@ -16,8 +16,6 @@ from .._docs import fill_docs
 from .augmentation import RandomDistortion
 from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
-__all__ = ["SimCLREncoder"]
-
 _CHANNELS = (32, 64, 128)
 
 

@@ -47,8 +47,6 @@ from .network import (
 )
 from .network_docs import NETWORK_DOCS
 
-__all__ = ["DPNeuralNet"]
-
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 
@@ -122,11 +120,11 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     -----
     **Guarantees.** As for :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
     ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
-    Settings of skorch that would read private records outside the mechanism are refused: callbacks,
-    validation splits, custom iterators and data sets, overridden training steps, and optimizers
-    that compute several gradients. The error names the alternative. ``history`` stays empty,
-    because losses are private. Only the loss knows the range of the targets: a label that it cannot
-    take is an error.
+    Settings of skorch that would read private records outside the mechanism are refused, and the
+    error names the alternative. They are callbacks, validation splits, custom iterators and data
+    sets, overridden training steps, and optimizers that compute several gradients. ``history``
+    stays empty, because losses are private. The estimator does not know the range of the targets: a
+    label that the loss cannot take is an error.
 
     **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C restores the
     net, leaves the budget charged, and reaches the caller. X may be a memory-mapped array.

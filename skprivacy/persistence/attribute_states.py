@@ -29,15 +29,6 @@ from .value_checks import (
     whole,
 )
 
-__all__ = [
-    "StateReader",
-    "StateWriter",
-    "names_of_params",
-    "restored_params",
-    "saved_params",
-    "state_of",
-]
-
 # Parameters that no file holds. Participants, budget, seeds and hardware:
 _SECRETS = {"budget", "device", "noise_seed", "party_names", "random_state"}
 # ... models and objects, for which a new fit uses the defaults:
@@ -529,13 +520,7 @@ def _is_public(words: str) -> bool:
 def saved_params(
     model: Any, declared: Mapping[str, str], names: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return the parameters of a model to write: those in ``names``, or all that hold values.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is code, because the model would behave differently without it.
-    """
+    """Return the parameters of a model to write: those in ``names``, or all that hold values."""
     kind = type(model)
     for name in sorted(_CODE & set(signature(kind).parameters)):
         if getattr(model, name) is not None:

@@ -18,8 +18,6 @@ from safetensors.numpy import save
 from .._output import as_path, write_file
 from .._untrusted_files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse_json
 
-__all__ = ["Arrays", "header_of", "opened", "write"]
-
 _KEY = "skprivacy"  # key of the header in the metadata of the file
 _REMEDY = "Copy it again, or save the model again with save_model."
 _INFINITE = ("inf", "-inf")  # not in JSON: written as {"float": "inf"}
@@ -47,13 +45,7 @@ class Arrays:
         return Arrays(self._file, f"{self._prefix}{step}.", self._read)
 
     def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return an array of finite float64 numbers; the shape is checked before reading.
-
-        Raises
-        ------
-        ValueError
-            If the array is missing, or has another shape or type.
-        """
+        """Return an array of finite float64 numbers; the shape is checked before reading."""
         whole = self._prefix + name
         if whole not in self._names:
             raise ValueError(f"the array {whole!r} is missing")
@@ -92,15 +84,7 @@ class Arrays:
 def write(
     path: str | PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray]
 ) -> None:
-    """Write a file; an existing file is replaced as a whole, unless it is a ledger.
-
-    Raises
-    ------
-    TypeError
-        If the header holds a value that is not JSON.
-    ValueError
-        If an array holds numbers that are not finite.
-    """
+    """Write a file; an existing file is replaced as a whole, unless it is a ledger."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"{name} of the model is not finite, so the model cannot predict.")
@@ -111,15 +95,7 @@ def write(
 
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
-    """Open a file; yield its header (empty if skprivacy did not write it) and its arrays.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, too large, not regular, or not a safetensors file.
-    FileNotFoundError
-        If the file does not exist.
-    """
+    """Open a file; yield its header (empty if skprivacy did not write it) and its arrays."""
     name = as_path("path", path)
     _check_header(name)
     try:

@@ -16,8 +16,6 @@ from ..audit.inspection.claims import claim_of
 from . import file_format as files
 from .state import Given, from_state, to_state
 
-__all__ = ["load_model", "save_model"]
-
 _FORMAT = 1
 _SECTIONS = {"format", "versions", "privacy", "model"}
 
@@ -53,13 +51,13 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     the file holds them; the guarantee lists the assumption that they are public. After loading,
     such a model warns again when it is refitted. Callables are not written: a custom module, a
     loss, ``augment`` and ``scoring``. The parameter ``class_weight`` is not written either. A model
-    that trains another model is saved without its teacher, aggregator and schema; a new fit uses
+    that trains another model is saved without its teacher, aggregator and schema. A new fit uses
     the defaults.
 
     See Also
     --------
-    load_model : Reads the file.
-    skprivacy.certificates.issue_certificate : Signs what the file states.
+    load_model : Read the file.
+    skprivacy.certificates.issue_certificate : Sign the statements of the file.
 
     Examples
     --------

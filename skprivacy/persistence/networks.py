@@ -24,8 +24,6 @@ from ..neural_network.simclr import SimCLREncoder
 from ..neural_network.skorch_net import DPNeuralNet
 from .value_checks import restore_guarantee
 
-__all__ = ["from_state", "to_state"]
-
 _KINDS: dict[str, type] = {
     "DPNeuralNet": DPNeuralNet,
     "DPSGDClassifier": DPSGDClassifier,

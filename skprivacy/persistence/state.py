@@ -38,8 +38,6 @@ from .attribute_states import (
 from .file_format import Arrays
 from .value_checks import common, restore_common
 
-__all__ = ["CLASSES", "PASSTHROUGH", "Given", "from_state", "to_state"]
-
 PASSTHROUGH = "passthrough"
 # Classes that a file may hold, by public name; third_party lists the classes of scikit-learn.
 CLASSES = {
@@ -106,22 +104,7 @@ class Given:
 def to_state(
     model: Any, prefix: str, arrays: dict[str, NDArray], learner: bool = False
 ) -> dict[str, Any]:
-    """Return the JSON description of a model, and add its arrays to ``arrays``.
-
-    Parameters
-    ----------
-    model : estimator
-    prefix : str
-        Prefix of the names of its arrays.
-    arrays : dict
-    learner : bool, default=False
-        Whether it is a learner inside a private model. Learners may be scikit-learn estimators.
-
-    Raises
-    ------
-    ValueError
-        If its class is not supported or it is not fitted; the message names the step.
-    """
+    """Return the JSON description of a model, and add its arrays to ``arrays``."""
     kind = type(model).__name__
     if type(model) is Pipeline:
         steps = [_step_to_state(n, step, prefix, arrays, learner) for n, step in model.steps]
@@ -234,13 +217,7 @@ def _describe_refusal(model: Any, prefix: str, learner: bool) -> str:
 
 
 def from_state(node: Any, arrays: Arrays, given: Given, learner: bool = False) -> Any:
-    """Build a model from the description that :func:`to_state` returned.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If the description is invalid.
-    """
+    """Build a model from the description that :func:`to_state` returned."""
     if not isinstance(node, dict) or not isinstance(node.get("kind"), str):
         raise ValueError(f"expected a model, found {node!r}")
     kind = node["kind"]

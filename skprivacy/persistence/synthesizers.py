@@ -25,8 +25,6 @@ from .value_checks import (
     whole,
 )
 
-__all__ = ["from_state", "to_state"]
-
 _PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "n_rounds", "max_cells", "relation")
 _GAN_PARAMS = (
     "epsilon", "delta", "label", "hidden_layer_sizes", "generator_layer_sizes", "latent_size",

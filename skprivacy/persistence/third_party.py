@@ -32,18 +32,6 @@ from ..ensemble import PropagationStudent
 from ..fine_tuning import HalfWhitening
 from .value_checks import check_names, common, whole
 
-__all__ = [
-    "BY_VALUES",
-    "CLASSES",
-    "PARAMS",
-    "STATELESS",
-    "STATES",
-    "check_usual",
-    "columns_from_state",
-    "columns_to_state",
-    "frozen_parts",
-]
-
 # For each class: the parameters that change its output, and its fitted attributes.
 _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
     Binarizer: (["threshold"], {}),
@@ -165,13 +153,7 @@ def _check_column_names(names: Any, n: int) -> list[str]:
 
 
 def frozen_parts(model: ColumnTransformer) -> list[tuple[str, Any, list[int]]]:
-    """Return the fitted transformers of a ColumnTransformer, with their column indices.
-
-    Raises
-    ------
-    ValueError
-        If remaining columns pass through, or the output is weighted or sparse.
-    """
+    """Return the fitted transformers of a ColumnTransformer, with their column indices."""
     dropped = all(step == "drop" for name, step, _ in model.transformers_ if name == "remainder")
     if not dropped or model.sparse_output_ or model.transformer_weights is not None:
         raise ValueError(

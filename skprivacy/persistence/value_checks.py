@@ -11,18 +11,6 @@ from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
 
-__all__ = [
-    "check_names",
-    "classes_told",
-    "common",
-    "make",
-    "number",
-    "restore_classes",
-    "restore_common",
-    "restore_guarantee",
-    "whole",
-]
-
 _MAX_COUNT = 1 << 40  # no count in a file is larger
 _LABEL_TYPES: dict[str, type | tuple[type, ...]] = {
     "bool": bool, "int8": int, "int16": int, "int32": int, "int64": int, "uint8": int,

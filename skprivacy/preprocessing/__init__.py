@@ -22,10 +22,9 @@ Files, in reading order:
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
-from .parquet_summary import Summary, private_summary
+from .parquet_summary import private_summary
 from .schema import Schema
-from .schema_check import ColumnCheck, RowsPerGroup, SchemaCheck
-from .schema_draft import SchemaDraft, draft_schema
+from .schema_draft import draft_schema
 from .standard_scaler import PrivateStandardScaler
 from .statistics import (
     private_count,
@@ -41,17 +40,12 @@ from .transformer import SchemaTransformer, make_private_pipeline
 __all__ = [
     "BoundedColumn",
     "CategoricalColumn",
-    "ColumnCheck",
     "DateColumn",
     "HashedColumn",
     "LocalPerturbation",
     "PrivateStandardScaler",
-    "RowsPerGroup",
     "Schema",
-    "SchemaCheck",
-    "SchemaDraft",
     "SchemaTransformer",
-    "Summary",
     "draft_schema",
     "make_private_pipeline",
     "private_count",

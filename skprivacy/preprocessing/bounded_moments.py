@@ -19,28 +19,10 @@ from .._groups import Groups, check_order, resolve_groups
 from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import private_release
-from ..mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    SecureRandom,
-    analytic_noise_multiplier,
-)
+from ..mechanisms import Exponential, Gaussian, Laplace, Mechanism, SecureRandom
 from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
-
-__all__ = [
-    "RELATIONS",
-    "RELEASE_DOCS",
-    "BoundedColumns",
-    "Release",
-    "Statistic",
-    "check_release_target",
-    "read_column",
-    "read_columns",
-    "release_statistic",
-]
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {
@@ -197,8 +179,6 @@ def read_columns(X: ArrayLike, bounds: Any, groups: ArrayLike | None) -> Bounded
 class BoundedColumns:
     """Columns scaled to [-1, 1], whose moments are released together.
 
-    Notes
-    -----
     **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
     and the group adds 1 to the count. A group thus changes no sum by more than a record would.
     """

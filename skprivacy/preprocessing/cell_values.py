@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["category_codes", "category_key", "column_numbers", "map_values", "mask_unreadable"]
-
 
 def category_key(value: Any) -> str:
     """Return the text that identifies a category: 1, 1.0, True and "1" are equal."""

@@ -21,16 +21,6 @@ from .._validation import is_whole, storable
 from .cell_values import category_codes, category_key, column_numbers, map_values
 from .confirmation import Confirmation, facts_digest
 
-__all__ = [
-    "COLUMN_DOCS",
-    "BoundedColumn",
-    "CategoricalColumn",
-    "Column",
-    "HashedColumn",
-    "category_key",
-    "fields_of",
-]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 COLUMN_DOCS = {
     "column_options": """\

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from typing import Any
 
-__all__ = ["ASSUMPTION", "Confirmation", "facts_digest"]
-
 ASSUMPTION = "the schema is public (its bounds and categories were read off the data)"
 _MAX_NAME_LENGTH = 200  # characters of a name
 # The marks themselves and the choice of an encoding are not facts about the data.

@@ -14,15 +14,12 @@ from .._docs import fill_docs
 from .cell_values import map_values
 from .columns import COLUMN_DOCS, Column, largest_magnitude, largest_number, write_one_hot
 
-__all__ = ["DateColumn"]
-
 PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
     "month": (12, lambda moment: moment.month - 1),
     "weekday": (7, lambda moment: moment.weekday()),
     "hour": (24, lambda moment: moment.hour),
 }
 _SECONDS_PER_DAY = 86_400.0  # seconds
-_NO_DATE = datetime.min
 
 
 @fill_docs(COLUMN_DOCS)

@@ -18,14 +18,6 @@ from .._validation import as_array, raise_alone, whole
 from .cell_values import category_key, column_numbers
 from .columns import BoundedColumn, CategoricalColumn, Column
 
-__all__ = [
-    "NEARLY_UNIQUE",
-    "IdentifierEvidence",
-    "identifier_evidence",
-    "inferred_facts",
-    "target_facts",
-]
-
 NEARLY_UNIQUE = 0.9  # distinct values per row
 _MIN_UNIQUE = 50  # distinct values; in fewer rows, even ages may all differ
 _MAX_COUNT_OVER_MEAN = 10  # rows of a value over the mean: an identifier has no dominant value
@@ -34,7 +26,7 @@ _MANY_VALUES = 200  # distinct values: more than an age or a blood pressure take
 _SMALL_NUMBER = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
 _DATE = r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # how text with a date begins
-_MAX_UNEVENNESS = 0.15  # Kolmogorov distance from a uniform distribution; that of incomes is larger
+_MAX_UNEVENNESS = 0.15  # Kolmogorov distance from a uniform distribution; for incomes it is larger
 
 
 class IdentifierEvidence(NamedTuple):

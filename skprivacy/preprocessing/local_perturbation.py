@@ -10,20 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
 from ..accounting import ComposedEvent, Event, weakest_arithmetic
+from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin
-from ..mechanisms import (
-    Gaussian,
-    Laplace,
-    Mechanism,
-    RandomizedResponse,
-    SecureRandom,
-    analytic_noise_multiplier,
-)
+from ..mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse, SecureRandom
 from .columns import BoundedColumn, CategoricalColumn
 from .schema import Schema
 from .transformer import TRANSFORMER_DOCS, SchemaTransformer
-
-__all__ = ["LocalPerturbation"]
 
 
 @fill_docs(TRANSFORMER_DOCS)
@@ -45,8 +37,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns. Perturbed numbers are clipped to it.
     perturb : {"always", "fit"}, default="always"
-        "fit" perturbs only in ``fit_transform`` and leaves the rows passed to ``transform``
-        unperturbed, for predictions that only the owner of the row sees.
+        "fit" perturbs only in ``fit_transform``. Rows passed to ``transform`` stay unperturbed, for
+        predictions that only the owner of the row sees.
     %(output_dtype)s
     %(noise_seed)s
 
@@ -63,12 +55,12 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: it bounds how much the
-    distribution of a perturbed record changes if the whole record is replaced, whatever is known
-    about the others. For a data set in which each person has one record, the same holds under
-    replace-one. A number changes by at most the width of its range; a category is reported by
-    randomised response, where missing or unknown counts as one additional category. The noise is
-    exact on a grid. Each call is a new release: perturbing the same records twice costs twice.
+    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: it bounds the change of a
+    perturbed record's distribution if the whole record is replaced, for any knowledge about other
+    records. For a data set with one record per person, the same holds under replace-one. A number
+    changes by at most the width of its range. A category is reported by randomised response, with
+    one additional category for missing or unknown values. The noise is exact on a grid. Each call
+    is a new release: perturbing the same records twice costs twice.
 
     **Edge cases.** A missing number is treated as the middle of its range. An unknown category
     becomes zeros, or any category.

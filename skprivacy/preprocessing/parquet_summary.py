@@ -69,8 +69,7 @@ def private_summary(
     """Return a private row count, means and marginals of Parquet files of any size.
 
     DuckDB scans the files once. With ``groups`` it also writes the needed columns to ``directory``,
-    and then processes the rows of some persons at a time. All numbers are one release with one
-    charge.
+    and then processes some persons at a time. All numbers are one release with one charge.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def private_summary(
         Neighbouring relation, of rows or persons.
     budget : PrivacyBudget, default=None
         Budget that is charged before the data is read. A release that it cannot afford is refused.
-        A scan that fails or is interrupted stays charged, once, and has released nothing.
+        A scan that fails or is interrupted releases nothing, and stays charged.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
     memory_limit : str, default="512MB"
@@ -115,8 +114,8 @@ def private_summary(
     ImportError
         If DuckDB is not installed.
     ValueError
-        If a column or a parameter is not as described. Nothing has been charged then, unless a file
-        turns out to be damaged when its rows are read.
+        If a column or a parameter is not as described. Nothing is charged then. If a file turns out
+        to be damaged while it is read, the charge stays.
 
     Notes
     -----

@@ -23,8 +23,6 @@ from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
 
-__all__ = ["Schema"]
-
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
@@ -357,7 +355,9 @@ class Schema(Mapping[str, Column]):
         Returns
         -------
         SchemaCheck
-            Results **about private data**; do not publish them.
+            For each of ``columns``, the numbers ``n_missing``, ``n_clipped`` and ``n_unknown``;
+            ``absent`` and ``undescribed`` columns; and the rows of ``people``. They are **about
+            private data**; do not publish them.
 
         Raises
         ------

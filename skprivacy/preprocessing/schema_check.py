@@ -18,8 +18,6 @@ from .columns import BoundedColumn, CategoricalColumn, Column
 from .dates import DateColumn
 from .inferred_facts import identifier_evidence
 
-__all__ = ["ColumnCheck", "RowsPerGroup", "SchemaCheck", "check_table"]
-
 TOLERANCE = 0.01  # share of values that a column may lose
 _MAX_SHOWN_VALUES = 3  # values shown per column
 _NARROW_SHARE = 0.02  # share of the range that hints at bounds that are too wide
@@ -144,13 +142,7 @@ class SchemaCheck:
         return not self.absent and all(column.fits for column in self.columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each column.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``column``, ``clipped``, ``unknown``, ``missing``, ``share_lost`` and ``hints``.
-        """
+        """Return a row for each column."""
         return pd.DataFrame(
             {
                 "column": [column.name for column in self.columns],

@@ -16,8 +16,6 @@ from .dates import DateColumn
 from .inferred_facts import NEARLY_UNIQUE, IdentifierEvidence, identifier_evidence, target_facts
 from .schema import Schema
 
-__all__ = ["SchemaDraft", "draft_schema"]
-
 _MAX_CATEGORIES = 50  # columns with more are hashed
 _MIN_SHARE_MISSING = 0.01  # share of missing values that justifies a feature for them
 _MIN_TEXT_LENGTH = 30  # mean number of letters of free text
@@ -69,7 +67,7 @@ def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> Schem
     Returns
     -------
     SchemaDraft
-        The schema and its notes.
+        ``schema``, and ``notes`` by column: why it was left out, or what to check.
 
     Raises
     ------

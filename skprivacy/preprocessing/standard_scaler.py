@@ -34,14 +34,14 @@ class PrivateStandardScaler(
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy loss of the fit, in nats, of all columns together. At least 1e-6; ``numpy.inf``
-        fits without noise **and without any guarantee**, for comparison.
+        Privacy loss of the fit for all columns together, in nats. At least 1e-6. ``numpy.inf`` fits
+        without noise **and without any guarantee**, for comparison.
     delta : float, default=0.0
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
-        Public bounds: two numbers, or two sequences of length n_features. With two features,
-        two numbers per feature are told apart by passing two arrays. Values outside are clipped,
-        also by ``transform``.
+        Public bounds: two numbers, or two sequences of length n_features. With two features, pass
+        two arrays, because a list of two pairs is ambiguous. Values outside are clipped, also by
+        ``transform``.
     %(mean_relation)s
     %(budget)s
     %(noise_seed)s

@@ -207,9 +207,9 @@ def private_group_size(
 ) -> Release:
     """Return a private ``quantile`` quantile of the number of records per group.
 
-    Use it where the noise of a release grows with the number of records per group, such as for
-    ``max_group_size`` of :func:`private_summary`. **It does not limit the records**: drop the
-    records of a group beyond it before the release.
+    Use it if the noise of a release grows with the number of records per group, such as for
+    ``max_group_size`` of :func:`private_summary`. **It does not limit the records**: drop further
+    records of a group before the release.
 
     Parameters
     ----------

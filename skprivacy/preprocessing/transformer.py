@@ -21,15 +21,6 @@ from ..base import PrivateEstimatorMixin, roll_back_on_error
 from .columns import Column
 from .schema import Schema
 
-__all__ = [
-    "TRANSFORMER_DOCS",
-    "SchemaTransformer",
-    "check_columns",
-    "described_columns",
-    "make_private_pipeline",
-]
-
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 TRANSFORMER_DOCS = {
     "optional_schema": """\
@@ -109,17 +100,19 @@ def make_private_pipeline(
 
     Notes
     -----
-    **Guarantees.** Those of the model. The facts depend on the schema and the parameters only.
-    ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
-    numeric column has a number in ``feature_range`` and ``bins - 1`` bits of 0.5. With the default
-    range and without bins, each column has norm at most 1, and a row at most the root of the number
-    of columns. It replaces the models' default, the root of the number of *features* over 2.
+    **Guarantees.** The pipeline has the guarantee of the model. The facts depend on the schema and
+    the parameters only.
 
-    **Edge cases.** A schema read off data and not confirmed has no public facts: none is set, and
-    the model reads them off the data with its usual warnings and assumptions. If the model has
-    ``bounds``, ``radius`` is not set either, because its units depend on the bounds. Later changes
-    of the transformer by ``set_params`` do not change the facts: make a new pipeline. Facts that
-    disagree with the rows cost accuracy, not privacy: the model clips to them.
+    ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
+    numeric column has a number in ``feature_range``, and ``bins - 1`` features of at most 0.5. With
+    the default range and without bins, the norm of a row is at most the root of the number of
+    columns of the table. Without a schema, models use half the root of the number of *features*.
+
+    **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
+    is set, and the model reads facts off the data with its usual warnings and assumptions. If the
+    model has ``bounds``, ``radius`` is not set either, because its units depend on the bounds.
+    Later changes of the transformer by ``set_params`` do not change the facts: make a new pipeline.
+    Facts that disagree with the rows cost accuracy, not privacy: the model clips to them.
 
     Examples
     --------

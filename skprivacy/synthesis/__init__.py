@@ -18,7 +18,7 @@ Files, in reading order:
 from .domain import Grid
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import MarginalSynthesizer
-from .quality import SyntheticQuality, synthetic_quality
+from .quality import synthetic_quality
 from .synthetic_training import SyntheticDataClassifier, SyntheticDataRegressor
 
 __all__ = [
@@ -27,6 +27,5 @@ __all__ = [
     "MarginalSynthesizer",
     "SyntheticDataClassifier",
     "SyntheticDataRegressor",
-    "SyntheticQuality",
     "synthetic_quality",
 ]

@@ -27,9 +27,9 @@ from ..accounting import (
     Event,
     PrivacyBudget,
     calibrate_noise_multiplier,
-    check_delta,
     weakest_arithmetic,
 )
+from ..accounting.event import check_delta
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
@@ -76,7 +76,7 @@ class DPGANSynthesizer(Synthesizer):
     generator_layer_sizes : sequence of int, default=(128, 128)
         Units in each hidden layer of the generator. Large layers cost no privacy.
     latent_size : int, default=100
-        Number of random inputs of the generator, and rank of the covariance, at most.
+        Largest number of random inputs of the generator, and largest rank of the covariance.
     batch_size : int, default=300
         Expected number of private records in a step, and number of generated records.
     epochs : int, default=20
@@ -127,11 +127,11 @@ class DPGANSynthesizer(Synthesizer):
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the generator and of all
     records ever drawn. The unit is a record or, with ``groups``, a group. There are two kinds of
-    release. Sums of products give the label rates, the means and the covariance; they are released
-    once, with discrete Gaussian noise. Each discriminator step releases the sum of clipped
+    release. Sums of products are released once, with discrete Gaussian noise; they give the label
+    rates, the means and the covariance. Each discriminator step releases the sum of clipped
     gradients of a Poisson sample, with Gaussian noise. The generator is computed from these
-    releases. They are composed by their privacy loss distributions. Moments get 30 % of the budget,
-    in units of zero-concentrated privacy.
+    releases, which are composed by their privacy loss distributions. Moments get 30 % of the
+    budget, in units of zero-concentrated privacy.
 
     **Edge cases.** Values beyond their range count as the nearer end. A rare label is rarely
     generated. No covariance is released if rows have more than 2,000 entries, where each category

@@ -18,7 +18,8 @@ from .._docs import fill_docs
 from .._input_data import read_records
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget
+from ..accounting.event import check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
@@ -46,8 +47,8 @@ class MarginalSynthesizer(Synthesizer):
     The fit releases noisy counts of the private records by one, two or three columns, and fits a
     graphical model to them. ``sample`` draws any number of records from it, without further cost.
 
-    To train a classifier on the records, give its target as ``label``. Every count is then made by
-    the label, which improves the classifier more than any other parameter.
+    To train a classifier on the records, pass its target as ``label``. All columns are then counted
+    jointly with the label. No other parameter improves the classifier more.
 
     Parameters
     ----------
@@ -58,23 +59,23 @@ class MarginalSynthesizer(Synthesizer):
     %(table_schema)s
     method : {"tree", "adaptive", "independent"}, default="tree"
         Selection of the pairs of columns that are counted together. "tree" chooses a spanning tree
-        privately. "adaptive" chooses in rounds the pair that the model fits worst, which is more
-        accurate and slower. "independent" chooses no pairs. With a ``label``, each pair is counted
-        by the label too, and "independent" columns are independent given the label.
+        privately. "adaptive" chooses in each round the pair that the model fits worst, which is
+        more accurate and slower. "independent" chooses no pairs. With a ``label``, each pair is
+        counted jointly with the label, and "independent" columns are independent given the label.
     label : str, default=None
-        Name of a categorical column by which all others are counted. A ``y`` with classes in
-        ``fit`` is the label.
+        Name of a categorical column with which all other columns are counted jointly. If ``fit``
+        gets a ``y`` with classes, ``y`` is the label.
     workload : mapping of (str, str) to float, default=None
-        Weight of each pair of columns, at least 0. ``None`` means equal weights. Pairs that are not
-        named are not counted, which leaves more of the budget to the others. Each column is counted
-        by the label in any case.
+        Weight of each pair of columns, at least 0. ``None`` means equal weights. Pairs without a
+        weight are not counted, which leaves more of the budget to the others. Each column is
+        counted with the label in any case.
     grids : mapping of str to Grid, default=None
         Cells in which numeric columns are counted, from public knowledge. The default is
         ``Grid()``.
     %(missing_columns)s
     max_bins : int, default=16
-        Approximate number of bins of a numeric column when it is counted with others. Bins join
-        cells of the grid by noisy counts.
+        Approximate number of bins of a numeric column in joint counts. Bins join cells of the grid,
+        by noisy counts.
     n_rounds : int, default=20
         Number of rounds of "adaptive".
     max_cells : int, default=60000
@@ -93,9 +94,9 @@ class MarginalSynthesizer(Synthesizer):
     tables_ : dict of str to ndarray of shape (n_cells, n_classes)
         Noisy counts of the fine cells of each column, by the label.
     measurements_ : list of Measurement
-        All noisy tables released, for audits: the tables of fine cells, then those of chosen
-        columns in bins. Each has ``columns``, indices in ``domain_``; ``table``, with an axis for
-        each column; and ``std``, the standard deviation of its noise.
+        All released noisy tables, for audits: first the tables of fine cells, then the tables of
+        chosen columns in bins. Each has ``columns`` (indices in ``domain_``), ``table`` (an axis
+        for each column) and ``std`` (the standard deviation of its noise).
     bins_ : list of ndarray of shape (n_cells,)
         The bin of each fine cell, by column.
     model_ : GraphicalModel
@@ -123,9 +124,9 @@ class MarginalSynthesizer(Synthesizer):
 
     **Edge cases.** A value beyond its range counts as the nearer end. The number of records is
     estimated from noisy tables. Column types of a DataFrame count as public, and the guarantee
-    names this as an assumption. Rules between columns hold only as far as the measured tables show
-    them: check the records for impossible combinations. With few records, noise hides everything
-    except the distributions of single columns.
+    names this as an assumption. Rules between columns hold only if a measured table shows them:
+    check the records for impossible combinations. With few records, noise hides everything except
+    the distributions of single columns.
 
     References
     ----------

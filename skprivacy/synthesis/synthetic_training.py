@@ -258,12 +258,14 @@ class SyntheticDataClassifier(WrappedClassifier, SyntheticDataEstimator):
 
     Notes
     -----
-    **Guarantees.** Those of the synthesizer: the model is computed from synthetic records and
-    public facts. The guarantee assumes that the estimator has not seen private records before, for
-    instance inside a FrozenEstimator. The estimator is first fitted to trial records that obey the
-    schema, so an unsuitable one is refused before anything is charged. It may still fail on the
-    synthetic records, for instance because a class was drawn too rarely. The error then carries the
-    fitted synthesizer, and the model keeps its previous state.
+    **Guarantees.** The model has the guarantee of the synthesizer, because it is computed from
+    synthetic records and public facts. The guarantee assumes that no part of the estimator, such as
+    a FrozenEstimator, has seen private records before.
+
+    The estimator is first fitted to trial records that obey the schema, so an unsuitable estimator
+    is refused before anything is charged. It may still fail on the synthetic records, for instance
+    because a class was drawn too rarely. The error then carries the fitted synthesizer, and the
+    model keeps its previous state.
 
     **Edge cases.** If a single class is drawn, it is always predicted. A missing label is refused.
     Records with a label outside the schema's classes are left out. A seed of the synthesizer's

@@ -10,36 +10,38 @@ from scipy.stats import norm
 
 from skprivacy.accounting import (
     ApproxDPEvent,
-    BandedFactorizationEvent,
     ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    LogisticEvent,
     MixtureEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    PrivateSelectionEvent,
-    RandomizedResponseEvent,
     RepeatedEvent,
-    ReportNoisyMaxEvent,
-    SampledGroupEvent,
-    SmoothGaussianEvent,
     VoteBlockEvent,
     calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
-    rdp,
+)
+from skprivacy.accounting.events import (
+    BandedFactorizationEvent,
+    ExponentialEvent,
+    LogisticEvent,
+    PrivateSelectionEvent,
+    RandomizedResponseEvent,
+    ReportNoisyMaxEvent,
+    SampledGroupEvent,
+    SmoothGaussianEvent,
 )
 from skprivacy.accounting.guarantee import group_epsilon
 from skprivacy.accounting.pld.pairs import pair_from_curve, symmetric_pairs
 from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
+from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.work_limit import closed_form_work
 
 GRID = np.linspace(-40, 60, 40_001)

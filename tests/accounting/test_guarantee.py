@@ -15,11 +15,9 @@ from skprivacy import config_context
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    LogisticEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
@@ -27,12 +25,12 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
     calibrate_to_advantage,
     calibrate_to_tpr,
-    check_delta,
     compare_accountants,
-    gdp_mu,
-    zcdp,
 )
 from skprivacy.accounting import calibration as module
+from skprivacy.accounting.accountants import gdp_mu, zcdp
+from skprivacy.accounting.event import check_delta
+from skprivacy.accounting.events import ExponentialEvent, LogisticEvent
 from skprivacy.exceptions import PrivacyLeakWarning
 
 

@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import LabelInferenceAttack, LiRA, LossThreshold
 from skprivacy.audit import AuditReport, LabelAuditReport, audit, claim_of
 from skprivacy.display import PrivacyUtilityDisplay

@@ -8,7 +8,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import audit
+from skprivacy.audit import claim_of
+from skprivacy.audit.runner import run_attacks
 from skprivacy.metrics import auc
 from skprivacy.metrics import evidence as _evidence
 
@@ -46,7 +47,7 @@ TIES = {
 
 
 def accused(kind, times, *, claim=NOTHING, leak=0.0, seed=0):
-    """Return how many of so many audits call a true claim violated; sizes are 20 to 6,000."""
+    """Return how many of so many attacks refute a true claim; sizes are 20 to 6,000."""
     rng, wrong = np.random.default_rng(seed), 0
     for _ in range(times):
         n_in, n_out = (np.exp(rng.uniform(np.log(20), np.log(6000), 2))).astype(int)
@@ -57,11 +58,14 @@ def accused(kind, times, *, claim=NOTHING, leak=0.0, seed=0):
         proba = np.where(rng.random(n_in + n_out) < keep, proba, proba * 0.5) if leak else proba
         X = np.column_stack([np.where(truth == 1, proba, 1 - proba), np.arange(len(truth))])
         model = Told(claim).fit(X, truth)
-        report = audit(
-            model, X[:n_in], truth[:n_in], X[n_in:], truth[n_in:],
-            attacks=LossThreshold(), alpha=ALPHA,
-        )  # fmt: skip
-        wrong += report.verdict == "violated"
+        (finding,) = run_attacks(
+            [LossThreshold(target=model)],
+            (X[:n_in], truth[:n_in], X[n_in:], truth[n_in:]),
+            claim_of(model),
+            ALPHA,
+        )
+        beyond = finding.epsilon_lower_bound > claim.epsilon()
+        wrong += beyond or bool(finding.refutation)
     return wrong
 
 

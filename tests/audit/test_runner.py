@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import DBSCAN
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -479,6 +480,13 @@ def test_accuracy_stands_beside_that_of_a_constant(honest):
     for text in (repr(honest), honest.to_html()):
         assert f"{100 * honest.test_accuracy:.1f} % on new records" in text
         assert said in text
+
+
+def test_a_constant_model_is_called_useless():
+    parts = X[:300], y[:300], X[1000:1300], y[1000:1300]
+    for model, useless in ((DummyClassifier(), True), (Claiming(), False)):
+        report = audit(model.fit(*parts[:2]), *parts, attacks=LossThreshold())
+        assert ("; the model is useless)" in repr(report)) == useless
 
 
 @pytest.mark.heavy

@@ -39,10 +39,10 @@ from skprivacy.accounting import (
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
-    SampledGroupEvent,
     epsilon_of,
 )
 from skprivacy.accounting.budget.snapshot import export_lines
+from skprivacy.accounting.events import SampledGroupEvent
 from skprivacy.certificates import checking as verification
 from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS
@@ -288,6 +288,14 @@ def test_an_issuer_who_lies_is_contradicted_by_the_rest(issued, tmp_path, path, 
     assert not found.holds
     assert named in failed(found), failed(found)
     assert "the signature" not in failed(found)
+
+
+def test_a_doubtful_audit_counts_as_not_checked(issued, tmp_path):
+    doubted = changed_at(content(issued), ("audit", "verdict"), lambda _: "doubtful")
+    found = verified(issued, tmp_path, signed_anew(issued, doubted))
+    assert found.holds
+    (check,) = [check for check in found.checks if check.name == "the audit"]
+    assert (check.status, check.words) == ("not checked", "doubtful")
 
 
 @pytest.mark.heavy

@@ -53,6 +53,21 @@ def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, ca
 
 
 @pytest.mark.heavy
+def test_records_show_whether_the_samples_differ(tables, tmp_path, capsys):
+    member = pd.read_csv(tables / "target.csv")["member"].to_numpy()
+    age = np.random.default_rng(0).normal(size=N) + 1.5 * member
+    pd.DataFrame({"age": age}).to_csv(tmp_path / "records.csv", index=False)
+    command = ["audit-predictions", str(tables / "target.csv"), "--claim", "0.1", "--records"]
+    assert main([*command, str(tmp_path / "records.csv")]) == 3
+    shown = capsys.readouterr().out
+    assert "Audit: doubtful" in shown
+    assert "labels alone" not in shown
+    pd.DataFrame({"age": age[1:]}).to_csv(tmp_path / "short.csv", index=False)
+    assert main([*command, str(tmp_path / "short.csv")]) == 2
+    assert "399 rows; expected one for each of the 400 rows" in capsys.readouterr().err
+
+
+@pytest.mark.heavy
 def test_without_shadow_models_the_report_says_so(tables, capsys):
     assert main(["audit-predictions", str(tables / "target.csv")]) == 0
     shown = capsys.readouterr().out

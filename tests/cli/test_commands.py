@@ -82,8 +82,9 @@ def test_sweep_of_a_table(folder, capsys):
     assert code == 0
     assert "Traceback" not in err
     everything = pd.read_csv(folder / "results.csv")
-    assert everything["model"].dropna().tolist() == ["histogram gradient boosting"]
-    assert everything["baseline"].tolist() == [False, False, False, True]
+    others = ["histogram gradient boosting", "most frequent class"]
+    assert everything["model"].dropna().tolist() == others
+    assert everything["baseline"].tolist() == [False, False, False, True, True]
     assert "histogram gradient boosting" in out
     results = everything[everything["model"].isna()]
     assert results["epsilon"].tolist() == [1, 10, np.inf]

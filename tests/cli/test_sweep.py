@@ -110,11 +110,47 @@ def test_a_sweep_of_a_regression(folder, capsys):
     assert "test R2" in out
     assert "accuracy" not in out
     table = pd.read_csv(folder / "s.csv")
-    assert table["test_score"].iloc[-1] > 0.9  # boosted trees
+    scores = dict(zip(table["model"], table["test_score"], strict=True))
+    assert scores["histogram gradient boosting"] > 0.9
+    assert -0.1 < scores["mean"] <= 0
     assert np.isfinite(table["test_score"]).all()
     page = (folder / "s.html").read_text(encoding="utf-8")
     assert "north" in page
     assert "south" in out
+
+
+def test_a_rare_class_gets_its_own_scores_and_a_constant_model_no_recommendation(folder, capsys):
+    table = pd.read_csv("houses.csv")
+    table["sold"] = np.where(table["rooms"] > 8.2, "yes", "no")  # one in ten
+    table.to_csv("rare.csv", index=False)
+    line = f"sweep {CLASSES.replace('houses', 'rare')} --epsilons 0.01 0.02 --cv 2 --csv s.csv"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    shown = pd.read_csv(folder / "s.csv")
+    assert {"test_score", "test_balanced_accuracy", "test_average_precision"} <= set(shown)
+    assert shown["useless"].tolist() == [True, True, False, False, False]
+    assert shown["model"].iloc[-1] == "most frequent class"
+    assert shown["test_balanced_accuracy"].iloc[-1] == 0.5
+    assert shown["test_average_precision"].iloc[2] > 0.9  # boosting, for the rarer class
+    for words in (
+        "test average_precision", "by the noise", "by the model",
+        "no epsilon is recommended, as the model is useless at each",
+    ):  # fmt: skip
+        assert words in out
+    assert "knee" not in out
+
+
+def test_a_sweep_is_scored_as_asked(folder, capsys):
+    line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --scoring balanced_accuracy,f1 --out s.html"
+    code, out, _ = run(f"{line} --csv s.csv", capsys)
+    assert code == 0
+    assert "test balanced_accuracy" in out
+    assert "test f1" in out
+    shown = pd.read_csv(folder / "s.csv")
+    assert "test_f1" in shown
+    assert "test_balanced_accuracy" not in shown  # it is the first, test_score
+    assert shown["test_score"].iloc[-1] == 0.5
+    assert "Test balanced_accuracy" in (folder / "s.html").read_text(encoding="utf-8")
 
 
 def test_an_attack_that_compares_classes_is_refused_before_any_charge(folder, capsys):
@@ -191,6 +227,8 @@ def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, f
         (f"sweep {CLASSES} --epsilons 1 --budget b.ledger --scope typo", "no scope 'typo'"),
         (f"sweep {CLASSES} --epsilons 1 --certificate c.json", "Pass --save"),
         (f"sweep {NUMBERS} --epsilons 1 --cv 1", "--cv must be at least 2"),
+        (f"sweep {NUMBERS} --epsilons 1 --scoring f1", "--scoring f1 does not suit the target"),
+        (f"sweep {CLASSES} --epsilons 1 --scoring f1,f2", "--scoring 'f2' is not known"),
         (
             f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1",
             "alpha",

@@ -1,6 +1,7 @@
 """From a table to a saved model and a certificate, by the command line alone."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -177,6 +178,28 @@ def test_a_regression(model, folder, capsys):
     assert run("predict m.safetensors patients.csv", capsys)[0] == 0
 
 
+def test_a_model_is_scored_beside_the_most_frequent_class(folder, capsys):
+    """A constant model had the share of the class as its accuracy, without another word."""
+    line = "train patients.csv --schema schema.json --hold-out 0.5"
+    constant = f"{line} --model sklearn.dummy.DummyClassifier"
+    code, out, _ = run(f"{constant} --scoring accuracy,balanced_accuracy,f1", capsys)
+    assert code == 0
+    shown = dict(re.findall(r"(\w+) on 200 other records: (\S+ \(most .*\)), not private", out))
+    assert list(shown) == ["accuracy", "balanced_accuracy", "f1"]
+    scores = [part.split(" (most frequent class: ") for part in shown.values()]
+    assert all(score == f"{floor.rstrip(')')}" for score, floor in scores)
+    assert shown["balanced_accuracy"].startswith("0.500")
+    assert shown["f1"].startswith("0.000")  # of the rarer class
+    assert "The model is useless by accuracy: it is not better than the most frequent" in out
+    code, out, _ = run(f"{line} {LINEAR} --epsilon 9", capsys)
+    assert code == 0
+    assert "useless" not in out
+    line = line.replace("schema.json", "costs.json").replace("0.5", "0.9")
+    code, out, _ = run(f"{line} --model sklearn.dummy.DummyRegressor", capsys)
+    assert "(mean: 0.000), not private" in out
+    assert "The model is useless by R2: it is not better than the mean." in out
+
+
 def test_options_from_a_file(folder, capsys):
     (folder / "run.toml").write_text(
         'data = "patients.csv"\nschema = "schema.json"\nepsilon = 3\nquiet = true\n'
@@ -252,6 +275,10 @@ def test_lists_in_a_file(folder, capsys):
         ("--save m.safetensors --certificate c.json --key none.pem", "none.pem"),
         ("--budget none.ledger", "there is no ledger none.ledger"),
         ("--hold-out 1", "--hold-out must be at least 0 and below 1"),
+        ("--scoring f1", "Pass both"),
+        ("--hold-out 0.5 --scoring best", "--scoring 'best' is not known"),
+        ("--hold-out 0.5 --scoring f1,f1", "names a score twice"),
+        ("--hold-out 0.5 --scoring r2", "--scoring r2 does not suit the target"),
         ("--model sklearn.linear_model.LogisticRegression --budget b.ledger", "is not private"),
     ],
 )

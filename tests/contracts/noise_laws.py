@@ -15,25 +15,17 @@ from scipy import stats
 from scipy.linalg import toeplitz
 from scipy.special import expit, ndtri
 
-from skprivacy.accounting import (
-    ApproxDPEvent,
+from skprivacy.accounting import ApproxDPEvent, Event, GaussianEvent, LaplaceEvent, VoteBlockEvent
+from skprivacy.accounting.calibration import analytic_noise_multiplier
+from skprivacy.accounting.events import (
     BandedFactorizationEvent,
-    Event,
     ExponentialEvent,
-    GaussianEvent,
-    LaplaceEvent,
     LogisticEvent,
     TreeAggregationEvent,
-    VoteBlockEvent,
 )
 from skprivacy.linear_model.logistic_solver import LogisticLoss
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
-from skprivacy.mechanisms import (
-    DistributedGaussian,
-    Exponential,
-    Mechanism,
-    analytic_noise_multiplier,
-)
+from skprivacy.mechanisms import DistributedGaussian, Exponential, Mechanism
 
 # Probability that correct noise fails one comparison; all tests make a few thousand.
 CHANCE = 1e-9

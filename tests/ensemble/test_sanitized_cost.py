@@ -10,17 +10,17 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     GNMaxEvent,
-    LNMaxEvent,
     PrivacyBudget,
     RepeatedEvent,
-    VoteThresholdEvent,
     epsilon_of,
-    rdp,
-    smoothed_cost,
 )
+from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
+from skprivacy.accounting.renyi import rdp
+from skprivacy.accounting.smooth_sensitivity import smoothed_cost
 from skprivacy.ensemble import sanitized_cost
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
-from skprivacy.mechanisms import SecureRandom, SmoothGaussian
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms.additive import SmoothGaussian
 
 from ..mechanisms.chance import CONFIDENCE
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GaussianEvent, PrivacyBudget, RepeatedEvent, TreeAggregationEvent
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, RepeatedEvent
+from skprivacy.accounting.events import TreeAggregationEvent
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor
@@ -12,11 +13,11 @@ from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
     Laplace,
-    MatrixGaussian,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
     private_count,

@@ -32,11 +32,11 @@ from skprivacy.mechanisms import (
     Logistic,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler, private_mean
 

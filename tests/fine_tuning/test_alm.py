@@ -20,13 +20,8 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from skprivacy.accounting import (
-    ComposedEvent,
-    GaussianEvent,
-    LogisticEvent,
-    PrivacyBudget,
-    epsilon_of,
-)
+from skprivacy.accounting import ComposedEvent, GaussianEvent, PrivacyBudget, epsilon_of
+from skprivacy.accounting.events import LogisticEvent
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
 from skprivacy.exceptions import BudgetExceededError
@@ -34,14 +29,12 @@ from skprivacy.fine_tuning import (
     ALMFineTuner,
     GradientHead,
     HalfWhitening,
-    LeastSquaresHead,
     NetworkHead,
-    PrototypeHead,
-    Sensitivity,
     SoftmaxHead,
     alm,
 )
-from skprivacy.fine_tuning.heads import HEADS
+from skprivacy.fine_tuning.heads import HEADS, LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer

@@ -11,23 +11,19 @@ from sklearn.base import clone
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
-from skprivacy.fine_tuning import (
-    ALMFineTuner,
-    PrototypeHead,
-    SampledSensitivity,
-    Sensitivity,
-    SoftmaxHead,
-)
+from skprivacy.fine_tuning import ALMFineTuner, SampledSensitivity, SoftmaxHead
 from skprivacy.fine_tuning import leave_one_out as left_out_module
 from skprivacy.fine_tuning import sampled_sensitivity as sensitivity_module
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
+from skprivacy.fine_tuning.heads import PrototypeHead
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.fine_tuning.sampled_sensitivity import (
     random_gamma,
     sample_on_private,
     sample_on_public,
 )
+from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model.logistic_solver import LogisticLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")

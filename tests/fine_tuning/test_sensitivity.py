@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import ComposedEvent, LogisticEvent, epsilon_of, zcdp
-from skprivacy.fine_tuning import Sensitivity
-from skprivacy.fine_tuning.sensitivity import MECHANISMS, least_noise_mechanism, noise_std
+from skprivacy.accounting import ComposedEvent, epsilon_of
+from skprivacy.accounting.accountants import zcdp
+from skprivacy.accounting.events import LogisticEvent
+from skprivacy.fine_tuning.sensitivity import (
+    MECHANISMS,
+    Sensitivity,
+    least_noise_mechanism,
+    noise_std,
+)
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
 
 HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant

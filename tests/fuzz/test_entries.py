@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from skprivacy.accounting import Event, PrivacyBudget
 from skprivacy.base import reserve_release
-from skprivacy.ensemble import Aggregator
-from skprivacy.fine_tuning import ALMFineTuner, Head, SampledSensitivity, Sensitivity
+from skprivacy.ensemble.aggregators import Aggregator
+from skprivacy.fine_tuning import ALMFineTuner, SampledSensitivity
+from skprivacy.fine_tuning.head import Head
+from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
 from .arguments import CHEAP, NEEDED, ONE, OPTIONAL, OTHERS, OWN, X, y

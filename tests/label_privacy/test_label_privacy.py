@@ -24,9 +24,9 @@ from skprivacy.accounting import (
     LaplaceEvent,
     NonPrivateEvent,
     PrivacyBudget,
-    RandomizedResponseEvent,
     epsilon_of,
 )
+from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.ensemble import GNMax
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.label_privacy import (

@@ -20,17 +20,14 @@ import torch
 from numpy.typing import NDArray
 
 from skprivacy._groups import resolve_groups
-from skprivacy.accounting import (
+from skprivacy.accounting import Event, GaussianEvent, PoissonSampledEvent, VoteBlockEvent
+from skprivacy.accounting.event import flatten
+from skprivacy.accounting.events import (
     BandedFactorizationEvent,
-    Event,
     ExponentialEvent,
-    GaussianEvent,
-    PoissonSampledEvent,
-    Smoothed,
     TreeAggregationEvent,
-    VoteBlockEvent,
-    flatten,
 )
+from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
@@ -46,16 +43,16 @@ from skprivacy.mechanisms import (
     KNorm,
     Laplace,
     Logistic,
-    MatrixGaussian,
     Mechanism,
     RandomizedResponse,
-    RandomizedResponseWithPrior,
     ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
-    SmoothGaussian,
 )
+from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivacy.accounting import events
+from skprivacy.accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier
 from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -25,8 +26,6 @@ from skprivacy.mechanisms import (
     RoundedGaussian,
     SecureRandom,
     additive,
-    analytic_noise_multiplier,
-    classic_noise_multiplier,
 )
 
 from .chance import check_claim

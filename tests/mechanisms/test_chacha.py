@@ -14,9 +14,11 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy import stats
 
-from skprivacy.accounting import BandedFactorizationEvent, TreeAggregationEvent, square_root_band
-from skprivacy.mechanisms import FloatGaussian, FloatLogistic, MatrixGaussian, SecureRandom, chacha
+from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
+from skprivacy.accounting.events.matrix_factorization import square_root_band
+from skprivacy.mechanisms import FloatGaussian, FloatLogistic, SecureRandom, chacha
 from skprivacy.mechanisms.chacha import DeviceRandom, chacha20
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()

@@ -29,7 +29,6 @@ def test_the_noise_of_those_who_answer_is_enough(answering):
     unit = noise / (0.7 * STEPS * np.sqrt(answering / 3))
     assert 1e-9 < stats.chi2(4000).cdf((unit**2).sum()) < 1 - 1e-9
     assert stats.kstest(unit, "norm").pvalue > 1e-9
-    assert mechanism.inflation == 5 / 3
     assert mechanism.event == GaussianEvent(0.7)
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from skprivacy.accounting import GaussianEvent, LogisticEvent, rdp
+from skprivacy.accounting import GaussianEvent
+from skprivacy.accounting.events import LogisticEvent
+from skprivacy.accounting.renyi import rdp
 from skprivacy.mechanisms import FloatGaussian, FloatLogistic, RoundedGaussian, SecureRandom
 from skprivacy.mechanisms.float_noise import standard_logistic
 

@@ -11,16 +11,13 @@ import pytest
 from scipy import stats
 from scipy.linalg import toeplitz
 
-from skprivacy.accounting import (
-    BandedFactorizationEvent,
-    GaussianEvent,
-    TreeAggregationEvent,
-    pld,
-    square_root_band,
-)
-from skprivacy.accounting.events.matrix_factorization import last_step_deviation
-from skprivacy.mechanisms import MatrixGaussian, SecureRandom
+from skprivacy.accounting import GaussianEvent
+from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
+from skprivacy.accounting.events.matrix_factorization import last_step_deviation, square_root_band
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.mechanisms import SecureRandom
 from skprivacy.mechanisms import matrix_gaussian as module
+from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
 from .chance import measured_delta
 

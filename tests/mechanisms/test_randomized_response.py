@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skprivacy import accounting
-from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseWithPrior, SecureRandom
+from skprivacy.accounting.events import RandomizedResponseEvent
+from skprivacy.mechanisms import RandomizedResponse, SecureRandom
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 from .chance import check_claim
 
@@ -84,7 +85,7 @@ def test_edge_cases():
     mechanism, random = RandomizedResponse(1.0, 3), SecureRandom()
     assert mechanism.release(np.empty((0, 2), int), random).shape == (0, 2)
     assert mechanism.release([[0, 1], [2, 2]], random).shape == (2, 2)
-    assert mechanism.event == accounting.RandomizedResponseEvent(1.0, 3)
+    assert mechanism.event == RandomizedResponseEvent(1.0, 3)
     for bad in ([3], [-1], [0.5], ["a"], [np.nan]):
         with pytest.raises(ValueError, match=r"codes outside|value has dtype"):
             mechanism.release(bad, random)

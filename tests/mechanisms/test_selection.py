@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skprivacy import accounting
+from skprivacy.accounting import events
 from skprivacy.mechanisms import Exponential, ReportNoisyMax, SecureRandom
 
 from .chance import check_claim
@@ -111,7 +111,7 @@ def test_edge_cases(kind):
     assert kind(1.0, 1.0).release([0.0, np.inf], random) == 1
     assert kind(1.0, 1.0).release([1e300, -1e300], random) == 0
     assert kind(50.0, 1e-3).release([1e9, 1e9 + 1], random) == 1
-    assert kind(1.5, 1.0).event == getattr(accounting, f"{kind.__name__}Event")(1.5)
+    assert kind(1.5, 1.0).event == getattr(events, f"{kind.__name__}Event")(1.5)
     assert isinstance(kind(1.0, 1.0).release([1.0, 2.0], random), int)
 
 

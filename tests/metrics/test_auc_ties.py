@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, false_discovery_control, multinomial
 
-from skprivacy.metrics import auc, auc_interval, clopper_pearson, epsilon_lower_bound
+from skprivacy.metrics import auc, epsilon_lower_bound
 from skprivacy.metrics import evidence as _evidence
 from skprivacy.metrics.evidence import mean_lower_bound
-from skprivacy.metrics.roc_area import auc_p_value, benjamini_hochberg, holm
+from skprivacy.metrics.rates import clopper_pearson
+from skprivacy.metrics.roc_area import auc_interval, auc_p_value, benjamini_hochberg, holm
 
 from .scores import responses
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.metrics import GuessBound, bound_from_guesses, epsilon_from_guesses
+from skprivacy.metrics import bound_from_guesses
 from skprivacy.metrics.coin_guesses import (
+    GuessBound,
     best_n_guesses,
     default_guess_sizes,
     default_n_guesses,
@@ -19,6 +20,7 @@ from skprivacy.metrics.coin_guesses import (
     inverse_line_curve,
     refutes_curve,
 )
+from skprivacy.metrics.epsilon import epsilon_from_guesses
 
 ALPHA = 0.05
 

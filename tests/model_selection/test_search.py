@@ -28,12 +28,12 @@ from skprivacy.accounting import (
     GaussianEvent,
     PoissonSampledEvent,
     PrivacyBudget,
-    PrivateSelectionEvent,
     RepeatedEvent,
     calibrate_noise_multiplier,
     epsilon_of,
-    rdp_epsilon,
 )
+from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.ensemble import PATEClassifier, PublicRecords

@@ -41,6 +41,16 @@ def test_a_long_legend_of_the_scores_covers_no_line(width):
     assert above.get_window_extent().height > 0.15 * figure.bbox.height
 
 
+@pytest.mark.parametrize(("level", "entry"), [(0.65, "mean"), (-3.0, "mean: -3, below this range")])
+def test_a_constant_far_below_does_not_flatten_the_curve(level, entry):
+    display = PrivacyUtilityDisplay(
+        [1, 10], [0.7, 0.8], [0.01] * 2, [0.5] * 2, [0.01] * 2, constant={"mean": level}
+    ).plot(axes=Figure().subplots(2, 1))
+    above = display.axes_[0]
+    assert entry in above.get_legend_handles_labels()[1]
+    assert 0.6 < above.get_ylim()[0] < 0.7
+
+
 @pytest.mark.parametrize(
     ("bound", "words"), [(0.6, "guarantee"), (0.9, "guarantee: above this range")]
 )

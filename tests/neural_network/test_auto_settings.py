@@ -24,7 +24,8 @@ AUTO = {
 def facts(**known):
     return PublicFacts(**{
         "n_records": 20_000, "n_features": 16, "n_outputs": 4, "epsilon": 1.0, "delta": 1e-5,
-        "clipping": "flat", "classifies": True, "perceptron": True, "studied": True, **known,
+        "clipping": "flat", "classifies": True, "perceptron": True, "studied": True,
+        "momentum": 0.9, **known,
     })  # fmt: skip
 
 
@@ -56,18 +57,26 @@ def test_training_lasts_as_long_as_the_signal_allows():
         assert took == pytest.approx(min(2 * time, 2.0 * steps))  # a rate of at most 2
 
 
-def test_numbers_take_a_quarter_of_the_time_in_as_many_steps():
+def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        time = 0.125 * known.signal / 4
-        recipe = resolve_auto_settings(AUTO, known)
+        linear = 0.5 * math.sqrt(0.75) * known.signal / 4
+        longer = known.signal / math.sqrt(64 * 18 + 1) / 25
+        time = linear * min(3.0, max(1.0, longer))
+        recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
         steps, took = run(recipe)
-        assert steps == pytest.approx(64 * math.sqrt(time), rel=0.03)
-        assert took == pytest.approx(time)
-        assert (recipe.optimizer, recipe.averaging) == ("sgd", 0.0)
-        assert run(resolve_auto_settings(AUTO | {"hidden_layer_sizes": ()}, known))[
-            1
-        ] == pytest.approx(time)
+        assert steps == pytest.approx(min(64 * math.sqrt(time), 1536), rel=0.03)
+        assert took / (1 - 0.9) * recipe.max_grad_norm == pytest.approx(time)
+        assert (recipe.optimizer, recipe.averaging, recipe.max_grad_norm) == ("sgd", 0.0, 0.3)
+        _, took = run(resolve_auto_settings(AUTO | {"hidden_layer_sizes": ()}, known))
+        assert took / (1 - 0.9) * 0.3 == pytest.approx(math.sqrt(30 * linear))
+
+
+def test_a_regressor_releases_the_mean_with_a_quarter_of_the_budget():
+    known = facts(classifies=False, n_outputs=1)
+    assert known.mean_noise == pytest.approx(3.730632 / math.sqrt(0.25), rel=1e-6)
+    for without in ({"classifies": True}, {"studied": False}, {"epsilon": np.inf}):
+        assert facts(**{"classifies": False, **without}).mean_noise is None
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])
@@ -88,7 +97,7 @@ def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon, classifies):
     recipe = resolve_auto_settings(AUTO, facts(n_records=n, epsilon=epsilon, classifies=classifies))
     steps, _ = run(recipe, n)
     assert 1 <= recipe.batch_size <= n
-    assert 0 < recipe.learning_rate <= 2.0
+    assert 0 < recipe.learning_rate <= 2.0 / recipe.max_grad_norm
     assert 1 <= steps <= 1700  # of whole epochs, hence not 1,536
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from skprivacy import config_context
+from skprivacy._groups import Groups
+from skprivacy.accounting import GaussianEvent, RepeatedEvent
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._training import update_rules as optimizers
+from skprivacy.neural_network._training.engine import SingleProcess
+from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.neural_network._training.update_rules import PrivateAdam
+from skprivacy.neural_network.dpsgd_regressor import release_mean
 
 
 @pytest.fixture
@@ -64,6 +73,55 @@ def test_partial_fit_keeps_the_bounds(line):
     model.partial_fit(line[0], line[1] + 100.0)
     assert model.target_bounds_ == (5.0, 15.0)
     assert first < model.epsilon_
+
+
+def skewed_counts(n=3000):
+    """Targets from 0 to 20 with a mean near 1, which the features hardly explain."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(n, 12))
+    return X, np.clip(np.floor(rng.lognormal(-0.5 + 0.3 * X[:, 0], 1.0)), 0, 20)
+
+
+@pytest.mark.heavy
+def test_the_mean_is_predicted_where_noise_hides_the_features():
+    X, y = skewed_counts()
+    found = [
+        DPSGDRegressor(epsilon=0.1, delta=1e-5, target_bounds=(0, 20), random_state=i)
+        .fit(X, y)
+        .score(X, y)
+        for i in range(3)
+    ]
+    # without the released mean and the shrinkage: -0.27
+    assert np.mean(found) > -0.06
+
+
+def test_the_guarantee_counts_the_mean(line):
+    model = private(epochs=2).fit(*line)
+    mean, steps = model.privacy_event_.events
+    assert isinstance(mean, GaussianEvent)
+    assert mean.noise_multiplier == pytest.approx(2 * analytic_noise_multiplier(5.0, 1e-5))
+    assert steps.count == model.n_steps_
+    assert isinstance(private(epochs=2, epsilon=None, noise_multiplier=1.0).fit(*line)
+                      .privacy_event_, RepeatedEvent)  # fmt: skip
+
+
+def test_no_mean_is_released_again_in_further_training(line):
+    model = private(epochs=1).partial_fit(*line).partial_fit(*line)
+    parts = model.privacy_event_.events
+    assert sum(isinstance(part, GaussianEvent) for part in flattened(parts)) == 1
+
+
+def flattened(parts):
+    return [leaf for part in parts for leaf in flattened(getattr(part, "events", ())) or [part]]
+
+
+def test_the_mean_of_groups_counts_each_group_once():
+    config = TrainingConfig.planned(3, epochs=1).with_noise_for(None, 1e-5, 1e-12)
+    config = replace(config, mean_noise=1e-12)
+    groups = Groups(np.array([0, 0, 0, 1, 2]), 3, "patient")
+    targets = np.array([1.0, 0.0, 0.5, -1.0, 0.25])
+    found = release_mean(config, targets, groups, SingleProcess(), SecureRandom(0))
+    assert found == pytest.approx((0.5 - 1.0 + 0.25) / 3, abs=1e-5)
 
 
 def _run(gradients, **params):

@@ -23,22 +23,20 @@ from skprivacy.accounting import (
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    VoteThresholdEvent,
     delta_of,
     epsilon_of,
     event,
     guarantee,
-    pld,
-    rdp,
 )
 from skprivacy.accounting.budget import PrivacyBudget, admission, budget, filters, ledger, statement
 from skprivacy.accounting.budget.filters import Account, Cost, sum_epsilons_and_deltas
 from skprivacy.accounting.budget.ledger import Ledger
 from skprivacy.accounting.budget.stores import ledger_at
-from skprivacy.accounting.events import composition, matrix_factorization, noise
+from skprivacy.accounting.events import VoteThresholdEvent, composition, matrix_factorization, noise
 from skprivacy.accounting.pld import argmax
+from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
-from skprivacy.accounting.renyi import binomial_rdp
+from skprivacy.accounting.renyi import binomial_rdp, rdp
 
 from ..accounting import test_group_privacy as group_privacy
 from ..accounting import test_renyi

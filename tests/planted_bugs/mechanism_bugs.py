@@ -17,13 +17,13 @@ from skprivacy.mechanisms import (
     Laplace,
     PoissonSampler,
     RandomizedResponse,
-    RandomizedResponseWithPrior,
     RoundedGaussian,
     SecureRandom,
     matrix_gaussian,
     rounded_gaussian,
 )
 from skprivacy.mechanisms import secure_random as entropy
+from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 from ..contracts import labels as label_contracts
 from ..contracts import records as contracts

@@ -8,6 +8,7 @@ from ..contracts.cases import CASES, LABELS
 from ..mechanisms.noise_cases import CASES as NOISE_CASES
 from . import (
     account_bugs,
+    audit_bugs,
     mechanism_bugs,
     single_release_bugs,
     stranger_bugs,
@@ -18,7 +19,8 @@ from . import (
 BUGS = [
     bug
     for table in (
-        mechanism_bugs, training_bugs, single_release_bugs, unit_bugs, account_bugs, stranger_bugs,
+        mechanism_bugs, training_bugs, single_release_bugs, unit_bugs, account_bugs, audit_bugs,
+        stranger_bugs,
     )
     for bug in table.BUGS
     if bug.caught_by

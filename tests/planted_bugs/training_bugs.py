@@ -9,7 +9,7 @@ import torch
 
 from skprivacy import _input_data
 from skprivacy.mechanisms import SecureRandom, float_noise
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, dpsgd_regressor
 from skprivacy.neural_network._gradients import clipping, perceptron, trial
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
@@ -262,11 +262,43 @@ class Centred(torch.nn.Module):
         return self.layer(x - x.mean(0))
 
 
+def exact_mean(original):
+    """Centre the targets on their exact mean."""
+
+    def release(config, targets, groups, peers, random):
+        original(config, targets, groups, peers, random)
+        return float(targets.mean())
+
+    return release
+
+
+def mean_of_the_records_there(original):
+    def release(config, targets, *args):
+        return original(dataclasses.replace(config, n_records=len(targets)), targets, *args)
+
+    return release
+
+
+def mean_for_free(original):
+    def event_at(self, noise_multiplier):
+        return original(dataclasses.replace(self, mean_noise=None), noise_multiplier)
+
+    return event_at
+
+
+def mean_of_double_targets(original):
+    def release(config, targets, *args):
+        return original(config, 2 * targets, *args)
+
+    return release
+
+
 # Cases that only these bugs need.
 MIXING, OVERFLOW = "a module that mixes", "features that overflow"
 OWN_CASES = {MIXING: case_of_module(Centred), OVERFLOW: OVERFLOWING}
 DPSGD, EXACT = "DPSGDClassifier", "DPSGDClassifier-exact"
 ADAPTIVE, STREAM = "DPSGDClassifier-adaptive", "DPSGDRegressor-tree-adaptive"
+REGRESSOR = "DPSGDRegressor"
 OF_NETWORKS = ("DPSGD",)
 
 BUGS = [
@@ -303,6 +335,10 @@ BUGS = [
         beside=((AdaptiveClipping, "remove_count", reads_the_exact_count),)),
     Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
     Bug(TrainingConfig, "event_at", one_epoch_accounted, ACCOUNTING, STREAM),
+    Bug(TrainingConfig, "event_at", mean_for_free, ACCOUNTING, REGRESSOR),
+    Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
+    Bug(dpsgd_regressor, "release_mean", mean_of_double_targets, REPLAY, REGRESSOR),
+    Bug(dpsgd_regressor, "release_mean", mean_of_the_records_there, REPLAY, REGRESSOR),
     Bug(Training, "step", realised_divisor, REPLAY, DPSGD),
     Bug(Training, "step", skipped_empty, contracts.check_empty_batches, DPSGD),
     Bug(Training, "step", seeded_steps, contracts.check_fresh_noise, DPSGD),

@@ -30,7 +30,7 @@ LAYERS = [
     {"certificates", "model_selection"},
     {"audit"},
     {"audit.canaries", "audit.verification"},
-    {"audit.report"},
+    {"audit.comparability", "audit.report"},
     {"persistence"},
     {"audit.inspection"},
     {"display"},

@@ -16,6 +16,5 @@ Files, in reading order:
 
 from .budget import PrivacyBudget
 from .ledger import LedgerError
-from .receipts import Receipt, Reservation
 
-__all__ = ["LedgerError", "PrivacyBudget", "Receipt", "Reservation"]
+__all__ = ["LedgerError", "PrivacyBudget"]

@@ -21,28 +21,6 @@ from ..event import Event, allows_replacement
 from .filters import Account, Cost, Counts, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log
 
-__all__ = [
-    "MANY",
-    "Refusal",
-    "Terms",
-    "charges_along_path",
-    "charges_of_record",
-    "check_caps",
-    "check_partitions",
-    "check_scope_name",
-    "count_fitting",
-    "count_memberships",
-    "find_refusal",
-    "inner_scope",
-    "is_scope",
-    "is_within_cap",
-    "iter_memberships",
-    "parse_cap",
-    "parse_event",
-    "scope_of",
-    "sum_charges",
-]
-
 MANY = 1 << 40  # largest count of further charges
 Charged = Callable[..., Counts]  # takes the line numbers ``since`` and ``before``
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget

@@ -41,8 +41,6 @@ from .signals import hold_signals, release_signals
 from .statement import FORMAT, Statement
 from .stores import counter_at, ledger_at
 
-__all__ = ["PrivacyBudget"]
-
 
 class PrivacyBudget(Statement):
     """Privacy budget: a cap on the releases about a data set, stored in a ledger on disk.
@@ -82,9 +80,9 @@ class PrivacyBudget(Statement):
     **Filters.** All filters except ``"pld"`` hold even if each event, with its parameters, is
     chosen after seeing all earlier answers.
 
-    - ``"adaptive"`` is never worse than basic composition: charges whose epsilons and deltas sum to
-      at most the cap are admitted by their sums. The first charge that does not fit the sums is
-      composed, together with all later charges, within the remaining cap. Repetitions of that
+    - ``"adaptive"`` is never worse than basic composition. It admits charges as long as their
+      epsilons and deltas add up to at most the cap. From the first charge that this rule would
+      refuse, it composes all charges tightly within the rest of the cap. Repetitions of that first
       charge or of its parts, in any number and order, compose as privacy loss distributions with
       four tenths of delta. All other charges compose at four Renyi orders with half of delta
       (Feldman and Zrnic 2021, arXiv:2008.11193).
@@ -296,7 +294,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Receipt
-            Number and cost of the charge, and the digest of the ledger after it.
+            ``charge_id``, ``scope``, ``source``, ``event``, ``relation``, ``unit``, ``delta`` and
+            ``epsilon`` of the charge, and the ``digest`` of the ledger after it.
 
         Raises
         ------
@@ -333,7 +332,7 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Reservation
-            A context manager that yields the :class:`Receipt`. Without ``with``, pass
+            A context manager that yields the receipt of :meth:`charge`. Without ``with``, pass
             ``reservation.receipt.charge_id`` to :meth:`commit` or :meth:`fail`.
 
         Raises

@@ -54,19 +54,6 @@ from ..event import Event, flatten
 from ..events import ApproxDPEvent, ComposedEvent, RepeatedEvent
 from ..renyi import DEFAULT_ORDERS, rdp
 
-__all__ = [
-    "FILTERS",
-    "Account",
-    "Cost",
-    "Counts",
-    "compose_counts",
-    "renyi_cost_at_orders",
-    "renyi_orders",
-    "repetitions_epsilon",
-    "spent_epsilon",
-    "sum_epsilons_and_deltas",
-]
-
 Counts = Counter[Event]
 _ROUNDING = 1 + 1e-12
 

@@ -34,17 +34,6 @@ from typing import Any, NamedTuple
 from ..._output import displayable
 from ..._untrusted_files import parse_json
 
-__all__ = [
-    "COLUMNS",
-    "SCHEMA",
-    "Ledger",
-    "LedgerCounter",
-    "LedgerError",
-    "LedgerVersion",
-    "Log",
-    "Record",
-]
-
 _TABLE = (
     "CREATE TABLE counter (line INTEGER NOT NULL, digest TEXT NOT NULL)",
     "INSERT INTO counter VALUES (0, '')",

@@ -10,8 +10,6 @@ from ..._output import displayable
 from ..event import Event
 from ..guarantee import PrivacyGuarantee
 
-__all__ = ["Receipt", "Reservation"]
-
 
 @dataclass(frozen=True)
 class Receipt:

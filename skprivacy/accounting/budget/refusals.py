@@ -13,15 +13,6 @@ from .admission import Refusal, count_fitting
 from .filters import Account, Cost, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log
 
-__all__ = [
-    "check_same_relation",
-    "check_same_unit",
-    "explain_missing_epsilon",
-    "explain_refusal",
-    "has_no_epsilon",
-    "note_no_release",
-]
-
 _MAX_SHOWN = 20  # largest count of releases that another filter would have admitted
 _OTHER_FILTERS = {
     "basic": ("adaptive", "renyi", "pld"),

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["hold_signals", "release_signals", "signals_held_after_commit"]
-
 _HELD = (signal.SIGINT, signal.SIGTERM)
 _NOTICE = b"interrupted: the model has been paid for, and is saved first\n"
 

@@ -19,13 +19,6 @@ from .budget import PrivacyBudget
 from .ledger import COLUMNS, SCHEMA, Ledger, LedgerError
 from .statement import Statement
 
-__all__ = [
-    "check_ledger_work",
-    "export_lines",
-    "open_exported_ledger",
-    "rehearse_charges",
-]
-
 _MAX_LEDGER_WORK = 4 * MAX_WORK  # caching saves most of the compositions of a ledger
 _WORK_PER_KIND = 100.0
 

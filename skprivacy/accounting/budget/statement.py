@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["FORMAT", "SHORTEST_DIGEST", "Statement"]
-
 FORMAT = 1  # version of the ledger's lines, stored in the first line
 _TERMS = ("epsilon", "delta", "relation", "unit", "filter", "counter")
 _Self = TypeVar("_Self", bound="Statement")

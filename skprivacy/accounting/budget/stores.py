@@ -26,14 +26,6 @@ from ..._extras import name_missing_extra
 from ..._output import SQLITE_SUFFIXES, is_database
 from .ledger import Ledger, LedgerCounter, LedgerError, LedgerVersion
 
-__all__ = [
-    "PostgresLedger",
-    "SQLiteLedger",
-    "counter_at",
-    "ledger_at",
-    "no_fork",
-]
-
 # Seconds that a fork waits for a transaction. One that takes longer waits for a lock itself.
 _FORK_TIMEOUT = 5.0
 _gate = threading.Condition()

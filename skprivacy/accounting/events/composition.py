@@ -277,16 +277,6 @@ class SampledGroupEvent(
     (1985).
     C. Choquette-Choo, A. Ganesh, T. Steinke and A. Thakurta, "Privacy amplification for matrix
     mechanisms", ICLR 2024: mixtures of Gaussians as dominating pairs.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, SampledGroupEvent, epsilon_of
-    >>> for k in (1, 2, 5):
-    ...     step = SampledGroupEvent(0.01, GaussianEvent(2.0), k)
-    ...     print(round(epsilon_of(RepeatedEvent(step, 1000), 1e-5), 2))
-    0.62
-    1.33
-    3.73
     """
 
     sampling_rate: float

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
-__all__ = ["VoteCurve", "gnmax_rdp", "vote_curve"]
-
 Floats = NDArray[np.float64]
 
 _FAR = 38.0  # distance in x below x0 at which most costs are below 1e-300

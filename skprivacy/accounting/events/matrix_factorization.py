@@ -31,6 +31,9 @@ _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each le
 class MatrixFactorizationEvent(Event, tag=None):
     """Matrix factorisation mechanism: each record is in the same public batch of every epoch.
 
+    Step t yields a vector x_t. The mechanism releases C x + z row by row, for a public matrix C and
+    independent Gaussian noise z.
+
     A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times. Each
     contribution is a vector of norm at most 1.
 
@@ -83,18 +86,7 @@ class MatrixFactorizationEvent(Event, tag=None):
         """Largest norm of C u, if each contribution in u has a norm of at most 1."""
 
     def effective_noise(self, relation: str) -> float:
-        """Return the noise multiplier of the single Gaussian release equivalent to the run.
-
-        Parameters
-        ----------
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        float
-            Noise divided by the sensitivity of the whole run.
-        """
+        """Return the noise multiplier of the single Gaussian release equivalent to the run."""
         if relation == "add_remove":
             raise NoLossDistributionError(
                 f"{type(self).__name__} has no guarantee under relation='add_remove': adding or "
@@ -129,7 +121,10 @@ class BandedFactorizationEvent(
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
     knows_label=True,
 ):
-    """Banded matrix factorisation: row t of the Toeplitz C is ``coefficients``, backwards from t.
+    """Banded matrix factorisation: the released matrix C is Toeplitz, with few diagonals.
+
+    Row t of C has ``coefficients`` from the diagonal to the left; all other entries are 0. See
+    :class:`MatrixFactorizationEvent` for C and z.
 
     Parameters
     ----------
@@ -144,24 +139,16 @@ class BandedFactorizationEvent(
 
     Notes
     -----
-    Batch 0 has the largest sensitivity, since the sum for batch i is the same sum cut off i steps
-    earlier. If the coefficients decrease, the order of batches may even change between epochs. The
-    sensitivity then covers every record that contributes at most ``epochs`` times, at public steps
-    at least ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
+    Batch 0 has the largest sensitivity: the columns of C for batch i add up to the sum for batch 0,
+    moved down by i steps and cut off at the end of the run. If the coefficients decrease, the order
+    of batches may even change between epochs. The sensitivity then covers every record that
+    contributes at most ``epochs`` times, at public steps at least ``steps_per_epoch`` apart
+    (Kalinin and Lampert 2024, theorem 2).
 
     References
     ----------
     N. Kalinin and C. Lampert, "Banded square root matrix factorization for differentially private
     model training", NeurIPS 2024.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import BandedFactorizationEvent
-    >>> stream = BandedFactorizationEvent(
-    ...     2.0, steps_per_epoch=100, epochs=1, coefficients=(1.0, 0.75)
-    ... )
-    >>> stream.sensitivity
-    1.25
     """
 
     coefficients: tuple[float, ...] = (1.0,)
@@ -190,8 +177,9 @@ class TreeAggregationEvent(
 ):
     """Tree aggregation: running sums are made of noisy sums over 2^l steps.
 
-    Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the
-    first t steps uses one such row for each binary digit 1 of t.
+    Each noisy sum is a row of the matrix C of :class:`MatrixFactorizationEvent`. Row (l, m) sums
+    the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the first t steps uses
+    one such row for each binary digit 1 of t.
 
     Parameters
     ----------
@@ -206,12 +194,6 @@ class TreeAggregationEvent(
     ----------
     P. Kairouz et al., "Practical and private (deep) learning without sampling or shuffling",
     ICML 2021.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import TreeAggregationEvent
-    >>> TreeAggregationEvent(2.0, steps_per_epoch=8, epochs=1).sensitivity
-    2.0
     """
 
     @property
@@ -251,41 +233,7 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
 
 @cached_answer(64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
-    """Return the coefficients of the band with the smallest error of running sums.
-
-    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is cut
-    to 1, 2, 4, ... or ``most`` coefficients. The result is the band with the least mean squared
-    error of the running sums times the squared sensitivity of the run.
-
-    Parameters
-    ----------
-    steps_per_epoch, epochs : int
-        The length of the run, each at least 1.
-    most : int, default=64
-        Largest number of coefficients, which is also the number of noise vectors held in memory.
-
-    Returns
-    -------
-    tuple of float
-        The first column of C, beginning with 1.0.
-
-    References
-    ----------
-    H. Fichtenberger, M. Henzinger and J. Upadhyay, "Constant matters: fine-grained error bound on
-    differentially private continual observation", ICML 2023.
-    N. Kalinin and C. Lampert, "Banded square root matrix factorization for differentially private
-    model training", NeurIPS 2024.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import square_root_band
-    >>> square_root_band(100, 1, most=4)
-    (1.0, 0.5, 0.375, 0.3125)
-    """
-    for name, value in {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "most": most}.items():
-        whole(name, value)
-        positive(name, value)
-    steps_per_epoch, epochs, most = int(steps_per_epoch), int(epochs), int(most)
+    """Return the leading coefficients of the square root of the matrix of running sums."""
     n = steps_per_epoch * epochs
     j = np.arange(1, min(most, n))
     # Fichtenberger, Henzinger and Upadhyay 2023: the square root of the matrix of ones

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from ..._validation import number, sequence
 from ..event import Event, NoLossDistributionError, Orders, Pairs, check_event, numbers
-from ..pld import PrivacyLossDistribution, pld
+from ..pld.distribution import PrivacyLossDistribution, pld
 from ..pld.pairs import AtomPair, MixedPair, pair_from_curve, symmetric_pairs
 from ..renyi import DEFAULT_ORDERS, rdp
 from ..work_limit import CURVE_WORK

@@ -398,7 +398,10 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 class SmoothGaussianEvent(
     Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
 ):
-    """GNSS: a number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise scaled to S.
+    """Gaussian noise scaled to the smooth sensitivity of a number (GNSS, Papernot et al. 2018).
+
+    A number with smooth sensitivity S is released plus ``lift`` S plus Gaussian noise of standard
+    deviation ``noise_multiplier`` S.
 
     Parameters
     ----------
@@ -411,11 +414,11 @@ class SmoothGaussianEvent(
 
     Notes
     -----
-    Let b be the smoothness. The two normal distributions may differ in spread by a factor r between
-    e^-b and e^b, and in their means by 1 + lift (e^b - 1) times the S of the smaller spread. Both
-    terms of their divergence are largest at r = e^-b. The bound is infinite from order
-    1 / (1 - e^-2b) on. It is slightly below the published bound, which has e^2b / z^2 in place of
-    a term of at least about half that size.
+    Let b be the smoothness. The standard deviations of the two normal distributions may differ by a
+    factor r between e^-b and e^b. With s the smaller of the two values of S, their means may differ
+    by s (1 + lift (e^b - 1)). Both terms of their divergence are largest at r = e^-b. The bound is
+    infinite from order 1 / (1 - e^-2b) on. It is slightly below the published bound, which has
+    e^2b / z^2 in place of a term of at least about half that size.
 
     References
     ----------

@@ -347,8 +347,9 @@ class VoteBlockEvent(
     its standard deviation, however ties are broken.
 
     **Edge cases.** Noise below one vote or above 10,000 votes costs the same as with public counts.
-    So does one query with Gaussian noise, where that cost is exact. More than 1,024 queries are
-    accounted for as several blocks. With Laplace noise and ``delta=0`` nothing is saved.
+    So does a block of very large epsilon, and one query with Gaussian noise, where that cost is
+    exact. More than 1,024 queries are accounted for as several blocks. With Laplace noise and
+    ``delta=0`` nothing is saved.
 
     Examples
     --------

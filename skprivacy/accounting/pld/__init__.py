@@ -10,8 +10,3 @@ Files, in reading order:
 - ``argmax``: privacy curve of a block of noisy arg-max queries
 - ``channels``: channels that cover one such query, with Gaussian or Laplace noise
 """
-
-from ..event import NoLossDistributionError
-from .distribution import PrivacyLossDistribution, pld
-
-__all__ = ["NoLossDistributionError", "PrivacyLossDistribution", "pld"]

@@ -38,8 +38,6 @@ from .channels import (
 )
 from .pairs import Array, AtomPair, pair_from_curve
 
-__all__ = ["LONGEST", "argmax_curve", "argmax_pair", "is_covered"]
-
 LONGEST = 1024  # queries of one block; more are composed of several blocks
 COVERED = (1e-4, 1.0)  # range of votes per noise in which the recursion runs
 _LARGEST = 16.0  # largest distance of neighbours over all queries, in standard deviations

@@ -21,18 +21,6 @@ from scipy.special import ndtr
 
 from .pairs import Array, GaussianPair
 
-__all__ = [
-    "Channels",
-    "argmax_channels",
-    "censored_channels",
-    "far_shift_channel",
-    "gaussian_channel",
-    "laplace_argmax_channels",
-    "max_shift_in_steps",
-    "randomized_response_channel",
-    "threshold_channels",
-]
-
 _SLACK = 2.0**-30  # added to ln P and ln Q, for noise on a grid, ties and rounding
 _REACH = 8.3  # standard deviations beyond which a normal law has less than 1e-16
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(12)

@@ -30,8 +30,6 @@ from scipy import fft
 from .pairs import Array, Pair
 from .saddle_point import HARMLESS, Group, SaddlePoint, log_wrap
 
-__all__ = ["ComposedLoss", "compose"]
-
 _ULP = 2.0**-53
 _MAX_POINTS = 1 << 20  # of a transform
 

@@ -16,8 +16,6 @@ from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
 from .saddle_point import Group, SaddlePoint, saddle_point
 
-__all__ = ["PrivacyLossDistribution", "pld"]
-
 _RELATIVE_ACCURACY = 3e-4  # target relative accuracy, of epsilon or of delta
 
 
@@ -52,32 +50,14 @@ class PrivacyLossDistribution:
         return max(_largest_finite_loss(groups) for groups in self._directions)
 
     def single_pairs(self) -> tuple[Pair, Pair] | None:
-        """Return the pair of each direction if there is a single loss.
-
-        Returns
-        -------
-        tuple of two pairs, or None
-            For removing, and for adding a record. None if losses are composed.
-        """
+        """Return the pair of each direction if there is a single loss."""
         if not all(_is_single_loss(groups) for groups in self._directions):
             return None
         remove, *add = (groups[0].pair for groups in self._directions)
         return remove, add[0] if add else remove
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon that the distribution proves at ``delta``.
-
-        Parameters
-        ----------
-        delta : float
-            In [0, 1). 0 is supported only if every loss is bounded.
-
-        Returns
-        -------
-        float
-            Never below the exact value, and about a relative 3e-4 above it if losses are composed.
-            Infinity if nothing is proved.
-        """
+        """Return the smallest epsilon that the distribution proves at ``delta``."""
         if not (is_number(delta) and 0 <= delta < 1):
             raise ValueError(f"delta={delta!r} must be in [0, 1).")
         epsilon = 0.0
@@ -86,18 +66,7 @@ class PrivacyLossDistribution:
         return epsilon
 
     def estimate(self, delta: float) -> float:
-        """Estimate epsilon by a saddle point, within a few per cent; not a bound.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-
-        Returns
-        -------
-        float
-            In nats.
-        """
+        """Estimate epsilon by a saddle point, within a few per cent; not a bound."""
         open_unit("delta", delta)
         return max(
             _direction_epsilon(groups, delta)
@@ -107,39 +76,14 @@ class PrivacyLossDistribution:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that the distribution proves at ``epsilon``.
-
-        Parameters
-        ----------
-        epsilon : float
-            In nats, at least 0.
-
-        Returns
-        -------
-        float
-            In [0, 1].
-        """
+        """Return the smallest delta that the distribution proves at ``epsilon``."""
         if not (is_number(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon={epsilon!r} must be >= 0.")
         return max(_direction_delta(groups, float(epsilon)) for groups in self._directions)
 
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
-        """Return the smallest delta at each epsilon; close epsilons share a composition.
-
-        Parameters
-        ----------
-        epsilons : array-like of float
-            In nats, of any shape.
-
-        Returns
-        -------
-        ndarray of the same shape
-            In [0, 1].
-        """
-        try:
-            epsilons = np.asarray(epsilons, dtype=float)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            raise TypeError("epsilons must be an array of real numbers.") from None
+        """Return the smallest delta at each epsilon; close epsilons share a composition."""
+        epsilons = np.asarray(epsilons, dtype=float)
         worse: NDArray[np.float64] = np.max(
             [_direction_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0
         )
@@ -300,43 +244,15 @@ def _group_pairs(counts: Counter[Pair]) -> list[Group]:
 def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     """Return the privacy loss distribution of an event.
 
-    Parameters
-    ----------
-    event : Event
-        Any composition of events with dominating pairs.
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    PrivacyLossDistribution
-        Distribution of the whole event.
-
-    Raises
-    ------
-    NoLossDistributionError
-        If some part has no known dominating pair.
-
-    Notes
-    -----
     Under Poisson sampling ``zero_out`` has the same pairs as ``add_remove``: a record's
     contribution is present or absent. Both directions are composed, and the larger epsilon counts.
 
-    References
-    ----------
     A. Koskela, J. Jalko and A. Honkela, "Computing tight differential privacy guarantees using
     FFT", AISTATS 2020, arXiv:1906.03049.
     V. Doroshenko, B. Ghazi, P. Kamath, R. Kumar and P. Manurangsi, "Connect the dots: tighter
     discrete approximations of privacy loss distributions", PoPETs 2022, arXiv:2207.04380.
     Y. Zhu, J. Dong and Y.-X. Wang, "Optimal accounting of differential privacy via characteristic
     function", AISTATS 2022, arXiv:2106.08567.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent, pld
-    >>> loss = pld(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(1.0)), 10_000))
-    >>> round(loss.epsilon(1e-5), 2)
-    6.19
     """
     check_relation(relation)
     check_work(event)

@@ -18,19 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = [
-    "MOST_ATOMS",
-    "WORK_PER_ATOM",
-    "AtomPair",
-    "GaussianPair",
-    "MixedPair",
-    "Pair",
-    "SlopePair",
-    "pair_from_curve",
-    "pure_pair",
-    "symmetric_pairs",
-]
-
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 _MAX_SKETCH_POINTS = 20_000

@@ -13,8 +13,6 @@ from scipy.special import erfcx
 
 from .pairs import Array, Pair
 
-__all__ = ["HARMLESS", "Group", "SaddlePoint", "log_wrap", "saddle_point"]
-
 HARMLESS = 1e-5  # share of delta that each source of rounding up may add
 
 

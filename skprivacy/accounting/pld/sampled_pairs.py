@@ -13,13 +13,6 @@ from scipy.special import ndtri
 
 from .pairs import Array, Pair, normal_cells, sketch_points
 
-__all__ = [
-    "Added",
-    "MixedGaussians",
-    "Removed",
-    "ReplacedGaussian",
-]
-
 _REACH = 39.0  # standard deviations beyond which a normal law has no mass in floats
 _AT_ONCE = 1 << 18  # points times shifts in one array
 _PER_DEVIATION, _MOST_POINTS = 32, 200_000
@@ -102,8 +95,6 @@ class Added(Pair):
 class ReplacedGaussian(Pair):
     """(1-q) N(0, z^2) + q N(1, z^2) from (1-q) N(0, z^2) + q N(-1, z^2).
 
-    Notes
-    -----
     It dominates a Poisson-sampled Gaussian in which a record's contribution u, of norm at most 1,
     is replaced by another such contribution v, in any dimension. For alpha >= 1 the divergence is
 

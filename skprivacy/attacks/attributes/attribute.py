@@ -40,8 +40,6 @@ from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
 from .attribute_result import AttributeResult, Guesses, compare_guesses, subtract_intervals
 
-__all__ = ["AttributeInference"]
-
 _MAX_CATEGORIES = 20  # numbers with more distinct values are a quantity
 _N_QUANTILES = 25  # of the values, and of the distinct values, that are tried of a quantity
 _CLOSE = 0.1  # default of within, in standard deviations of the attribute
@@ -108,9 +106,9 @@ class AttributeInference(TargetAttack):
 
     Notes
     -----
-    The residual of a regressor has, given its scale, a normal distribution. The scale on members is
-    unknown to the attacker. He assumes it log-uniform between .001 and 1 times the root mean square
-    on his own records.
+    Given its scale, the residual of a regressor is treated as normal. The scale on members is
+    unknown. It is assumed to be log-uniform between .001 and 1 times the root mean square on the
+    attacker's own records.
 
     For a quantity, ``predict`` returns the value with the highest probability within ``within_``.
     Codes of categories are not quantities: set ``within=0``, or make them text or categorical.
@@ -217,15 +215,6 @@ class AttributeInference(TargetAttack):
         check_is_fitted(self)
         return self._guess(self._posterior(X, self._other_columns(X, y), y))
 
-    def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Infer the attribute from the other attributes and the target, without the model.
-
-        %(predict_sections)s
-        """
-        check_is_fitted(self)
-        frame = self._other_columns(X, y)
-        return self._guess(self._imputed(frame, y))
-
     def evaluate(
         self, X_in: Any, y_in: Any, X_out: Any, y_out: Any, *, alpha: float = 0.05
     ) -> AttributeResult:
@@ -244,7 +233,10 @@ class AttributeInference(TargetAttack):
         -------
         AttributeResult
             The attack beside the better of two imputations on these records: from the other
-            attributes and the target, and from the attribute's frequencies alone.
+            attributes and the target, and from the attribute's frequencies alone. ``members`` and
+            ``others`` have ``accuracy``, ``baseline``, ``gain`` and, for numbers, ``error``;
+            ``advantage`` is the difference of the gains. Figures have intervals, as
+            ``advantage_interval``.
         """
         check_is_fitted(self)
         open_unit("alpha", alpha)
@@ -282,7 +274,7 @@ class AttributeInference(TargetAttack):
             return 0.0, *self._list_values(column)
         numbers = self._truth(column, "X")
         shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-        # quantiles of the distinct values, too, since one value may be that of nearly all records
+        # quantiles of the distinct values, too, since nearly all records may share one
         tried = np.unique(
             [np.quantile(v, shares, method="inverted_cdf") for v in (numbers, np.unique(numbers))]
         )
@@ -315,7 +307,7 @@ class AttributeInference(TargetAttack):
         return frame
 
     def _encode_target(self, y: Any, name: str = "y") -> NDArray[np.float64]:
-        """Return the targets as columns of numbers: one for each class, or those of a regressor."""
+        """Return the targets as numbers: a column for each class, or the targets of a regressor."""
         if not predicts_numbers(self.target):
             return np.eye(len(self.classes_))[label_columns(y, self.classes_, name)]
         found = as_numbers(name, y, "one target of the regressor for each record")

@@ -26,10 +26,7 @@ from ..._report_facts import (
     format_significant,
     values,
 )
-from ...metrics import clopper_pearson
-from ...metrics.rates import Interval
-
-__all__ = ["AttributeRates", "AttributeResult", "Guesses", "compare_guesses", "subtract_intervals"]
+from ...metrics.rates import Interval, clopper_pearson
 
 _NOT_A_LEAK = "inference from the population is no leak of a record"
 _FINDINGS: dict[str, tuple[str, Level]] = {
@@ -132,7 +129,8 @@ class AttributeResult(FactReport):
         """One of "leak", "population" and "nothing".
 
         "leak": the intervals of the members' gain and of the advantage lie above 0. "population":
-        only that of the members' gain does. "nothing": it does not, which proves no privacy.
+        only the interval of the members' gain does. "nothing": the latter does not, which proves no
+        privacy.
         """
         if self.members.gain_interval[0] <= 0:
             return "nothing"
@@ -166,34 +164,15 @@ class AttributeResult(FactReport):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as JSON-serialisable values.
-
-        Returns
-        -------
-        dict
-            The finding, the attributes, and None in place of NaN.
-        """
+        """Return all figures as JSON-serialisable values."""
         return self.facts().to_dict()
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
+        """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures.
-
-        Returns
-        -------
-        DataFrame
-            The attributes as columns, such as ``members_gain``. Each interval takes two columns,
-            such as ``members_gain_low`` and ``members_gain_high``.
-        """
+        """Return one row of figures."""
         return pd.DataFrame([{"finding": self.finding} | _flatten(asdict(self))])
 
     def _repr_html_(self) -> str | None:

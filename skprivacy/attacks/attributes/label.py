@@ -15,12 +15,10 @@ from ..._groups import resolve_groups
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import as_array, check_random_state, num_samples, open_unit, whole
-from ...metrics import epsilon_from_guesses
+from ...metrics.epsilon import epsilon_from_guesses
 from ..attack_result import RESULT_DOCS, AttackResult
 from ..model_answers import TargetAttack, class_list, predict_aligned
 from ..record_tables import as_records
-
-__all__ = ["LabelCanaries", "LabelInferenceAttack", "LabelInferenceResult"]
 
 Float64Array = NDArray[np.float64]
 
@@ -158,8 +156,7 @@ class LabelInferenceResult(AttackResult):
         """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
         It is the better of two bounds with ``alpha / 2`` each, from the number of correct guesses
-        among all coins and among the most confident quarter. Both are exact for one training run;
-        see :func:`skprivacy.metrics.epsilon_from_guesses`.
+        among all coins and among the most confident quarter. Both are exact for one training run.
 
         %(bound_sections)s
         """

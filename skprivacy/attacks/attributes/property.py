@@ -35,15 +35,12 @@ from ..._validation import (
 )
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
-from ...metrics import clopper_pearson
-from ...metrics.rates import Interval, as_numbers
+from ...metrics.rates import Interval, as_numbers, clopper_pearson
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned, predicts_numbers
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
-
-__all__ = ["PropertyInference", "PropertyPrediction"]
 
 Float64Array = NDArray[np.float64]
 _N_FOLDS = 5
@@ -98,7 +95,7 @@ class PropertyPrediction:
 
 
 class PropertyInference(BaseEstimator):
-    """Infer from a model or from updates whether the records have one or another share of a group.
+    """Infer a property of the training data, such as a share of women, from a model or updates.
 
     Shadow sets with and without the property are drawn from the attacker's records (Ateniese et al.
     2015). An attack model learns to distinguish shadow models by their predictions on fixed
@@ -269,26 +266,6 @@ class PropertyInference(BaseEstimator):
             self._right = self.answers_ == has_property[: len(self.answers_)]
         return self
 
-    def train_shadow(self, X: Any, y: Any, group: Any, share: float, rng: Any) -> Any:
-        """Train one shadow model on records of which a share ``share`` belongs to the group.
-
-        Parameters
-        ----------
-        X, y, group : array-like
-            Records to choose from, as in :meth:`fit`.
-        share : float
-            The share of the group in the training set, in [0, 1].
-        rng : RandomState instance
-            Source of the training set and of the model's seed.
-
-        Returns
-        -------
-        estimator
-            A clone of ``target``, fitted.
-        """
-        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
-        return train_clone(self.target, as_records(X), as_array("y", y), rows, seed)
-
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's records have the property.
 
@@ -324,8 +301,9 @@ class PropertyInference(BaseEstimator):
         Returns
         -------
         PropertyPrediction
-            True if the log-odds are above 0, with an interval and a baseline. The interval is that
-            of Clopper and Pearson.
+            True if ``log_odds`` is above 0. ``right`` is the share of right answers among the ``n``
+            held-out shadow sets with this answer, with its Clopper-Pearson ``interval`` and the
+            ``baseline`` of an attacker without a model.
         """
         open_unit("alpha", alpha)
         log_odds = self.decision_function(target)

@@ -26,8 +26,6 @@ from ..membership.classifiers import score_folds
 from ..record_tables import as_records, concat, fingerprints, numeric_columns
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack
 
-__all__ = ["GenerativeAttack"]
-
 N_FOLDS = 3
 
 

@@ -18,8 +18,6 @@ from ..coordinates import Coordinates
 from ..record_tables import as_records
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated
 
-__all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
-
 _WIDTHS = np.geomspace(0.01, 2.0, 12)  # of kernels, in standard deviations of a column
 _MOST = 5000  # records in a density
 _TRIED = 300  # records that choose the width of kernels
@@ -55,7 +53,7 @@ class _DistanceAttack(GeneratorAttack):
 class NearestGenerated(_DistanceAttack):
     """Score a record by its distance to the nearest generated record (Chen et al. 2020).
 
-    With ``reference`` records, the distance is divided by that to the nearest reference record,
+    With ``reference`` records, it is divided by the distance to the nearest reference record,
     since every record in a dense part of the population has near neighbours.
 
     Notes

@@ -14,8 +14,6 @@ from ..._validation import num_samples
 from ..attack_result import AttackResult
 from ..record_tables import as_nonempty_records, as_records, concat
 
-__all__ = ["GENERATOR_DOCS", "GeneratorAttack", "check_generated", "clone_without_budget"]
-
 GENERATOR_DOCS = {
     "fit_sections": """\
 Parameters

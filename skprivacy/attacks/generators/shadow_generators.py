@@ -23,8 +23,6 @@ from ..coordinates import Cells, Counts
 from ..record_tables import as_records, concat, fingerprints
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
-__all__ = ["MarginalAttack", "ShadowGenerators", "refit_and_sample"]
-
 _COUNTS_NEED_REFERENCE = (
     "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 )
@@ -37,8 +35,8 @@ class MarginalAttack(GeneratorAttack):
 
     A generator that measures marginals reveals a record in the counts of its cells, even if no
     synthetic record is near it. To learn which columns the generator counts together, the attack
-    fits the generator several times to the attacker's own records. A marginal has the weight of how
-    often it is chosen.
+    fits the generator several times to the attacker's own records. The weight of a marginal is the
+    share of these fits that choose it.
 
     Parameters
     ----------

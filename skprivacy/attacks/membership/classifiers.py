@@ -31,16 +31,6 @@ from ..shadow_pool import ShadowPool
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
-__all__ = [
-    "KnownMembersAttack",
-    "MLLeaksAttack",
-    "ShokriAttack",
-    "SupervisedAttack",
-    "fit_folds",
-    "linear_model",
-    "score_folds",
-]
-
 Float64Array = NDArray[np.float64]
 N_FOLDS = 5
 N_HIGHEST = 10

@@ -23,8 +23,6 @@ from ..record_tables import fingerprints
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import ShadowAttack
 
-__all__ = ["IndirectInference", "VulnerableRecordsAttack"]
-
 Float64Array = NDArray[np.float64]
 # Smoothing of log-odds. A record raises the small probabilities that its class has at records of
 # other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
@@ -118,9 +116,10 @@ class IndirectInference(ShadowAttack):
     """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 
     A training record also changes predictions for other records. The attacker queries the
-    probability of the record's class at records of OTHER classes. Each answer is weighted by the
-    record's effect on it in shadow models, trained on the record or not. A defence that watches
-    for queries of training records does not detect this attack.
+    probability of the record's class at records of OTHER classes. The weight of an answer
+    is the record's effect on it: the difference between shadow models that were trained on the
+    record and other shadow models. A defence that watches for queries of training records does not
+    detect this attack.
 
     Parameters
     ----------

@@ -22,8 +22,6 @@ from ..attack_result import AttackResult
 from ..record_tables import encode, fingerprints, numeric_columns
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = ["BoundarySearch", "LabelOnlyAttack"]
-
 Float64Array = NDArray[np.float64]
 NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
 NOISE_HALVINGS = 8
@@ -224,7 +222,7 @@ class LabelOnlyAttack(MembershipAttack):
 class BoundarySearch:
     """Search of each record's nearest point with another label, within a budget of queries.
 
-    ``changed(rows, points)`` tells which points have another label than these records.
+    ``changed(rows, points)`` returns which points have another label than these records.
     """
 
     def __init__(

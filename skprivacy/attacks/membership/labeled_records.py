@@ -13,8 +13,6 @@ from ..._validation import num_samples
 from ..model_answers import targets_as_array
 from ..record_tables import as_records, concat
 
-__all__ = ["LabeledRecords", "concat_labeled", "label_records", "split_labels"]
-
 Labels = NDArray[Any] | None
 
 

@@ -23,8 +23,6 @@ from ..shadow_pool import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import AttackSetting, PoolRecords, TunedAttack
 
-__all__ = ["RMIA", "LiRA"]
-
 FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
 PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}

@@ -22,6 +22,7 @@ from ..._input_data import (
 )
 from ..._validation import Interval, num_samples
 from ...base import roll_back_on_error
+from ...metrics.rates import roc
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import (
@@ -77,8 +78,6 @@ fpr : float, default=0.05
 pool_ : ShadowPool
     The fitted pool.""",
 }
-
-__all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
 Float64Array = NDArray[np.float64]
 _NOT_KNOWN = np.array([False, True])  # classes_ of an attacker who knows no member
@@ -444,7 +443,7 @@ def choose_threshold(
             "for the target. Scale them as its training records were scaled, or leave them out."
         )
     if member is not None:
-        false, true, cuts = metrics.roc(values[member], values[~member])
+        false, true, cuts = roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])
     assert fpr is not None  # attacks with fpr=None override _calibrate
     cuts = np.append(np.unique(values), np.inf)

@@ -20,8 +20,6 @@ from ..record_tables import fingerprints
 from .classifiers import score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = ["QuantileAttack"]
-
 Float64Array = NDArray[np.float64]
 N_FOLDS = 3
 HIGH = 0.9

@@ -17,24 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ... import metrics
 from ..._input_data import label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
+from ...metrics.rates import roc
 from ..model_answers import as_classifier, choose_answers, class_list
 from ..shadow_pool import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
 from .membership_attack import MembershipAttack
-
-__all__ = [
-    "N_RECORDS",
-    "AttackSetting",
-    "PoolRecords",
-    "SelfAttack",
-    "ShadowAttack",
-    "TunedAttack",
-    "iter_self_attacks",
-    "mean_tpr",
-]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -121,7 +110,7 @@ class ShadowAttack(MembershipAttack):
         # Carlini et al. 2022, Algorithm 1, line 14: query the target model
         model = as_classifier(self.target, X)
         signal = choose_answers(model, y).signal(model, X, y, self._label_classes)
-        return self.pool_.as_log_odds(signal)
+        return self.pool_._answers.as_log_odds(signal)
 
     def _check_in_models(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
         """Refuse records without IN models, which online attacks need."""
@@ -210,7 +199,7 @@ def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
 
 def mean_tpr(score: Float64Array, member: Mask) -> float:
     """Return the mean true positive rate over the false positive rates ``RATES``."""
-    fpr, tpr, _ = metrics.roc(score[member], score[~member])
+    fpr, tpr, _ = roc(score[member], score[~member])
     return float(np.interp(RATES, fpr, tpr).mean())
 
 

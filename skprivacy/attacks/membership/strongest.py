@@ -36,8 +36,6 @@ from .shadow_attack import (
     mean_tpr,
 )
 
-__all__ = ["LearnedRatio", "StrongestAttack"]
-
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Pooled = tuple[float, float]
@@ -79,13 +77,13 @@ class StrongestAttack(ShadowAttack):
 
     Notes
     -----
-    **Guarantees.** The choice is a function of the shadow models and of the set of records given
-    to ``fit``. The halves that shadow models are trained on are drawn without regard to the
-    target's members, and neither its members nor its answers are used. Suppose that this set does
-    not depend on which records are members (members and non-members together, as in an audit).
-    Then, given the shadow models, the winner is one test fixed in advance. Every bound for such a
-    test holds for it, without a correction for having tried several. Training may depend on the
-    order of records, so use an order that is independent of membership, as
+    **Guarantees.** The choice is a function of the shadow models and of the set of records given to
+    ``fit``. It uses neither the target's members nor its answers, and the halves on which shadow
+    models are trained are drawn without regard to the members. Suppose that the set of records
+    given to ``fit`` does not depend on which records are members (members and non-members together,
+    as in an audit). Then, given the shadow models, the winner is one test fixed in advance. Every
+    bound for such a test holds for it, without a correction for having tried several. Training may
+    depend on the order of records, so use an order that is independent of membership, as
     :func:`~skprivacy.audit.audit` does.
 
     Examples
@@ -175,15 +173,16 @@ class LearnedRatio(TunedAttack):
     model_ : Pipeline
         The logistic regression.
     power_ : float
-        Mean share of the shadow models' members found by self-attack, with regressions that did
-        not learn from the attacked model.
+        Mean share of a shadow model's members that the attack finds if it has learned from the
+        other shadow models only.
 
     Notes
     -----
     The pool must have at least 4 models, trained on every record that is given to ``fit`` or
     scored. The score is the log-odds of membership. Neighbours are the 25 nearest of the records
-    given to ``fit``, with standardised numbers and indicators of other columns. They are left out
-    for more than 10,000 distinct records, or if the search would take more than seconds.
+    given to ``fit``, with standardised numbers and indicators of other columns. The attack does not
+    use neighbours if there are more than 10,000 distinct records, or if the search for them would
+    take longer than some seconds.
 
     **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
     order of the records.

@@ -17,8 +17,6 @@ from .. import scores
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
-__all__ = ["ReferenceThreshold", "ShadowThreshold", "SignalThreshold"]
-
 
 @fill_docs(MEMBERSHIP_DOCS)
 class ShadowThreshold(ShadowAttack):

@@ -20,8 +20,6 @@ from ..updates import Updates, nearest_columns
 from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = ["UpdatesMembership"]
-
 Float64Array = NDArray[np.float64]
 # Relative to the mean variance. On Location-30 the AUC is .95 at 1e-3 and .97 from 1e-4 to 1e-6.
 RIDGE = 1e-4
@@ -33,10 +31,10 @@ class UpdatesMembership(MembershipAttack):
 
     An update is the mean of its n records' gradients, so it contains 1/n of each of them, as a
     published mean contains its records (:class:`AggregateAttack`). The attacker computes the
-    gradient of a record at the weights before the round. He subtracts from it and from the update
-    what his own records explain, and measures how far the two agree. The score is the
-    log-likelihood ratio of normal gradients, summed over the rounds and scaled to the confidence
-    observed on his own records.
+    gradient of a record at the weights before the round. The attack removes the mean gradient of
+    the attacker's own records from this gradient and from the update, and compares the remainders
+    by the best linear test. The score is the log-likelihood ratio of normal gradients, summed over
+    the rounds and scaled to the confidence observed on the attacker's own records.
 
     Parameters
     ----------
@@ -64,7 +62,7 @@ class UpdatesMembership(MembershipAttack):
     of a party's records, and an approximation for several steps. A is computed from inner products
     of gradients, so its cost hardly depends on the number of weights.
 
-    An active attacker creates his updates with :func:`gradient_ascent`.
+    An active attacker creates updates with :func:`gradient_ascent`.
 
     References
     ----------

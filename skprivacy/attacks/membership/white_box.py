@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ... import metrics
 from ..._docs import fill_docs
 from ..._extras import name_missing_extra
 from ..._input_data import column_or_1d, label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval, check_random_state
+from ...metrics.rates import clopper_pearson, roc
 from .. import scores
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
@@ -33,8 +33,6 @@ from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
-
-__all__ = ["GradientNormAttack", "StolenMemoriesAttack", "WhiteBoxAttack", "layer_figures"]
 
 Float64Array = NDArray[np.float64]
 Folds = NDArray[np.intp]
@@ -73,10 +71,10 @@ class WhiteBoxAttack(MembershipAttack):
 
     The paper had tens of thousands of known members. With fewer, its network overfits. The network
     here is therefore smaller, uses rescaled gradients, and corrects the scores of a linear model.
-    The linear model takes the figures of :class:`GradientNormAttack`, and the alignment of each
-    layer's gradient with its weights, which few members are not enough to teach a network. The
-    paper's unsupervised attack ends with a spectral clustering of the numbers into two clusters;
-    here they are ranked.
+    The inputs of the linear model are the figures of :class:`GradientNormAttack`, and the alignment
+    of each layer's gradient with its weights. A network would need more members to learn the
+    alignment. The paper's unsupervised attack ends with a spectral clustering of the numbers into
+    two clusters; here they are ranked.
 
     References
     ----------
@@ -249,11 +247,11 @@ class StolenMemoriesAttack(MembershipAttack):
     """Compare a network with proxies, white-box: stolen memories (Leino & Fredrikson 2020).
 
     A network uses some features in a way that is peculiar to its training records. Proxy networks
-    show how these features are used otherwise: for each layer, this layer and those above are
-    retrained on the attacker's records, as represented by the target's layers below. The
-    displacement of the target's local linear approximation from the proxy's is the evidence of that
-    layer. A shadow network, whose members the attacker knows, determines the weights of the layers
-    and calibrates the threshold. No member of the target needs to be known.
+    show how these features are used otherwise: for each layer, this layer and all later layers are
+    retrained on the attacker's records. Their inputs are the outputs of the target's earlier
+    layers. The evidence of a layer is the difference between the local linear approximations of
+    target and proxy. A shadow network, whose members the attacker knows, determines the weights of
+    the layers and calibrates the threshold. No member of the target needs to be known.
 
     Parameters
     ----------
@@ -262,9 +260,9 @@ class StolenMemoriesAttack(MembershipAttack):
         classifier that has one as ``module_``; alone or at the end of a pipeline. The classes of
         a bare torch module are 0, 1, ...
     precision : float, default=0.9
-        ``predict`` calls as many members as possible, while at least this share of them is right
-        on the shadow network, half of whose records are members, with 95% confidence. If the shadow
-        network has no such threshold, ``predict`` calls no record a member.
+        ``predict`` calls as many records members as possible, while at least this share of the
+        calls is right with 95% confidence. This is measured on the shadow network, half of whose
+        records are members. If it has no such threshold, ``predict`` calls no record a member.
     epochs : int, default=100
         Number of epochs of Adam in which proxies of torch modules are trained. The number of the
         target's own epochs works best. Ignored for other models, whose parameters determine their
@@ -356,10 +354,10 @@ class StolenMemoriesAttack(MembershipAttack):
         self._choose_threshold(known[half], known[~half])
 
     def _choose_threshold(self, members: Float64Array, others: Float64Array) -> None:
-        false, true, cuts = metrics.roc(members, others)
+        false, true, cuts = roc(members, others)
         hits = np.rint(true[1:] * len(members)).astype(int)
         called = hits + np.rint(false[1:] * len(others)).astype(int)
-        sure = [metrics.clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
+        sure = [clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
         enough = np.flatnonzero(np.array(sure) >= self.precision)
         last = enough[-1] if len(enough) else None
         self._threshold = np.inf if last is None else float(cuts[1:][last])

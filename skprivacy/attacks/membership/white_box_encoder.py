@@ -20,8 +20,6 @@ from torch import nn
 from ..._environment import threads_for
 from .classifiers import linear_model
 
-__all__ = ["Scorer", "View", "train_decoded", "train_labelled"]
-
 Float64Array = NDArray[np.float64]
 
 NETWORKS = 5

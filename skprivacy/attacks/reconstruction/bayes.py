@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..torch_gradients import LossGradients
 
-__all__ = ["BayesInversion"]
-
 Float64Array = NDArray[np.float64]
 _AT_ONCE = 2**24  # numbers in gradients that are in memory at once
 _MOST = 10_000  # candidates for batches of several records
@@ -38,10 +36,11 @@ class BayesInversion(InversionAttack):
     """Reconstruct records from a noisy gradient by the posterior over candidate records.
 
     Even if noise hides records from a search, some candidates are more probable than others. For
-    one record the posterior is proportional to ``prior * exp(-|g - h|^2 / (2 s^2))``, where
-    ``h``, the row's gradient, is clipped as the party does and ``s`` is its noise. The candidates
-    then vote on each column. No attack with this prior is right more often. For a larger batch,
-    Gibbs sampling draws each record in turn given the others.
+    one record the posterior is proportional to ``prior * exp(-|g - h|^2 / (2 s^2))``. Here ``g`` is
+    the gradient that was sent, ``h`` is the candidate's gradient, clipped as the party clips, and
+    ``s`` is the standard deviation of the noise. The candidates then vote on each column. No attack
+    with this prior is right more often. For a larger batch, Gibbs sampling draws each record in
+    turn given the others.
 
     Parameters
     ----------

@@ -17,8 +17,6 @@ from scipy.optimize import linear_sum_assignment
 from ..._validation import sequence
 from ...preprocessing import CategoricalColumn, HashedColumn, Schema
 
-__all__ = ["TOLERANCE", "ColumnLayout", "null_model_ceiling", "null_model_rows"]
-
 Float64Array = NDArray[np.float64]
 # A number counts as recovered within this distance, in standard deviations (Vero et al. 2023,
 # TabLeak).

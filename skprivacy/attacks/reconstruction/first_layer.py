@@ -12,8 +12,6 @@ from .inversion_attack import INVERSION_DOCS, InversionAttack, Reconstruction
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FirstLayerInversion"]
-
 _TOLERANCE = 1e-3  # relative error in single precision, where gradients nearly cancel
 _SAME = 1e-3  # relative distance below which two rows are the same record
 _ZERO = 1e-5  # relative to the largest gradient; smaller ones are rounding errors
@@ -23,10 +21,10 @@ _ZERO = 1e-5  # relative to the largest gradient; smaller ones are rounding erro
 class FirstLayerInversion(InversionAttack):
     """Compute records from the gradient of a first linear layer (Boenisch et al. 2023).
 
-    The gradient of a neuron's weights divided by that of its bias is a weighted mean of the records
-    that activate the neuron. If only one record does, it is the record itself, exactly. Candidates
-    are checked with the network. The whole gradient of a confirmed record is subtracted, after
-    which other records may be alone on a neuron.
+    The gradient of a neuron's weights divided by the gradient of its bias is a weighted mean of the
+    records that activate the neuron. If only one record does, the mean is the record itself,
+    exactly. Candidates are checked with the network. The whole gradient of a confirmed record is
+    subtracted, after which other records may be alone on a neuron.
 
     Parameters
     ----------

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from ..torch_gradients import LossGradients
 
-__all__ = ["INVERSION_DOCS", "InversionAttack", "Reconstruction", "check_labelled_rows"]
-
 Float64Array = NDArray[np.float64]
 _REFERENCE = 512  # records used to infer labels
 INVERSION_DOCS = {

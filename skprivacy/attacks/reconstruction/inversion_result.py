@@ -13,9 +13,7 @@ from scipy.stats import t as student
 
 from ..._validation import open_unit
 from ...accounting import PrivacyGuarantee
-from ...metrics import clopper_pearson
-
-__all__ = ["InversionResult"]
+from ...metrics.rates import clopper_pearson
 
 Float64Array = NDArray[np.float64]
 Interval = tuple[float, float]

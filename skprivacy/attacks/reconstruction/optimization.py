@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..torch_gradients import LossGradients
 
-__all__ = ["GradientInversion"]
-
 _AT_ONCE = 2**24  # numbers in simulated gradients that are in memory at once
 _WIDEST = 12.0  # bound on the arguments of exponentials
 _AS_GOOD = 1.5  # starts within this factor of the smallest distance are pooled

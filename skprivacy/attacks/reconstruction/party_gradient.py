@@ -12,8 +12,6 @@ from ..._extras import name_missing_extra
 from ..._validation import generator, not_negative, positive
 from .inversion_attack import check_labelled_rows
 
-__all__ = ["gradient_of_step", "party_gradient"]
-
 
 def party_gradient(
     target: Any,

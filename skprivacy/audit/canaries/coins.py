@@ -19,7 +19,7 @@ from scipy import sparse
 from ..._sklearn import safe_indexing
 from ...accounting import Event, PrivacyGuarantee
 from ...accounting.accountants import privacy_curve
-from ...attacks import LabelCanaries
+from ...attacks.attributes.label import LabelCanaries
 from ...attacks.record_tables import as_records, concat
 from ...metrics.coin_guesses import Inverse
 from ...preprocessing import BoundedColumn, CategoricalColumn

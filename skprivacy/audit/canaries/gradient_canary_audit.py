@@ -23,8 +23,7 @@ from ..._input_data import check_numbers
 from ..._validation import num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.record_tables import concat
-from ...metrics import GuessBound
-from ...metrics.coin_guesses import inverse_line_curve, refutes_curve
+from ...metrics.coin_guesses import GuessBound, inverse_line_curve, refutes_curve
 from ...metrics.epsilon import largest_refuted
 from .coins import CanaryRun, inverse_curve
 from .noise_test import NEVER, NoiseTest, subtract_records
@@ -207,8 +206,8 @@ class Participation:
     """Counts of the records in each step, tested against sampling by independent coins.
 
     Batches of one size, and records that take turns, are more regular than coins. The noisy sums
-    hardly show this if other records hide the canary, but the claim is then accounted for another
-    sampling than the one that runs.
+    hardly show this if other records hide the canary. But the claim was then computed for a
+    different sampling.
     """
 
     def __init__(self, sampling_rate: float) -> None:

@@ -27,7 +27,7 @@ NOISE_FAULTS = {
     "reuse": "the noise of two steps is correlated",
     "shift": "the weights of a step share a part of their noise",
 }
-MAX_GRID = 2.0**-17  # in deviations of the noise; that of half precision is about 2**-11
+MAX_GRID = 2.0**-17  # in deviations of the noise; the grid of half precision is about 2**-11
 _FEWEST_REPEATS = 20  # an estimate of the grid from fewer is too rough
 _MAX_VALUES = 1 << 20  # kept of all steps together
 _BLOCK = 1024  # steps whose correlations are computed at a time
@@ -138,8 +138,8 @@ def _test_shape(normal: Float64Array) -> float:
     statistic = -n - float(np.mean((2.0 * np.arange(n) + 1.0) * logs))
     if statistic <= 0:
         return 1.0
-    # The statistic is asymptotically sum Z_j^2 / (j (j + 1)). Its tail is that of Z_1^2 / 2 times
-    # prod_{j>1} (1 - 2 / (j (j + 1)))^(-1/2) = sqrt(3) (Zolotarev 1961). The next term adds
+    # The statistic is asymptotically sum Z_j^2 / (j (j + 1)). Its tail is the tail of Z_1^2 / 2,
+    # times prod_{j>1} (1 - 2 / (j (j + 1)))^(-1/2) = sqrt(3) (Zolotarev 1961). The next term adds
     # sum_{j>1} 1 / ((j - 1) (j + 2)) = 11/18, divided by twice the statistic.
     tail = math.sqrt(3.0) * (1.0 + 11.0 / (36.0 * statistic)) * float(erfc(math.sqrt(statistic)))
     return min(1.0, tail)

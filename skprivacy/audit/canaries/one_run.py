@@ -24,9 +24,10 @@ from ..._validation import flag, is_whole, num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.model_answers import class_list, predict_aligned
 from ...attacks.record_tables import as_records
-from ...metrics import GuessBound, bound_from_guesses
+from ...metrics import bound_from_guesses
 from ...metrics.coin_guesses import (
     BOUNDS,
+    GuessBound,
     Inverse,
     best_n_guesses,
     default_guess_sizes,
@@ -98,13 +99,12 @@ def audit_one_run(
 ) -> OneRunAuditReport:
     """Train an estimator once, with canaries, and guess which canaries it was trained on.
 
-    A fair coin for each canary decides whether it takes the place of a record of ``X``. If not, the
-    record is left out. It stays instead if the guarantee treats the number of records as public or
-    is one for replaced records.
+    A fair coin for each canary decides whether the canary replaces a record of ``X``. Otherwise
+    this record is left out, under add-remove, or stays, under the other relations.
 
-    With ``canaries="gradient"``, the attacker sees every noisy sum of a network's training.
-    Canaries are then additional records, each with a long gradient in one weight. This shows nearly
-    all the leakage that the training has.
+    With ``canaries="gradient"``, canaries are additional records of a network's training, each with
+    a long gradient in one weight. The attacker sees every noisy sum. This shows nearly all leakage
+    of the training.
 
     Parameters
     ----------
@@ -116,18 +116,18 @@ def audit_one_run(
         Its relation decides whether canaries are left out or replaced. None tests the claim of the
         trained model.
     n_canaries : int, default=1000
-        From 20 to half the number of records; for gradients, to the number of weights. More
-        canaries show more leakage, but make the model worse. At a true epsilon below 2, it takes
-        thousands to show half of it.
+        From 20 to half the number of records (for gradients, to the number of weights). More
+        canaries show more leakage, but make the model worse. At a true epsilon below 2, thousands
+        of canaries show about half of it.
     canaries : tuple (X_canaries, y_canaries) or "gradient", default=None
         Crafted canaries, in the form of X and y. ``None`` takes records of X with wrong labels.
         ``"gradient"`` is for :class:`~skprivacy.neural_network.DPSGDClassifier` and
         :class:`~skprivacy.neural_network.DPSGDRegressor` outside of pipelines, with Poisson
         sampling.
     n_guesses : int, default=None
-        Number of coins to guess. ``None`` takes the number that most surely refutes the claimed
-        curve if it is false. Without a claim, it takes the better of about ``5 sqrt(n_canaries)``
-        and ``n_canaries / 2``, each tested with half of ``alpha``.
+        Number of coins to guess. ``None`` takes the number that is most likely to refute a false
+        claim. Without a claim, it tests about ``5 sqrt(n_canaries)`` and ``n_canaries / 2``
+        guesses, each with half of ``alpha``, and takes the better one.
     score : callable, default=None
         ``score(model, X_canaries, y_canaries)`` returns one number per canary, higher if the model
         seems trained on it. It may inspect the model. ``None`` takes the log odds of the canary's
@@ -158,27 +158,28 @@ def audit_one_run(
 
     Notes
     -----
-    **Guarantees.** A true claim is called violated with probability ``alpha`` at most, however
-    canaries and records interfere: only the coins are random. The number of guesses is chosen by
-    the claimed curve, before the coins are used. Audits are not private: the report holds the
-    scores. The model was trained on canaries; do not use it.
+    **Guarantees.** A true claim is called violated with probability ``alpha`` at most. Canaries and
+    records may interfere in any way, because only the coins are random. The number of guesses
+    follows from the claimed curve, before the coins are used. Audits are not private: the report
+    holds the scores. Do not use the model, because it was trained on canaries.
 
     Gradient canaries pass through the network's own sampling, clipping, noise and release. The
     attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
     each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
-    because it is accounted for all sums together and for any gradients. If it is refuted, the
-    training does not release what its epsilon was computed for, even if the final weights alone
-    leak less. The audit also tests the observed sampling of records against the claimed coins, and
-    the noise at the weights of absent canaries against its claimed size, its distribution and its
-    independence. Each adds one in a million to the error probability of the verdict. The tests of
-    the noise are exact for Gaussian noise, and nearly so for logistic noise.
+    because it is computed for all sums together and for any gradients. If it is refuted, the
+    training is not the one that its epsilon was computed for. The final weights may still leak
+    less.
 
-    **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
-    by replacing records. Under ``zero_out`` a replacement is two steps, so the claim is applied
-    twice. A gradient canary that is left out is a record that contributes nothing, which is one
-    step. These coins may turn out unable to test a claim whose relation is known only after the
-    fit, or a claim for labels or for units other than records. The verdict then says so, and
-    nothing is refuted.
+    The audit also tests two properties of the training, each with an error probability of one in a
+    million. The sampling of records must follow the claimed independent coins. The noise at the
+    weights of absent canaries must have the claimed size and distribution, and be independent. The
+    tests of the noise are exact for Gaussian noise, and nearly so for logistic noise.
+
+    **Edge cases.** Under ``zero_out`` and ``replace_one``, records are replaced. A replacement is
+    two steps under ``zero_out``, so the claim is applied twice. An absent gradient canary is a
+    record that contributes nothing, which is one step. The coins cannot test a claim for labels or
+    for units other than records, or some relations that are known only after the fit. The verdict
+    then says so, and nothing is refuted.
 
     References
     ----------
@@ -236,12 +237,13 @@ class OneRunAuditReport(FactReport):
     fitted : estimator
         The trained model, WITH canaries.
     claim : Claim
-        The tested claim: the model's own, or the one that was passed, with the model's beside it.
+        The tested claim: the passed one, if there is one, and otherwise the claim of the model.
     canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
         Kind of canary, and where the attack searched for it.
     coin : {"add_remove", "replace_one", "zero_out"}
-        The neighbouring relation between the two outcomes of a coin: a canary was in the training
-        data, or it was absent, replaced by another record, or by one that contributes nothing.
+        The neighbouring relation between the two outcomes of a coin. In one outcome the canary is
+        in the training data. In the other it is absent, replaced by another record, or replaced by
+        a record that contributes nothing.
     right, guesses, n_canaries : int
         Number of right guesses, of all guesses, and of coins.
     refuted : bool
@@ -257,10 +259,10 @@ class OneRunAuditReport(FactReport):
         "reuse" (correlated steps) and "shift" (noise that weights share). Empty without gradient
         canaries.
     noise_grid : float
-        Estimated grid of the noise, in its standard deviations, if noisy values repeat as after
-        rounding to half precision; 0 if they do not.
+        Estimated grid of the noise, in standard deviations of the noise, if noisy values repeat as
+        after rounding to half precision. 0 if they do not repeat.
     within_reach : bool
-        Whether the claim would have been refuted if all guesses had been right.
+        Whether the audit could refute the claim, if all guesses were right.
     untested : str
         Why the coins cannot test the claim; empty if they can.
     bounds : tuple of GuessBound

@@ -150,10 +150,10 @@ def audit_synthesizer(
 ) -> SynthesizerAuditReport:
     """Fit a synthesizer many times, with or without a canary, and guess which from its output.
 
-    A canary is an artificial record that is rare in nearly every cell. A fair coin decides whether
-    it takes the place of a record of ``X``. If not, the record is left out; it stays instead if the
-    guarantee is one for replaced records. The attacker knows all records that no coin touches, and
-    sees either the noisy tables, which are released, or only synthetic records.
+    A canary is an artificial record, drawn from the public ranges and categories, where real
+    records are rare. A fair coin decides whether it replaces a record of ``X``. Otherwise this
+    record is left out or, under replace-one, stays. The attacker knows all records without a coin,
+    and sees either the released noisy tables or only synthetic records.
 
     Parameters
     ----------
@@ -195,16 +195,17 @@ def audit_synthesizer(
     Notes
     -----
     **Guarantees.** A true claim is called violated with probability ``alpha`` at most. With one
-    canary per fit, the number of right guesses is compared exactly with the one that the claimed
-    trade-off curve allows. With more, the coins of all fits are treated as coins of one larger run.
-    This holds however canaries interfere, but it takes thousands of coins to detect noise of half
-    the claimed size. Scores are the best linear estimates of the coins from all noisy tables, under
-    the stated size of the noise. If that size is wrong, the guesses get worse, but the error
-    probability still holds. An audit is not private: it holds scores.
+    canary per fit, the number of right guesses is compared exactly with the number that the claimed
+    trade-off curve allows. With more canaries, the coins of all fits count as coins of one larger
+    run. This is valid for any interference of canaries, but needs thousands of coins to detect
+    noise of half the claimed size.
 
-    **Edge cases.** A guarantee under ``zero_out`` is tested by replacing records, which is two
-    steps, so the claim is applied twice. The private choice of columns, which gets 5 % of the
-    budget, is not tested.
+    Scores are the best linear estimates of the coins from all noisy tables, for the stated size of
+    the noise. If this size is wrong, the guesses get worse, but the error probability holds. An
+    audit is not private: it holds scores.
+
+    **Edge cases.** Under ``zero_out`` records are replaced, which is two steps, so the claim is
+    applied twice. The private choice of columns, which gets 5 % of the budget, is not tested.
 
     References
     ----------

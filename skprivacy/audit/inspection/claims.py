@@ -170,14 +170,17 @@ def claim_of(model: Any, X: Any = None) -> Claim:
 
     Notes
     -----
-    **Guarantees.** The claimed epsilon is at least the composed epsilon of all private steps, in
-    these wrappers: ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``; the meta-estimators
-    that train each part once on all records (``VotingClassifier``, ``VotingRegressor``,
-    ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
-    ``SmoothedClassifier``); and ``FrozenEstimator``. Any other model with a private part makes no
-    claim: a search chooses by unprotected scores, bagging repeats records, stacking and calibration
-    fit more than the private parts. A model whose parts differ in relation or unit makes no claim
-    either.
+    **Guarantees.** The claimed epsilon is at least the composed epsilon of all private steps in
+    these wrappers:
+
+    - ``Pipeline``, ``ColumnTransformer``, ``FeatureUnion`` and ``FrozenEstimator``;
+    - meta-estimators that train each part once on all records: ``VotingClassifier``,
+      ``VotingRegressor``, ``OneVsRestClassifier``, ``MultiOutputClassifier``,
+      ``MultiOutputRegressor`` and ``SmoothedClassifier``.
+
+    Any other model with a private part makes no claim. A search chooses by unprotected scores,
+    bagging repeats records, and stacking and calibration fit more than the private parts. A model
+    whose parts differ in relation or unit makes no claim either.
 
     **Edge cases.** A transformer is covered in three cases:
 
@@ -187,10 +190,10 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     - it is a scikit-learn transformer that treats each record by itself.
 
     Any other transformer that needs no fit is tested on up to 20 records. The guarantee then lists
-    the assumption that it treats each record by itself and holds nothing learned from the data.
-    A function may hold a mean of private records; only a method of an estimator, such as
-    ``scaler.transform``, is detected. The assumption names rounding if records transformed
-    together differ in any bit from records transformed alone, as in matrix products.
+    two assumptions: the transformer treats each record by itself, and it holds nothing learned from
+    the data. A function may hold a mean of private records. Only a method of an estimator, such as
+    ``scaler.transform``, is detected. The assumption names rounding if a record's result differs in
+    any bit between a joint and a separate call, as in matrix products.
 
     An encoder in a ``FrozenEstimator`` that declares ``needs_public_records_`` adds the assumption
     that it learned from public records. A step that is not covered turns the guarantee into kind

@@ -21,7 +21,7 @@ from ..._groups import Groups, resolve_groups
 from ..._input_data import check_one_type
 from ..._validation import num_samples
 from ...attacks.record_tables import as_records, fingerprints
-from ...metrics import clopper_pearson
+from ...metrics.rates import clopper_pearson
 from .claims import Claim, claim_of
 from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records
@@ -66,25 +66,25 @@ def check_disclosure(
     model : fitted estimator or torch module
         Any model. Pipelines, searches, ensembles and other wrappers are searched.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
-        All records that the model was trained on. ``y_train`` may be None; class disclosure and the
-        error gap are then not checked.
+        All records that the model was trained on. Without ``y_train``, class disclosure and the
+        error gap are not checked.
     X_test, y_test : array-like of shape (n_new, n_features) and (n_new,), default=None
         Records of the same population that the model was not trained on, for the error gap. They
-        also show which arrays hold such rows by chance.
+        also show whether arrays of the model hold rows of data by chance.
     min_records : int, default=10
-        The fewest records that may share a leaf or a prediction. A row of features that this many
-        training records share identifies nobody. Statistical offices ask for 3 to 10 records behind
-        a published cell; the default is the cautious end.
+        Smallest number of records that may share a leaf or a prediction. A row of features
+        identifies nobody if this many training records share it. Statistical offices ask for 3 to
+        10 records behind a published cell.
     min_degrees_of_freedom : int, default=10
-        The fewest residual degrees of freedom. Without residual degrees of freedom, the fitted
-        parameters may determine the records. 10 is common in research data centres.
+        Smallest number of residual degrees of freedom. With none, the fitted parameters may
+        determine the records. 10 is common in research data centres.
     max_gap : float, default=0.1
         The largest error gap. The gap is the advantage over guessing of an attacker who calls a
         record a member if its error is small.
     groups : array-like of shape (n_train,), default=None
-        Group of each record of ``X_train``, where groups, such as patients, have several records.
-        Then k-anonymity and degrees of freedom count groups: twenty records of one patient hide
-        nobody.
+        Group of each record of ``X_train``, if groups, such as patients, have several records.
+        k-anonymity and degrees of freedom then count groups, because twenty records of one patient
+        hide nobody.
 
     Returns
     -------
@@ -110,22 +110,22 @@ def check_disclosure(
     - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
     - *class disclosure*: records whose prediction reveals the label for certain: either all records
       with this prediction have one label, or a probability is 1.
-    - *degrees of freedom*: records minus fitted parameters. No sign if the model has a proved
-      claim of finite epsilon, which limits what any number of parameters reveals.
-    - *error gap*: how much more often the error of a training record is small (at most their mean
-      error) than the error of a new one; for classifiers, the difference in accuracy (Yeom et al.
-      2018).
+    - *degrees of freedom*: records minus fitted parameters. It is not flagged if the model has a
+      proved claim of finite epsilon, which limits the leakage of any number of parameters.
+    - *error gap*: the share of training records with a small error, minus the share of new records
+      with a small error. Small means at most the mean error of training records. For classifiers it
+      is the difference in accuracy (Yeom et al. 2018).
 
-    **Guarantees.** None. A flag proves no leak: a user who sees only the answers of a model does
-    not see records inside it. The absence of flags proves no privacy. The report states the model's
+    **Guarantees.** None. A flag proves no leak: a user who sees only predictions does not see
+    records inside the model. The absence of flags proves no privacy. The report states the model's
     own claim but does not test it; :func:`~skprivacy.audit.audit` does. The checks read private
     data, so their figures are not private.
 
     **Edge cases.** Predictions that vary from record to record, as in a linear model, form no
     groups, and k-anonymity does not apply. Trees and parameters are counted in scikit-learn's
-    models and torch modules, not in models of other libraries. Records are found in their given
-    form and as transformed by pipelines and transformers inside the model; other forms are not
-    found. Leaves of a forest count the distinct records of their bootstrap sample.
+    models and torch modules, not in models of other libraries. Records are found as given, and as
+    transformed by steps of the model, but in no other form. Leaves of a forest count the distinct
+    records of their bootstrap sample.
 
     References
     ----------

@@ -137,7 +137,8 @@ class DisclosureCheck:
     value : float or None
         The figure compared with the threshold.
     threshold : float
-        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
+        The smallest figure allowed for leaves, predictions and degrees of freedom. For all other
+        checks, the largest figure allowed.
     says : str
         The result, or why the check does not apply, in words.
     """

@@ -83,6 +83,12 @@ class MemberGroups:
             _select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out)
         )
 
+    def selected_groups(
+        self, rows_in: NDArray[Any], rows_out: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the groups of some records, numbered as before, in the order of ``select``."""
+        return pd.unique(self.inside.codes[rows_in]), pd.unique(self.outside.codes[rows_out])
+
     def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
         whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)

@@ -25,7 +25,7 @@ from sklearn.pipeline import Pipeline
 from ..._input_data import all_numbers
 from ..._validation import num_samples
 from ...attacks.record_tables import fingerprints
-from ...metrics import clopper_pearson
+from ...metrics.rates import clopper_pearson
 from .attempts import is_alarm
 
 __all__ = [
@@ -64,15 +64,15 @@ class StoredRecords:
 def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -> StoredRecords:
     """Count the training records in the arrays of a model.
 
-    Rows are compared in single precision: as given, and as every pipeline, transformer and bagging
-    inside the model passes them on. Three kinds of rows are not counted: rows that at least
-    ``common`` records share, which identify none of them; rows of equal numbers, such as zeros,
-    which arrays hold for other reasons; and single whole numbers.
+    Rows are compared in single precision: as given, and as transformed by each pipeline,
+    transformer and bagging inside the model. Three kinds of rows are not counted. Rows that at
+    least ``common`` records share identify none of them. Rows of equal numbers, such as zeros, are
+    in arrays for other reasons. Single whole numbers are in arrays by chance.
 
-    Small whole numbers are in arrays by chance: counts, codes, the children of a tree's nodes. So
-    an array counts only if it holds training records more often than strangers: new records, and
-    rows in which each number comes from another training record. Compressed or encrypted records
-    are not found.
+    Rows of small whole numbers are in arrays by chance, too: counts, codes, the children of a
+    tree's nodes. So an array counts only if it holds training records more often than other rows:
+    new records, and rows in which each number comes from another training record. Compressed or
+    encrypted records are not found.
     """
     known = _RowDigests(contents.arrays)
     new_views = iter(()) if X_test is None else iter_tables(X_test, contents.parts)

@@ -18,6 +18,8 @@ from ..._report_facts import FactReport, ReportFacts
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence
+from ..comparability.blind_baseline import BlindBaseline
+from ..comparability.matched_pairs import MatchedPairs
 from ..inspection.claims import CHOSEN, NO_CLAIM, Claim
 from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
@@ -48,7 +50,7 @@ class AuditReport(FactReport):
     model : str
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
-        Claim of all private steps together; of kind "estimate" if a step is not covered.
+        Claim of all private steps together. It is of kind "estimate" if a step is not covered.
     findings : tuple of AttackFinding
         One for each attack.
     reason : str
@@ -62,7 +64,7 @@ class AuditReport(FactReport):
     train_accuracy, test_accuracy : float
         Accuracy on members and on non-members; NaN for models that predict no classes.
     majority_share : float
-        Share of the most frequent class among the non-members: the accuracy of always guessing it.
+        Share of the most frequent class among the non-members: the accuracy of a constant guess.
     alpha : float
         Error probability of the verdict and of each interval.
     n_shadows : int
@@ -72,20 +74,24 @@ class AuditReport(FactReport):
     not_measured : tuple of str
         Attacks that were not run.
     why_not_measured : str
-        Why they were not run, in words.
+        The reason, in words.
     disclosure : DisclosureReport or None
         Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
     exposures : tuple of GroupExposure
-        How well each attack separates members from non-members within each class and subgroup,
-        most exposed first.
+        Success of each attack within each class and subgroup, most exposed first.
     attacked : str
         Unit of membership: "record", or the name of the ``groups`` passed to the audit.
     copied : str
-        Why the records are not independent of each other; empty if nothing suggests it.
+        Evidence that the records depend on each other; empty if there is none.
     ledger_caveats : tuple of str
         Limits of the ledger of the model's budget: whether a restored older copy is noticed.
     own_claim : Claim or None
-        The model's own claim, if another was passed to the audit and tested; otherwise None.
+        The model's own claim, if the audit tested a passed claim instead; otherwise None.
+    baseline : BlindBaseline or None
+        Whether the samples differ by more than membership, found without the model. None where the
+        audit's own coins chose the members.
+    pairs : MatchedPairs or None
+        Evidence on pairs of similar members and non-members, if the samples differ; else None.
     """
 
     model: str
@@ -110,6 +116,8 @@ class AuditReport(FactReport):
     copied: str = ""
     ledger_caveats: tuple[str, ...] = ()
     own_claim: Claim | None = None
+    baseline: BlindBaseline | None = None
+    pairs: MatchedPairs | None = None
 
     of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
 
@@ -175,8 +183,9 @@ class AuditReport(FactReport):
     def verdict(self) -> str:
         """One of "consistent", "violated", "doubtful" and "no claim"; ``reason`` says why no claim.
 
-        "consistent" means only that no attack refuted the claim. "doubtful" means that members
-        score below non-members, or that records are copies of each other (see ``doubt``).
+        "consistent" means only that no attack refuted the claim. "doubtful" means that the samples
+        differ by more than membership, that members score below non-members, or that records are
+        copies of each other (see ``doubt``).
         """
         if not self.claims:
             return NO_CLAIM
@@ -195,25 +204,31 @@ class AuditReport(FactReport):
         Returns
         -------
         bool
-            False without a claim, or if records are copies of each other.
+            False without a claim, if records are copies of each other, or if the samples differ by
+            more than membership.
         """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
-        return self.claims and not self.copied and (beyond or bool(finding.refutation))
+        return self.claims and not self._unlike and (beyond or bool(finding.refutation))
 
     @property
     def refutations(self) -> list[str]:
         """Each contradiction of the claimed trade-off curve, in words."""
-        found = [] if self.copied else self.findings
+        found = [] if self._unlike else self.findings
         return [f"{f.result.attack}: {f.refutation}" for f in found if f.refutation]
 
     @property
     def doubt(self) -> str:
-        """Why the samples cannot be random: exchanged, by AUC or accuracy, or full of copies."""
+        """Why the samples cannot be random: full of copies, different, or exchanged."""
         return next(filter(None, self._sample_checks()), "")
+
+    @property
+    def _unlike(self) -> str:
+        """Why no attack can refute a claim: copies, or samples that differ; empty otherwise."""
+        return self.copied or ("" if self.baseline is None else self.baseline.doubt)
 
     def _sample_checks(self) -> Iterator[str]:
         """Yield why the samples cannot be random, by each check of them; empty if it passes."""
-        yield self.copied
+        yield self._unlike
         own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
         yield explain_exchange([finding.result for finding in self.findings], own, new, self.alpha)
 

@@ -29,7 +29,8 @@ from ..._report_facts import (
     yes_or_not_shown,
 )
 from ...attacks import AttackResult
-from ...metrics import auc_interval, clopper_pearson
+from ...metrics.rates import clopper_pearson
+from ...metrics.roc_area import auc_interval
 from ..inspection.claims import NO_CLAIM
 from ..inspection.disclosure_report import SIGNS
 from .document import About
@@ -61,6 +62,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
         "proves no privacy",
         label="measured",
     )  # fmt: skip
+    paired = _matched(report)
     assumed = details(f"if {text}" for text in report.assumptions)
     refuted = details(f"refuted by {text}" for text in report.refutations if report.claims)
     return ReportFacts(
@@ -69,7 +71,15 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
             _warnings(report),
             Section(
                 "Claimed and measured",
-                (*claimed, *charged, measured, *assumed, *refuted, *_circumstances(report)),
+                (
+                    *claimed,
+                    *charged,
+                    measured,
+                    *assumed,
+                    *refuted,
+                    paired,
+                    *_circumstances(report),
+                ),
             ),
             _attacks(report),
             *_exposure(report, records),
@@ -86,6 +96,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
             measured,
             *assumed,
             *(replace(fact, below=False) for fact in refuted),
+            *([paired] if paired.sentence else []),
         ),
     )
 
@@ -123,6 +134,8 @@ def list_caveats(report: Any) -> list[str]:
             f"member. If they are the same {report._members}, the attacks look weaker than they "
             "are."
         )
+    if report.baseline is not None and report.baseline.caveat:
+        found.append(report.baseline.caveat)
     found += [*report.ledger_caveats, *report._suspicious(), *report._too_few()]
     refused: dict[float, str] = {}  # one per rate, from the attack with the most records
     for point in (point for finding in report.findings for point in finding.points):
@@ -255,19 +268,30 @@ def _charged(report: Any) -> list[Fact]:
     return facts
 
 
+def _matched(report: Any) -> Fact:
+    """Return the evidence on matched pairs, which turns no verdict."""
+    pairs = report.pairs
+    if pairs is None:
+        return Fact("matched_pairs")
+    sentence = pairs.describe(report.alpha, claims=report.claims)
+    return Fact("matched_pairs", pairs.to_dict(), sentence, label="on matched pairs")
+
+
 def _circumstances(report: Any) -> list[Fact]:
     """Return the numbers of records and models, the accuracy, and the values without words."""
     found = f"{report.n_train:,} used in training, {report.n_test:,} not"
     accuracy = ""
     if not math.isnan(report.test_accuracy):
+        useless = report.test_accuracy <= report.majority_share
         accuracy = (
             f"{format_percent(report.test_accuracy)} on new records, "
             f"{format_percent(report.train_accuracy)} on training records (most frequent class: "
-            f"{format_percent(report.majority_share)})"
+            f"{format_percent(report.majority_share)}{'; the model is useless' if useless else ''})"
         )
     return [
         Fact("n_train", report.n_train, found, "detail", label=report._members),
         Fact("test_accuracy", report.test_accuracy, accuracy, label="accuracy"),
+        _baseline(report.baseline),
         Fact("n_shadows", report.n_shadows, str(report.n_shadows), "detail", "shadow models"),
         Fact("not_measured", list(report.not_measured)),
         *values(
@@ -276,6 +300,14 @@ def _circumstances(report: Any) -> list[Fact]:
             "n_shared",
         ),
     ]  # fmt: skip
+
+
+def _baseline(baseline: Any) -> Fact:
+    if baseline is None:
+        return Fact("blind_baseline")
+    return Fact(
+        "blind_baseline", baseline.to_dict(), baseline.finding, "detail", "samples compared by"
+    )
 
 
 def _attacks(report: Any) -> Section:

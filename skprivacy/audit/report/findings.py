@@ -24,15 +24,16 @@ from ...accounting.guarantee import auc_ceiling
 from ...attacks import AttackResult
 from ...attacks.attack_result import MIN_GROUP_SIZE
 from ...attacks.model_answers import labels_as_text, targets_as_array
-from ...metrics import auc, auc_interval
+from ...metrics import auc
 from ...metrics.evidence import Evidence, gather_evidence
-from ...metrics.roc_area import auc_p_value, holm
+from ...metrics.roc_area import auc_interval, auc_p_value, holm
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
 
 __all__ = [
     "UPSIDE_DOWN",
     "AttackFinding",
+    "Evaluated",
     "GroupExposure",
     "claimed_curve",
     "claimed_delta",
@@ -52,6 +53,7 @@ __all__ = [
 
 MOST_SUBGROUPS = 100
 Partition = tuple[NDArray[Any], NDArray[Any]]
+Evaluated = tuple[NDArray[np.int64], NDArray[np.int64]]
 UPSIDE_DOWN = ", with its scores reversed"
 Float64Array = NDArray[np.float64]
 Curve = Callable[[Float64Array], Float64Array]
@@ -83,6 +85,9 @@ class AttackFinding:
         The test that shows the epsilon, in words. It may lie far from the reported points.
     shown_at : tuple of (float, float) or None
         Bounds on the false and the true positive rate of this test; None if there is none.
+    evaluated : tuple of (array, array) or None
+        Positions of the scored records or groups among the members and among the non-members; None
+        if all were scored.
     """
 
     result: AttackResult
@@ -91,10 +96,16 @@ class AttackFinding:
     refutation: str = ""
     shown_by: str = ""
     shown_at: tuple[float, float] | None = None
+    evaluated: Evaluated | None = None
 
     @classmethod
     def of(
-        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
+        cls,
+        result: AttackResult,
+        guarantee: Any,
+        alpha: float,
+        corrected: float,
+        evaluated: Evaluated | None = None,
     ) -> AttackFinding:
         """Compare a result with a guarantee.
 
@@ -108,6 +119,8 @@ class AttackFinding:
             Error probability of the reported intervals.
         corrected : float
             Error probability of the epsilon lower bound and of the refutation together.
+        evaluated : (array, array) or None
+            Positions of the scored units; None if all were scored.
         """
         result = replace(result, alpha=alpha)
         delta = claimed_delta(guarantee)
@@ -134,6 +147,7 @@ class AttackFinding:
             refuted,
             origin_in_words(found, delta),
             origin_point(found, delta),
+            evaluated,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -175,7 +189,7 @@ class GroupExposure:
     p_value : float
         Adjusted by Holm's method for all attacks and groups of a report.
     exposed : bool
-        Whether the members score above the non-members of the group, beyond chance.
+        Whether the members score significantly above the non-members of the group.
     """
 
     by: str

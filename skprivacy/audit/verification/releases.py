@@ -36,12 +36,11 @@ from ...accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
-    LogisticEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
-    RandomizedResponseEvent,
 )
 from ...accounting.event import flatten
+from ...accounting.events import LogisticEvent, RandomizedResponseEvent
 from ...accounting.events.matrix_factorization import MatrixFactorizationEvent
 from ...mechanisms import Mechanism
 from ...mechanisms.base import record_releases
@@ -95,12 +94,12 @@ _FLAT = 1.05  # error rates within this factor of the least count as equal
 class IndependentFits:
     """Fits of clones of an estimator to a data set ``(X, y)``; each fit is a release of numbers.
 
-    Runs are independent: a ``noise_seed`` is removed. An estimator that has one claims that nothing
-    else must be secret, so ``random_state`` and the global generators of random, numpy and torch
-    are the same in every run. Without one, ``random_state``, a ``seed`` or a generator may drive
-    the noise, and every run gets a fresh one. This is decided for each step of a pipeline; if any
-    step needs fresh seeds, the global generators are also fresh. Budgets are removed: nothing is
-    charged.
+    Runs are independent: a ``noise_seed`` is removed. An estimator with this parameter claims that
+    nothing else must be secret. So ``random_state`` and the global generators of random, numpy and
+    torch are the same in every run. In any other estimator, ``random_state``, a ``seed`` or a
+    generator may drive the noise, and is fresh in every run. This is decided for each step of a
+    pipeline. If any step needs fresh seeds, the global generators are fresh as well. Budgets are
+    removed: nothing is charged.
     """
 
     estimator: Any  # never changed
@@ -311,8 +310,8 @@ def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechani
     """Return whether a claim covers all answers of mechanisms, released together.
 
     It does if it sums the events of exactly the mechanisms that answered in a fit, or only events
-    whose cost always covers the whole answer. The event of a vote covers the winners only, and that
-    of a private selection covers the best run only.
+    whose cost always covers the whole answer. The event of a vote covers the winners only, and the
+    event of a private selection covers the best run only.
     """
 
     def covers_all(event: Event) -> bool:
@@ -338,10 +337,11 @@ def released_numbers(
 ) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
-    Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
-    a pipeline fits its steps. Parameters of estimators that the fit itself made are also skipped.
-    All other attributes are read, private ones included, and the pickle of other objects: a
-    recipient of the model has them all. The order is the same for all models of one kind.
+    A parameter is public and skipped if it still has its value from ``given``. A parameter that the
+    fit changed is read, as are the fitted steps of a pipeline. Parameters of estimators that the
+    fit created are skipped. All other attributes are read, including private ones and the pickles
+    of other objects, because a recipient of the model has them all. The order is the same for all
+    models of one kind.
 
     Text counts by its length and a checksum. There are no answers if all methods raise. Numbers
     beyond the first 20,000 are dropped.

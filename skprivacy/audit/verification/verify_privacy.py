@@ -21,8 +21,7 @@ from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee
-from ...metrics import GuessBound
-from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
+from ...metrics.coin_guesses import BOUNDS, GuessBound, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
 from ..inspection.passed_claim import CLAIM_DOCS, read_claim
@@ -64,7 +63,8 @@ class PrivacyVerificationReport(FactReport):
     neighbours : str
         The pair of neighbours that the attack chose.
     counts : tuple of Counts
-        For each threshold test, fixed before the fresh runs: how often they passed it.
+        Number of fresh runs that passed each threshold test. The tests are fixed before the fresh
+        runs.
     alpha : float
         Error probability of the verdict and of each bound.
     n_runs, n_pilot : int
@@ -76,8 +76,8 @@ class PrivacyVerificationReport(FactReport):
     left_out : tuple of str
         Neighbours on which the estimator failed.
     rarest_fault : float
-        Smallest share of fits without noise that ``n_runs`` can show: the best attack recognises
-        each of them, and is never wrong. 1 if not even that would refute the claim.
+        Smallest share of fits without noise that ``n_runs`` runs can show, by an attack that
+        recognises each of these fits. 1 if not even 100% could refute the claim.
     """
 
     model: str
@@ -182,11 +182,12 @@ def verify_privacy(
 ) -> PrivacyVerificationReport:
     """Test an estimator's own claim: fit it many times on worst-case neighbours.
 
-    Clones are fitted on neighbouring data sets under the claimed relation. They differ in one
-    record, which is mislabelled, extreme, far out or alone in its class; the other records are the
-    given data, records that contradict it, or blank records. Scores reduce each release, the
-    learned numbers and the answers of a model, to one number. For noise that is added step by step,
-    as in DP-SGD, a score is the likelihood ratio of a record that takes part in some of the steps.
+    Clones are fitted on neighbouring data sets under the claimed relation. The data sets differ in
+    one record, which is mislabelled, extreme, or the only one of its class. The other records are
+    the given data, records that contradict the one record, or blank records.
+
+    A score turns each release (the learned numbers and the predictions of a model) into one number.
+    For noise that is added step by step, as in DP-SGD, it is a likelihood ratio over the steps.
     Pilot runs choose the neighbours, the score and its thresholds. Fresh runs then bound epsilon
     and test the whole claimed trade-off curve.
 
@@ -199,11 +200,11 @@ def verify_privacy(
         A small data set of a few dozen records that the estimator can fit. Numbers only. ``None``
         makes 24 records from the estimator's public bounds, classes and target bounds.
     epsilon : float, default=None
-        Epsilon of the runs. ``None`` chooses the one at which mistakes are easiest to see: the best
-        attack that the claim allows errs in about 10% of cases. The report states it.
+        Epsilon of the runs. ``None`` chooses an epsilon at which mistakes show best, and reports
+        it: there, the best attack that the claim allows errs in about 10% of cases.
     %(claim)s
-        The estimator then runs unchanged. None tests its own claim, or its parameters (epsilon,
-        delta) taken as a guarantee for replaced records.
+        The estimator then runs unchanged. None tests its own claim. If it makes none, its
+        parameters ``epsilon`` and ``delta`` count as a claim for replaced records.
     fit_params : mapping, default=None
         Further arguments of ``fit``, such as ``X_public``. They are the same on both neighbours, so
         they must be public.
@@ -243,13 +244,14 @@ def verify_privacy(
     proves nothing: a better attack, other neighbours or another epsilon may break the claim. The
     estimator's own code is run, never a faster equivalent.
 
-    **Edge cases.** All sources of noise are fresh in every run: a ``noise_seed`` is removed. An
-    estimator with a ``noise_seed`` claims that its other seeds may be public, so they are the same
-    in every run. Without one, as in other libraries, ``random_state``, a ``seed`` and generators
-    are fresh in every run. The report lists these changes. A fit that fails in some of the runs
-    counts as a release of nothing; an error raised by a signal, such as an alarm, reaches the
-    caller. If the claim assumes that labels or ranges read off the data are public, neighbours
-    agree in them.
+    **Edge cases.** All sources of noise are fresh in every run, and the report lists the changes. A
+    ``noise_seed`` is removed. An estimator with this parameter claims that its other seeds may be
+    public, so they stay the same in every run. In any other estimator, ``random_state``, ``seed``
+    and generators are fresh in every run.
+
+    A fit that fails in some of the runs counts as an empty release. An error raised by a signal,
+    such as an alarm, reaches the caller. If the claim assumes that labels or ranges read off the
+    data are public, neighbours agree in them.
 
     References
     ----------
@@ -341,9 +343,9 @@ def verify_release(
 
     Notes
     -----
-    **Guarantees.** Those of :func:`verify_privacy`. Choose the noise so that mistakes show: at an
-    epsilon where the best attack that the claim allows errs in about 10% of cases. This epsilon is
-    about 3 for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
+    **Guarantees.** The guarantees of :func:`verify_privacy`. Mistakes show best at an epsilon at
+    which the best allowed attack errs in about 10% of cases. This epsilon is about 3 for Laplace
+    noise, and about 12 for Gaussian noise at delta 1e-5.
 
     **Edge cases.** A release that holds its own generator runs in one process, for any ``n_jobs``:
     every process would have a copy of the generator.

@@ -31,8 +31,8 @@ examples:
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
 exit codes: 0 no claim was refuted, 1 a claim was refuted (violated), 2 an error in the arguments or
-the data, 3 the audit says nothing, because members look like non-members or records are copies
-(doubtful, or no claim).
+the data, 3 the audit says nothing, because members and non-members differ without the model, look
+exchanged, or are copies (doubtful, or no claim).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit a model of
 another library, call skprivacy.audit.audit from Python, or use `skprivacy audit-predictions`.
 """

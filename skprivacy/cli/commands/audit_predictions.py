@@ -25,6 +25,7 @@ EXAMPLES = f"""\
 examples:
   skprivacy audit-predictions target.csv
   skprivacy audit-predictions target.csv --shadows shadow1.csv shadow2.csv --claim 1,1e-5
+  skprivacy audit-predictions target.csv --records patients.csv
 
 Each table has a header line, one row per record and the columns
   {MEMBER}   1 if the model was trained on the record, 0 if not
@@ -66,6 +67,12 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="predictions of models that were trained like it on other halves of the records; the "
         "attacks are weaker without them",
     )
+    parser.add_argument(
+        "--records",
+        metavar="FILE.csv",
+        help="features of the records, one row for each row of TABLE.csv in the same order; they "
+        "show whether members and non-members differ by more than membership",
+    )
     claim = parser.add_argument_group("claim")
     add_claim(claim, "no claim")
     claim.add_argument(
@@ -98,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
     if shadows:
         given["shadow_probas"] = np.stack([table.proba[order] for table in shadows])
         given["shadow_trained"] = np.stack([table.member[order] for table in shadows])
+    if args.records is not None:
+        given["records"] = _read_features(args, inside, outside)
     report = audit_predictions(
         target.proba[inside],
         target.label[inside],
@@ -139,6 +148,19 @@ def _read_table(name: str, args: argparse.Namespace) -> _Table:
     except ValueError as error:
         raise UserError(str(error)) from None
     return _Table(member, np.array(labels), proba, classes)
+
+
+def _read_features(
+    args: argparse.Namespace, inside: NDArray[np.intp], outside: NDArray[np.intp]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the features of members and of non-members."""
+    frame, n = tables.read_table(Path(args.records), args), len(inside) + len(outside)
+    if len(frame) != n:
+        raise UserError(
+            f"--records {args.records} has {len(frame):,} rows; expected one for each of the "
+            f"{n:,} rows of {args.table}."
+        )
+    return frame.iloc[inside], frame.iloc[outside]
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:

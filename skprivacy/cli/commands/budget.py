@@ -10,22 +10,21 @@ from ..._extras import name_missing_extra
 from ..._output import without_formulas, write_figure, write_file
 from ..._untrusted_files import parse_json
 from ...accounting import (
-    RELATIONS,
     ApproxDPEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
-    LogisticEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     RepeatedEvent,
-    check_delta,
     compare_accountants,
 )
 from ...accounting.budget.admission import MANY
 from ...accounting.budget.filters import FILTERS
 from ...accounting.budget.snapshot import rehearse_charges
+from ...accounting.event import RELATIONS, check_delta
+from ...accounting.events import LogisticEvent
 from ...exceptions import BudgetExceededError
 from ..console import UserError, check_outputs, print_result
 from ..release import _explain_bad_file, _is_file_ledger, add_expect, open_ledger, shows_digest

@@ -15,14 +15,8 @@ from typing import Any
 from ..._output import write_file
 from ..._untrusted_files import parse_json, read_file
 from ...exceptions import PrivacyLeakWarning
-from ...preprocessing import (
-    BoundedColumn,
-    CategoricalColumn,
-    DateColumn,
-    Schema,
-    SchemaCheck,
-    draft_schema,
-)
+from ...preprocessing import BoundedColumn, CategoricalColumn, DateColumn, Schema, draft_schema
+from ...preprocessing.schema_check import SchemaCheck
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 

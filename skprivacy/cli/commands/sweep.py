@@ -21,6 +21,7 @@ from .. import (
     registry,
     release,
     reports,
+    scoring,
 )
 from ..console import UserError, number_list, print_message, print_result
 
@@ -69,6 +70,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     sweep.add_argument(
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
+    scoring.add_argument(sweep)
     sweep.add_argument(
         "--subgroups",
         metavar="COLUMN",
@@ -117,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
         private_pipeline.group_arguments(
             private_pipeline.make_model(records, args, epsilon), records.groups
         )
-    sweep = _sweep(args, records, epsilons, attacks, budget)
+    scorers = scoring.choose_scorers(args, records.X, records.y, classifies=records.classifies)
+    sweep = _sweep(args, records, epsilons, attacks, budget, scorers)
     print_message(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
         with (
@@ -148,7 +151,8 @@ def _save_results(args: argparse.Namespace, sweep: Any, records: data.Records, b
             release.save(args, sweep.estimator_)
     finally:  # the results have been paid for, even if the model could not be saved
         results = table(sweep)
-        print_result(_format_table(results, "accuracy" if records.classifies else "R2"))
+        print_result(_format_table(sweep, results))
+        _print_losses(sweep)
         _print_groups(sweep)
         _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
         _write(args, sweep, results, records, budget)
@@ -161,6 +165,7 @@ def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
     private_pipeline.check(args, *epsilons)
+    scoring.check(args)
     if args.cv < 2:
         raise UserError(f"--cv must be at least 2; got {args.cv}.")
     if args.refit is not None and args.refit not in epsilons:
@@ -202,6 +207,7 @@ def _sweep(
     epsilons: list[float],
     attacks: list[Any],
     budget: Any,
+    scorers: dict[str, Any],
 ) -> Any:
     from ...model_selection import PrivacySweepCV
 
@@ -212,6 +218,7 @@ def _sweep(
         epsilons=epsilons,
         attack=tried and tried[0],
         cv=_folds(args, records),
+        scoring=scorers if args.scoring or len(scorers) > 1 else None,
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
         refit=args.refit,
@@ -230,6 +237,27 @@ def _folds(args: argparse.Namespace, records: data.Records) -> Any:
                 f"{args.cv}. Use fewer splits."
             )
     return splits(args.cv, shuffle=True, random_state=args.seed)
+
+
+def _print_losses(sweep: Any) -> None:
+    """Print the losses by the noise and by the model, the useless models and the knee."""
+    from ...model_selection.sweep_report import loss_rows, read_results
+
+    if rows := loss_rows(sweep):
+        shown = pd.DataFrame({"epsilon": [f"{row['epsilon']:g}" for row in rows]})
+        titles = {"noise_loss": "by the noise"}
+        if other := rows[0]["compared_with"]:
+            titles = {"loss": f"loss against {other}", **titles, "model_loss": "by the model"}
+        for name, title in titles.items():
+            keys = name, f"{name}_low", f"{name}_high"
+            shown[title] = [
+                "{:.3f} ({:.3f} to {:.3f})".format(*(round(row[key], 3) + 0.0 for key in keys))
+                for row in rows
+            ]
+        print_result("\n" + shown.to_string(index=False))
+    print_result("")
+    for text in read_results(sweep):
+        print_result(text)
 
 
 def _print_groups(sweep: Any) -> None:
@@ -271,16 +299,21 @@ def _print_cost(sweep: Any, n_models: int) -> None:
     print_result("The scores are not private.")
 
 
-def _format_table(table: pd.DataFrame, score: str) -> str:
+def _format_table(sweep: Any, table: pd.DataFrame) -> str:
     def spread(key: str) -> pd.Series:
-        return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
+        shown = table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
+        return shown.replace("nan ± nan", "-")
 
     epsilons = table["epsilon"].map("{:g}".format)
+    first = sweep.score_name_.replace("R²", "R2")
     shown = pd.DataFrame(
         {
             "epsilon": table["model"].where(table["baseline"], epsilons),
-            f"test {score}": spread("test_score"),
-            f"train {score}": spread("train_score"),
+            f"test {first}": spread("test_score"),
+            f"train {first}": spread("train_score"),
+        }
+        | {f"test {name}": spread(f"test_{name}") for name in sweep.scores_[1:]}
+        | {
             "attack AUC": spread("attack_auc"),
             "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),
             "TPR at 1% FPR": table["attack_tpr_at_0.01"].map("{:.3f}".format).replace("nan", "-"),

@@ -12,6 +12,7 @@ from .. import (
     membership,
     private_pipeline,
     release,
+    scoring,
 )
 from ..console import UserError, check_outputs, print_message, print_result
 
@@ -54,7 +55,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         default=0.0,
         metavar="SHARE",
         help="share of the records to keep out of training; prints the score on them, which is not "
-        "private (default: 0)",
+        "private, beside that of always guessing alike (default: 0)",
     )
     run_group.add_argument(
         "--members",
@@ -62,6 +63,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="write which rows of DATA were trained on and which were kept out, for `skprivacy "
         "audit`; the file is as private as the records",
     )
+    scoring.add_argument(run_group)
     release.add_arguments(parser)
     parser.set_defaults(run=run)
     return parser
@@ -75,6 +77,9 @@ def run(args: argparse.Namespace) -> int:
     release.check(args)
     if not 0 <= args.hold_out < 1:
         raise UserError(f"--hold-out must be at least 0 and below 1; got {args.hold_out:g}.")
+    scoring.check(args)
+    if args.scoring and not args.hold_out:
+        raise UserError("--scoring scores the records that --hold-out kept out. Pass both.")
     check_outputs(args.members)
     if args.members and not args.hold_out:
         raise UserError("--members states which records --hold-out kept out. Pass both.")
@@ -84,6 +89,9 @@ def run(args: argparse.Namespace) -> int:
     model = private_pipeline.make_model(records, args, args.epsilon, budget)
     public = data.fit_arguments(args, model, records)
     own, new = _hold_out(args, records)
+    scorers = {}
+    if args.hold_out:  # chosen by the held-out records alone
+        scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
     given = public | private_pipeline.group_arguments(model, own.groups)
     print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
@@ -101,9 +109,7 @@ def run(args: argparse.Namespace) -> int:
         print_result(error)
         return 1
     if len(new.y):
-        word = "accuracy" if records.classifies else "R2"
-        score = model.score(new.X, new.y)
-        print_result(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
+        scoring.print_scores(model, scorers, new.X, new.y)
     if args.save is None:
         print_message("The model was not saved. Pass --save model.safetensors to save it.")
     release.certify(args, model, records.schema, budget)

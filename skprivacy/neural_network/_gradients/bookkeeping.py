@@ -30,13 +30,6 @@ from .contributions import (
     products,
 )
 
-__all__ = [
-    "RULES",
-    "AutogradBackward",
-    "has_rule",
-    "sum_of_products",
-]
-
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Consecutive numbers that are worth copying in one piece, and numbers that a core's cache holds.
 _SHORT, _CACHED = 32, 1 << 20

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from ..augmentation import Views
     from .group_batches import GroupedExamples, GroupRows
 
-__all__ = [
-    "BatchSum",
-    "ClippedGradientSum",
-    "PaddedSum",
-    "Table",
-    "lengths_for",
-]
-
 # Numbers that one forward pass may hold. This bounds memory and changes no result. The size of the
 # cache is fastest, except with many weights, where adding up the parts takes long.
 _MAX_NUMBERS_PER_PASS = 1 << 23

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLIPPING", "AdaptiveClipping", "Clip", "accumulator", "set_accumulator"]
-
 Clip = Callable[[Any, Any, float], Any]
 
 _ACCUMULATOR = "clipped_sum"  # attribute of a parameter
@@ -93,8 +91,6 @@ class AdaptiveClipping:
     **Edge cases.** An empty batch counts nothing, and noise alone moves the norm. With small
     batches the count stays noisy, because it may use a tenth of the privacy at most.
 
-    References
-    ----------
     G. Andrew, O. Thakkar, B. McMahan and S. Ramaswamy, "Differentially private learning with
     adaptive clipping", NeurIPS 2021.
     """

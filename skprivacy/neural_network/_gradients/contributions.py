@@ -22,20 +22,6 @@ from .clipping import accumulator
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
 
-__all__ = [
-    "LOST",
-    "ROW_COST",
-    "SUMMED",
-    "Contribution",
-    "DenseGradients",
-    "Lookups",
-    "OuterProduct",
-    "OuterProducts",
-    "add_weighted",
-    "products",
-    "squared_lengths",
-]
-
 # Squares below the smallest normal number vanish: each number may have lost this much.
 _LOST = torch.finfo(torch.float32).tiny
 # A sum over positions that nearly cancels has an error of 2e-6 times the sum of the norms. Up to

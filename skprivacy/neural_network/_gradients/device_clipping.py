@@ -9,8 +9,6 @@ from torch import Tensor
 
 from .clipping import _MAX_NORM_FACTOR, _NORM_LEARNING_RATE, _SAFETY, AdaptiveClipping
 
-__all__ = ["AdaptiveClippingOnDevice"]
-
 
 class AdaptiveClippingOnDevice(AdaptiveClipping):
     """AdaptiveClipping on a device; only reading :attr:`norm` synchronises with it.

@@ -16,12 +16,6 @@ from torch import Tensor
 from ..._groups import Groups
 from .._training.training_config import PerGroup
 
-__all__ = [
-    "GroupBucket",
-    "GroupRows",
-    "GroupedExamples",
-]
-
 # Groups of up to this many examples are computed together with groups of equal size only. Larger
 # ones share a bucket with groups of up to twice as many, padded with examples that count nothing.
 _EXACT = 8

@@ -5,8 +5,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["LabelEntropy", "PerExample", "SquaredError"]
-
 
 class LabelEntropy(nn.Module):
     """Binary cross-entropy of outputs and 0/1 targets of shape (n, labels), summed by row."""

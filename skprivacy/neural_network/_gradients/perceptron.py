@@ -25,21 +25,6 @@ from .._training.torch_modes import numpy_sees
 from .clipping import Clip, accumulator
 from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
 
-__all__ = [
-    "ACTIVATIONS",
-    "PerceptronGradients",
-    "Workspace",
-    "activate",
-    "affine",
-    "layer_sizes",
-    "make_mlp",
-    "mlp_from_arrays",
-    "mlp_to_arrays",
-    "multiply_by_slope",
-    "product",
-    "softmax_gradient",
-]
-
 _SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
 _ATEN = torch.ops.aten
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -25,15 +25,6 @@ from .clipping import accumulator, set_accumulator
 from .contributions import Contribution, DenseGradients
 from .perceptron import PerceptronGradients
 
-__all__ = [
-    "PROBES",
-    "OneByOne",
-    "PerExampleGradients",
-    "Probe",
-    "Vectorised",
-    "select_gradient_method",
-]
-
 Loss = Callable[[Tensor, Tensor], Tensor]
 PROBES = 5
 _TRIAL_TOLERANCE = 1e-3  # relative tolerance: wrong methods are far above, rounding is far below

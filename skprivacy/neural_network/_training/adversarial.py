@@ -25,17 +25,6 @@ from .engine import Peers, Training
 from .mapped_rows import MappedRows
 from .training_config import TrainingConfig
 
-__all__ = [
-    "AdversarialTraining",
-    "Generator",
-    "GeneratorPlan",
-    "RealOrGenerated",
-    "discriminator_config",
-    "generate_rows",
-    "load_generator",
-    "make_networks",
-]
-
 _LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
 _ADAM_BETAS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
 _TEMPERATURE = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category
@@ -148,8 +137,6 @@ class AdversarialTraining(Training):
     the discriminator's weights between steps, which are computed from released sums. All of this is
     post-processing of ``config.event`` and of ``rates``.
 
-    References
-    ----------
     L. Xie, K. Lin, S. Wang, F. Wang and J. Zhou, "Differentially private generative adversarial
     network", arXiv:1802.06739, 2018.
     A. Bie, G. Kamath and G. Zhang, "Private GANs, revisited", TMLR 2023: many steps of the

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread, progress_bar
 from ..._groups import Groups
-from ...accounting import PrivacyBudget, Receipt
+from ...accounting import PrivacyBudget
+from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise
@@ -31,16 +32,6 @@ from .mapped_rows import FREE_MEMORY, MappedRows, move_rows_to_device
 from .torch_modes import ordinary_torch, private_randomness, usable_device
 from .training_config import Sampler, TrainingConfig
 from .update_rules import OPTIMIZERS, MomentumSGD, PrivateAdam
-
-__all__ = [
-    "Peers",
-    "SingleProcess",
-    "Training",
-    "WeightAverage",
-    "flatten_parameters",
-    "needs_public_rows",
-    "why_unsupported",
-]
 
 # Devices that draw noise themselves. Others lack double precision, or the CPU's cipher is as fast.
 NOISE_ON = {"cuda"}

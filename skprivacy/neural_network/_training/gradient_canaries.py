@@ -27,8 +27,6 @@ from .engine import Peers, SingleProcess, Training
 from .mapped_rows import MappedRows
 from .training_config import Sampler, TrainingConfig
 
-__all__ = ["CanaryCode", "CanaryTraining", "Watcher"]
-
 Float64Array = NDArray[np.float64]
 
 _CANARY_NORM = 10.0  # norm of a canary's gradient in clipping norms, so that missing clipping shows

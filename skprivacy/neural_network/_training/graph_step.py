@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from .._gradients.clipping import Clip
     from .training_config import Sampler, TrainingConfig
 
-__all__ = [
-    "WARM_UPS",
-    "Body",
-    "GraphStep",
-    "are_close",
-    "capture_graph",
-    "graph_memory_pool",
-]
-
 # Devices that would wait for the CPU in every step without fixed memory.
 FIXED_ON = {"cuda"}
 # Layers and losses without state or data-dependent operations: only these are captured.

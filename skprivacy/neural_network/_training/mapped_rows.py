@@ -19,15 +19,6 @@ from torch import Tensor
 from ..._input_data import is_mapped, make_huge_infinite, memory_map_of
 from ...mechanisms.chacha import copy_to_device
 
-__all__ = [
-    "FREE_MEMORY",
-    "MappedRows",
-    "as_rows",
-    "as_targets",
-    "iterate_chunks",
-    "move_rows_to_device",
-]
-
 # Bytes of a file that reading may keep in memory before they are released.
 _HELD_BYTES = 1 << 25
 # Free memory of devices with their own memory.

@@ -20,15 +20,14 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from ..._groups import Groups, group_labels
-from ...accounting import PrivacyBudget, Receipt
+from ...accounting import PrivacyBudget
+from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
 from .engine import Peers
 from .mapped_rows import MappedRows
 from .training_config import Sampler
-
-__all__ = ["join_process_group"]
 
 _OLDEST_TORCH = "2.8"
 _COMPARED_RECORDS = 64  # records hashed to compare the data of two processes

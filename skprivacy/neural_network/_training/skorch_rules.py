@@ -10,12 +10,6 @@ from skorch.dataset import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
 
-__all__ = [
-    "per_example_criterion",
-    "refuse_nonprivate_settings",
-    "refuse_several_modules",
-]
-
 _INSTEAD_OF_CALLBACKS = {
     "LRScheduler": "use schedule='cosine' or 'linear'",
     "EarlyStopping": "fix max_epochs beforehand, or tune it at its price",

@@ -17,8 +17,6 @@ from ..._input_data import single_precision
 from .._gradients.perceptron import PerceptronGradients
 from .training_config import TrainingConfig
 
-__all__ = ["StackedFit", "as_stacked_fit", "is_stackable_fit"]
-
 Float32Array = NDArray[np.float32]
 
 

@@ -13,17 +13,6 @@ from torch import Tensor
 
 from ...mechanisms import SecureRandom
 
-__all__ = [
-    "NUMPY_ON",
-    "flush_denormals",
-    "is_off_cpu",
-    "numpy_sees",
-    "ordinary_torch",
-    "private_randomness",
-    "usable_device",
-]
-
-
 # Devices whose memory numpy can access.
 NUMPY_ON = {"cpu"}
 

@@ -17,42 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting import (
-    BandedFactorizationEvent,
+    ComposedEvent,
     Event,
     GaussianEvent,
-    LogisticEvent,
-    MatrixFactorizationEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    TreeAggregationEvent,
     calibrate_noise_multiplier,
-    square_root_band,
 )
-from ...accounting.events.matrix_factorization import running_sum_error, step_deviation
+from ...accounting.events import (
+    BandedFactorizationEvent,
+    LogisticEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
+from ...accounting.events.matrix_factorization import (
+    running_sum_error,
+    square_root_band,
+    step_deviation,
+)
 from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
-    MatrixGaussian,
     Mechanism,
     PoissonSampler,
     RoundedGaussian,
     SecureRandom,
 )
+from ...mechanisms.matrix_gaussian import MatrixGaussian
 from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
 
 if TYPE_CHECKING:
     from ..augmentation import Views
-
-__all__ = [
-    "NOISE",
-    "SCHEDULES",
-    "Noise",
-    "PerGroup",
-    "Sampler",
-    "SequentialBatches",
-    "TrainingConfig",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +80,7 @@ class TrainingConfig:
     views: Views | None = None
     device: str = "cpu"
     per_group: PerGroup | None = None
+    mean_noise: float | None = None  # noise multiplier of a mean that is released before the steps
 
     @classmethod
     def planned(
@@ -183,7 +180,10 @@ class TrainingConfig:
         """Return the event of the whole run at another noise multiplier."""
         if noise_multiplier == 0:
             return NonPrivateEvent()
-        return self.noise_kind.event(noise_multiplier, self)
+        steps = self.noise_kind.event(noise_multiplier, self)
+        if self.mean_noise is None:
+            return steps
+        return ComposedEvent((GaussianEvent(self.mean_noise), steps))
 
     def clip(self) -> Clip:
         """Return the clipping function; an adaptive one starts anew."""

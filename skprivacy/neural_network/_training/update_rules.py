@@ -12,9 +12,6 @@ from torch import Tensor
 from ..._validation import is_number, not_negative, sequence
 from .torch_modes import numpy_sees
 
-__all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
-
-
 _NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
 
 
@@ -22,8 +19,8 @@ class PrivateAdam(torch.optim.Optimizer):
     """Adam that subtracts the noise variance from its second moment (DP-AdamBC, Tang et al. 2024).
 
     The noise of DP-SGD has a known variance. Uncorrected, it dominates the second moment, and Adam
-    becomes plain momentum. The corrected moment is as uncertain as the estimate of the noise, so
-    its least value is the standard deviation of that estimate.
+    becomes plain momentum. The second moment averages few steps, so the corrected moment has an
+    error. Its smallest value is therefore set to the standard deviation of that error.
 
     Parameters
     ----------

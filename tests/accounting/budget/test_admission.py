@@ -16,9 +16,9 @@ from skprivacy.accounting import (
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
-    pld,
 )
 from skprivacy.accounting.budget.filters import Cost, renyi_cost_at_orders, renyi_orders
+from skprivacy.accounting.pld.distribution import pld
 from skprivacy.exceptions import BudgetExceededError
 
 from .budgets import sgd

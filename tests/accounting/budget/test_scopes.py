@@ -15,8 +15,8 @@ from skprivacy.accounting import (
     LaplaceEvent,
     LedgerError,
     PrivacyBudget,
-    pld,
 )
+from skprivacy.accounting.pld.distribution import pld
 from skprivacy.exceptions import BudgetExceededError
 
 from .budgets import Charged, X, Y, lies_in, parts_of, scopes_in

@@ -19,30 +19,30 @@ from skprivacy.accounting import (
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    LNMaxEvent,
-    LogisticEvent,
-    NoLossDistributionError,
     NonPrivateEvent,
     PoissonSampledEvent,
+    RepeatedEvent,
+    delta_of,
+    epsilon_of,
+)
+from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
+from skprivacy.accounting.event import NoLossDistributionError, flatten
+from skprivacy.accounting.events import (
+    ExponentialEvent,
+    LNMaxEvent,
+    LogisticEvent,
     PrivateSelectionEvent,
     RandomizedResponseEvent,
-    RepeatedEvent,
     ReportNoisyMaxEvent,
     SmoothGaussianEvent,
     VoteThresholdEvent,
-    delta_of,
-    epsilon_of,
-    flatten,
-    pld,
-    rdp,
-    rdp_delta,
-    rdp_epsilon,
 )
 from skprivacy.accounting.events.gnmax import gnmax_rdp
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 
 from .test_stored_events import EVENTS
 

@@ -10,27 +10,29 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    RELATIONS,
-    BandedFactorizationEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
-    LogisticEvent,
     MixtureEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    RandomizedResponseEvent,
     RepeatedEvent,
     compare_accountants,
     delta_of,
     epsilon_of,
-    pld,
-    rdp,
-    zcdp,
 )
+from skprivacy.accounting.accountants import zcdp
+from skprivacy.accounting.event import RELATIONS
+from skprivacy.accounting.events import (
+    BandedFactorizationEvent,
+    LogisticEvent,
+    RandomizedResponseEvent,
+)
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.work_limit import closed_form_work
 
 from .test_stored_events import EVENTS

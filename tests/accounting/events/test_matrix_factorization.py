@@ -10,24 +10,29 @@ import pytest
 from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
-    BandedFactorizationEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
-    MatrixFactorizationEvent,
-    NoLossDistributionError,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
-    TreeAggregationEvent,
     calibrate_noise_multiplier,
     epsilon_of,
-    pld,
-    rdp,
-    square_root_band,
-    zcdp,
 )
-from skprivacy.accounting.events.matrix_factorization import running_sum_error, step_deviation
+from skprivacy.accounting.accountants import zcdp
+from skprivacy.accounting.event import NoLossDistributionError
+from skprivacy.accounting.events import (
+    BandedFactorizationEvent,
+    MatrixFactorizationEvent,
+    TreeAggregationEvent,
+)
+from skprivacy.accounting.events.matrix_factorization import (
+    running_sum_error,
+    square_root_band,
+    step_deviation,
+)
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 
 SHAPES = [(1, 1), (7, 1), (8, 1), (1, 5), (3, 4), (5, 3), (4, 8), (6, 2)]
 

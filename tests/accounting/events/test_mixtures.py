@@ -12,26 +12,26 @@ from skprivacy.accounting import (
     ComposedEvent,
     DiscreteLaplaceEvent,
     Event,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    NoLossDistributionError,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
-    RandomizedResponseEvent,
     RepeatedEvent,
-    TreeAggregationEvent,
     delta_of,
     epsilon_of,
-    pld,
-    rdp,
-    rdp_delta,
-    renyi_divergence,
-    zcdp,
 )
+from skprivacy.accounting.accountants import rdp_delta, zcdp
+from skprivacy.accounting.event import NoLossDistributionError
+from skprivacy.accounting.events import (
+    ExponentialEvent,
+    RandomizedResponseEvent,
+    TreeAggregationEvent,
+)
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 
 EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.2, 2.0]
 
@@ -58,6 +58,10 @@ def product(one, other):
 
 def hockey_stick(p, q, epsilon):
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def renyi_divergence(p, q, order):
+    return math.log(float(p**order @ q ** (1 - order))) / (order - 1)
 
 
 WEIGHTS = (0.5, 0.3, 0.2)

@@ -13,10 +13,10 @@ from skprivacy.accounting import (
     GaussianEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    pld,
-    rdp,
-    rdp_epsilon,
 )
+from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 
 pytestmark = pytest.mark.heavy
 

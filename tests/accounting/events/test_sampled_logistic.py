@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from skprivacy.accounting import GaussianEvent, LogisticEvent, PoissonSampledEvent, delta_of, rdp
+from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, delta_of
+from skprivacy.accounting.events import LogisticEvent
+from skprivacy.accounting.renyi import rdp
 
 MOVES = {"one number": (1.0,), "two, equally": (0.7071067, 0.7071067), "two, not": (0.96, 0.28)}
 

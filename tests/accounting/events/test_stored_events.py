@@ -12,32 +12,34 @@ import pytest
 
 from skprivacy.accounting import (
     ApproxDPEvent,
-    BandedFactorizationEvent,
     ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
     Event,
-    ExponentialEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     LedgerError,
-    LNMaxEvent,
-    LogisticEvent,
     MixtureEvent,
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
+    RepeatedEvent,
+    VoteBlockEvent,
+    epsilon_of,
+)
+from skprivacy.accounting.events import (
+    BandedFactorizationEvent,
+    ExponentialEvent,
+    LNMaxEvent,
+    LogisticEvent,
     PrivateSelectionEvent,
     RandomizedResponseEvent,
-    RepeatedEvent,
     ReportNoisyMaxEvent,
     SampledGroupEvent,
     SmoothGaussianEvent,
     TreeAggregationEvent,
-    VoteBlockEvent,
     VoteThresholdEvent,
-    epsilon_of,
 )
 from skprivacy.accounting.work_limit import closed_form_work
 

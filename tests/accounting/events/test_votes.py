@@ -7,16 +7,11 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from skprivacy.accounting import (
-    GNMaxEvent,
-    LNMaxEvent,
-    RepeatedEvent,
-    VoteThresholdEvent,
-    epsilon_of,
-    pld,
-    rdp,
-    smoothed_cost,
-)
+from skprivacy.accounting import GNMaxEvent, RepeatedEvent, epsilon_of
+from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
+from skprivacy.accounting.smooth_sensitivity import smoothed_cost
 
 NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 

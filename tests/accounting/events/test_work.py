@@ -18,23 +18,18 @@ from skprivacy.accounting import (
     NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
-    PrivateSelectionEvent,
     RepeatedEvent,
-    SampledGroupEvent,
     VoteBlockEvent,
-    WorkLimitError,
     compare_accountants,
     delta_of,
     epsilon_of,
-    gdp_mu,
-    pld,
-    rdp,
-    rdp_delta,
-    rdp_epsilon,
-    smoothed_cost,
-    zcdp,
 )
-from skprivacy.accounting.work_limit import MAX_WORK, closed_form_work
+from skprivacy.accounting.accountants import gdp_mu, rdp_delta, rdp_epsilon, zcdp
+from skprivacy.accounting.events import PrivateSelectionEvent, SampledGroupEvent
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
+from skprivacy.accounting.smooth_sensitivity import smoothed_cost
+from skprivacy.accounting.work_limit import MAX_WORK, WorkLimitError, closed_form_work
 
 from .test_stored_events import EVENTS
 

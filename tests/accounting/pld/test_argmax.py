@@ -19,22 +19,20 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     GNMaxEvent,
-    LNMaxEvent,
     MixtureEvent,
-    NoLossDistributionError,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
     VoteBlockEvent,
-    VoteThresholdEvent,
     calibrate_noise_multiplier,
     delta_of,
     epsilon_of,
-    flatten,
-    pld,
-    rdp,
 )
+from skprivacy.accounting.event import NoLossDistributionError, flatten
+from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
 from skprivacy.accounting.pld import argmax, channels
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 from skprivacy.exceptions import BudgetExceededError
 
 from ..events.test_votes import exact_renyi, winners

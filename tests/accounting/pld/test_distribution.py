@@ -15,15 +15,15 @@ from skprivacy.accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
-    NoLossDistributionError,
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    pld,
-    rdp_epsilon,
 )
+from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld import distribution
+from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.pld.pairs import AtomPair, GaussianPair, SlopePair
 from skprivacy.accounting.pld.saddle_point import Group, saddle_point
 from skprivacy.accounting.pld.sampled_pairs import Added, Removed, ReplacedGaussian

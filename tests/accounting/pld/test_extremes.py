@@ -14,20 +14,20 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    LogisticEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
     calibrate_noise_multiplier,
     epsilon_of,
-    pld,
-    rdp,
-    rdp_epsilon,
 )
 from skprivacy.accounting import (
     renyi as _renyi,
 )
+from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.events import LogisticEvent
 from skprivacy.accounting.pld.compose import ComposedLoss
+from skprivacy.accounting.pld.distribution import pld
+from skprivacy.accounting.renyi import rdp
 
 pytestmark = pytest.mark.heavy
 

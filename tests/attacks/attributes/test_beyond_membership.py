@@ -102,6 +102,11 @@ def town(seed, n=1200):
     return X, y.astype(int), group
 
 
+def train_shadow(attack, X, y, group, share, rng):
+    rows, seed = attack._draw_shadow_set(group, share, rng)
+    return train_clone(attack.target, X, y, rows, seed)
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize(("shares", "found"), [((0.2, 0.8), True), ((0.5, 0.5), False)])
 def test_property_inference_and_its_null(shares, found):
@@ -110,8 +115,8 @@ def test_property_inference_and_its_null(shares, found):
     attack.fit(X, y, group, shares=shares)
     rng = np.random.RandomState(1)
     fresh = town(1)
-    without = [attack.train_shadow(*fresh, shares[0], rng) for _ in range(30)]
-    having = [attack.train_shadow(*fresh, shares[1], rng) for _ in range(30)]
+    without = [train_shadow(attack, *fresh, shares[0], rng) for _ in range(30)]
+    having = [train_shadow(attack, *fresh, shares[1], rng) for _ in range(30)]
     result = attack.evaluate(having, without)
     if found:
         assert result.auc > 0.9
@@ -166,7 +171,7 @@ def test_a_prediction_counts_held_out_sets_that_were_answered_alike():
     X, y, group = town(0, 400)
     attack = PropertyInference(GaussianNB(), n_shadows=11, n_train=60, random_state=0)
     attack.fit(X, y, group, shares=(0.3, 0.7))
-    target = attack.train_shadow(X, y, group, 0.7, np.random.RandomState(0))
+    target = train_shadow(attack, X, y, group, 0.7, np.random.RandomState(0))
     has_property = np.arange(11) % 2 == 1
     prediction = attack.predict(target)
     alike = attack.answers_ == prediction.has_property
@@ -182,7 +187,7 @@ def test_a_prediction_counts_held_out_sets_that_were_answered_alike():
 def test_two_shadow_sets_show_nothing():
     X, y, group = town(0, 200)
     attack = PropertyInference(GaussianNB(), n_shadows=2, random_state=0).fit(X, y, group)
-    prediction = attack.predict(attack.train_shadow(X, y, group, 0.5, np.random.RandomState(0)))
+    prediction = attack.predict(train_shadow(attack, X, y, group, 0.5, np.random.RandomState(0)))
     assert prediction.interval == (0.0, 1.0)
     assert not prediction.is_shown
     assert np.isnan(prediction.right)
@@ -207,7 +212,7 @@ def test_the_property_of_a_regression_is_inferred():
     attack = PropertyInference(LinearRegression(), n_shadows=20, n_train=150, random_state=0)
     attack.fit(X, y, group, shares=(0.2, 0.8))
     rng = np.random.RandomState(1)
-    with_it, without = (attack.train_shadow(X, y, group, share, rng) for share in (0.8, 0.2))
+    with_it, without = (train_shadow(attack, X, y, group, share, rng) for share in (0.8, 0.2))
     assert attack.predict(with_it).is_shown
     assert not attack.predict(without)
     with pytest.raises(TypeError, match="must be a fitted regressor"):

@@ -331,7 +331,8 @@ def test_people_are_members_in_an_audit():
     )
     claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     alone = audit_synthetic(generated, *parts, claim=claim)
-    assert alone.verdict == "violated"
+    assert alone.epsilon_lower_bound > 1
+    assert alone.verdict == "doubtful"  # a copy in the same sample tells whose record it is
     named = audit_synthetic(generated, *parts, claim=claim, groups=groups)
     assert named.reason.startswith("no claim for person")
     assert (named.n_train, named.n_test, named.attacked) == (n, n, "person")

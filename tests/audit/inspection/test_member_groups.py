@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
+from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import (
     LabelCanaries,
     LabelInferenceAttack,
@@ -217,9 +218,9 @@ def test_every_way_of_joining_has_its_share_of_the_error():
     shares = []
     whole = attacking.AttackFinding.of
 
-    def noting(result, guarantee, alpha, corrected):
+    def noting(result, guarantee, alpha, corrected, evaluated):
         shares.append(corrected)
-        return whole(result, guarantee, alpha, corrected)
+        return whole(result, guarantee, alpha, corrected, evaluated)
 
     with mock.patch.object(attacking.AttackFinding, "of", noting):
         audit(model, *records, attacks=[LossThreshold()], groups=groups, alpha=0.1)

@@ -13,7 +13,14 @@ from skprivacy._output import json_safe
 from skprivacy._report_facts import Fact, ReportFacts, Section
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
-from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit, audit_predictions
+from skprivacy.audit import (
+    About,
+    AttackFinding,
+    LabelAuditReport,
+    MatchedPairs,
+    audit,
+    audit_predictions,
+)
 from skprivacy.audit.report import audit_report, html_report
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import synthetic_quality
@@ -60,6 +67,12 @@ def reports():
     """Return one report for each verdict, claim, unit and kind of audit."""
     liar = audit(Claiming().fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
     honest = audit(Claiming(max_depth=1).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
+    later = PARTS[2].copy()
+    later[:, 0] += later[:, 0].std()
+    unlike = audit(
+        Claiming().fit(*PARTS[:2]), *PARTS[:2], later, PARTS[3], attacks=[LossThreshold()]
+    )
+    assert unlike.pairs.factor > 1
     rng = np.random.default_rng(0)
     many = AttackResult(rng.normal(6 * SECRET, size=1000), rng.normal(size=1000), "made <up>")
     few = AttackResult(*rng.normal(size=(2, 8)), "of few")
@@ -72,6 +85,10 @@ def reports():
         "consistent": honest,
         "few": replace(honest, findings=found, n_train=8, n_test=8, n_shared=3),
         "doubtful": replace(honest, copied="Among the members, a record has 3 copies."),
+        "unlike": unlike,
+        "unlike without a claim": replace(unlike, guarantee=None, reason="no claim"),
+        "in pairs as claimed": replace(unlike, pairs=replace(unlike.pairs, factor=1.0)),
+        "nothing in common": replace(unlike, pairs=MatchedPairs(12, by_label=True)),
         "uncovered": replace(honest, uncovered={"<scaler>": "it was fitted on private data"}),
         "no claim": replace(honest, guarantee=None, reason="no claim for patient", charged=CLAIM),
         "several fits": replace(honest, guarantee=None, charged=LABELS, attacked="patient"),

@@ -22,9 +22,9 @@ from skprivacy.accounting import (
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    PrivateSelectionEvent,
     RepeatedEvent,
 )
+from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.audit import PrivacyVerificationReport, verify_privacy, verify_release
 from skprivacy.audit.verification import threshold_tests as _attack
 from skprivacy.audit.verification import threshold_tests as _tells

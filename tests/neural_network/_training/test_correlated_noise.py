@@ -10,15 +10,17 @@ import torch
 
 from skprivacy import load_model, save_model
 from skprivacy.accounting import (
-    BandedFactorizationEvent,
     ComposedEvent,
     GaussianEvent,
-    LogisticEvent,
     PrivacyBudget,
     PrivacyGuarantee,
-    TreeAggregationEvent,
     epsilon_of,
-    rdp_epsilon,
+)
+from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.events import (
+    BandedFactorizationEvent,
+    LogisticEvent,
+    TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor

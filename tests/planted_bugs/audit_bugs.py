@@ -1,0 +1,69 @@
+"""Planted bugs in the comparison of an audit's samples: classifiers that know, units that leak."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from skprivacy.audit.comparability import blind_baseline, matched_pairs, sample_units
+from skprivacy.audit.comparability.sample_units import SampleUnits
+
+from ..audit.comparability import null_samples
+from .bug import Bug, instead
+
+
+def learns_all_blocks(original):
+    return lambda stages, block: stages != block
+
+
+def learns_the_scored_block(original):
+    return lambda stages, block: stages <= block
+
+
+def coded_by_appearance(original):
+    """Number texts in their order of appearance: members come first."""
+    return lambda values: pd.factorize(values)[0]
+
+
+def records_as_units(original):
+    """Leave the groups out, so that a block holds records of people who were learned."""
+    return lambda X_in, y_in, X_out, y_out, people=None: original(X_in, y_in, X_out, y_out)
+
+
+def ties_by_position(original):
+    """Break ties by the order of units: members come first."""
+    return lambda values: rankdata(values, method="ordinal")
+
+
+def blocks_by_content(original):
+    """Order the units by their first feature, in place of at random."""
+
+    def from_records(*samples):
+        units = original(*samples)
+        first = units.features[:, 0]
+        halves = first[: units.n_in], first[units.n_in :]
+        ranks = tuple(np.argsort(np.argsort(half, kind="stable")) for half in halves)
+        return SampleUnits(units.features, units.codes, units.labels, ranks, units.seed)
+
+    return from_records
+
+
+def labels_unpaired(original):
+    def pair_units(units, log_odds, inside, outside):
+        same = SampleUnits(units.features, units.codes, None, units.ranks, units.seed)
+        return original(same, log_odds, inside, outside)
+
+    return pair_units
+
+
+BUGS = [
+    Bug(blind_baseline, "_mark_earlier", learns_all_blocks, null_samples.check_numbers),
+    Bug(blind_baseline, "_mark_earlier", learns_the_scored_block, null_samples.check_numbers),
+    Bug(sample_units, "_sorted_codes", coded_by_appearance, null_samples.check_texts),
+    Bug(SampleUnits, "from_records", records_as_units, null_samples.check_people),
+    Bug(SampleUnits, "from_records", blocks_by_content, null_samples.check_one_bit, nightly=True),
+    Bug(blind_baseline, "rankdata", ties_by_position, null_samples.check_few_values),
+    Bug(matched_pairs, "CALIPER", instead(100.0), null_samples.check_pairs, name="a wide caliper"),
+    Bug(matched_pairs, "pair_units", labels_unpaired, null_samples.check_pairs),
+]
