@@ -20,24 +20,26 @@ SETTINGS ?=
 # WITH pins single libraries: make matrix CASE=newest PYTHON=python3.12 WITH="scikit-learn==1.8.*"
 CASE ?= newest
 WITH ?=
+# TAG of `release-check`: the tag that the version must equal.
+TAG ?=
 MATRIX = .venv-$(CASE)-$(notdir $(PYTHON))
-INSTALL_oldest = --constraint constraints-lowest.txt
-INSTALL_newest = --upgrade --upgrade-strategy eager
-INSTALL_without-torch = --constraint constraints.txt
-.PHONY: help demo quick test nightly gpu blas matrix lint bench doc dist clean
+INSTALL_oldest = ".[test]" dp-accounting --constraint constraints-lowest.txt
+INSTALL_newest = ".[test,peers]" --upgrade --upgrade-strategy eager
+INSTALL_without-torch = ".[test,peers]" --constraint constraints.txt
+.PHONY: help demo quick test nightly gpu blas matrix lint bench doc release-check clean
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## /make \1|/p' Makefile | column -t -s '|'
 
 $(VENV)/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable ".[torch]"
+	$(PIP) --editable ".[torch,report]"
 	@touch $@
 $(VENV)/.installed-%: $(VENV)/.installed
 	$(PIP) --editable ".[$*]"
 	@touch $@
 
 demo: $(VENV)/.installed ## install, train, draw the privacy-utility curve: report.html and curve.png
-	$(BIN)/skprivacy sweep demo --out report.html --plot curve.png
+	$(BIN)/skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
 lint: $(VENV)/.installed-dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,17 +61,16 @@ blas: $(VENV)/.installed-dev ## the tests with the kernels of five processors, w
 	$(BIN)/python -m tests.tools.blas_settings $(SETTINGS) $(PARALLEL) $(TESTS)
 matrix: ## the tests with the oldest or newest versions, or without torch: CASE=, PYTHON=
 	$(PYTHON) -m venv $(MATRIX)
-	$(MATRIX)/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL_$(CASE)) \
-		--editable ".[test]" $(WITH)
+	$(MATRIX)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable $(INSTALL_$(CASE)) $(WITH)
 	$(if $(filter without-torch,$(CASE)),$(MATRIX)/bin/python -m pip uninstall -qy torch skorch opacus)
 	$(MATRIX)/bin/python -m pytest -q $(PARALLEL) $(if $(filter without-torch,$(CASE)),tests) $(TESTS)
 bench: $(VENV)/.installed-dev ## times beside peers, one table; `benchmarks/run.py --list` has more
 	$(BIN)/python benchmarks/run.py speed/summary
 doc: $(VENV)/.installed-doc ## build the documentation into doc/_build
-	$(BIN)/python -m sphinx -W -b html doc doc/_build
-dist: $(VENV)/.installed ## build the source archive and the wheel into dist
-	$(PIP) build
-	rm -rf build dist
-	$(BIN)/python -m build
+	$(BIN)/python -m sphinx -W -n -b html doc doc/_build
+release-check: $(VENV)/.installed ## build the archives into dist, twice, and check a release
+	$(PIP) build twine cyclonedx-bom
+	$(BIN)/python -m tests.tools.release_check --tag "$(TAG)"
 clean: ## remove environments, builds and caches
 	rm -rf $(VENV) .venv-* build dist doc/_build doc/gallery doc/generated .*_cache

@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-from skprivacy import __version__
+from skprivacy import _PUBLIC, __version__
 
 project = "skprivacy"
 author = "the skprivacy developers"
@@ -23,9 +23,18 @@ extensions = [
 autosummary_generate = True
 templates_path = ["_templates"]  # a page for each class, with all its methods
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings describe the types, and a signature stays readable
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 exclude_patterns = ["_build"]
+toc_object_entries_show_parents = "hide"  # or names of methods are cut
+# Texts of other libraries refer to what has no page of ours.
+nitpick_ignore = [
+    ("py:class", "sklearn.utils.metadata_routing.MetadataRequest"),
+    ("py:meth", "torch.nn.Module.parameters"),
+]
+# Docstrings of Python's mappings are not in the form of numpydoc.
+nitpick_ignore_regex = [("py:class", r".* providing a view on D's .*|D\[k\] if k in D.*")]
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
 
@@ -111,16 +120,37 @@ CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package
 def reference() -> str:
     """Return the page that lists every public class and function."""
     title = "Classes and functions"
-    lines = [title, "=" * len(title), "", ".. currentmodule:: skprivacy", ""]
-    listed = {}
+    lines = [title, "=" * len(title), ""]
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")
         names = [name for name in module.__all__ if callable(getattr(module, name))]
-        listed[title] = [f"{part}.{name}" for name in names]
-    for title, names in (listed | {"Configuration": CONFIGURATION}).items():
-        lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
-        lines += [*(f"   {name}" for name in names), ""]
-    return "\n".join(lines)
+        lines += [title, "-" * len(title), "", f".. module:: skprivacy.{part}", "", *table(names)]
+    lines += ["Configuration", "-------------", "", ".. currentmodule:: skprivacy", ""]
+    return "\n".join([*lines, *table(CONFIGURATION)])
+
+
+def table(names: list[str]) -> list[str]:
+    """Return a table of names of the current module, and a page for each."""
+    options = ["   :nosignatures:", "   :toctree: generated"]
+    return [".. autosummary::", *options, "", *(f"   {name}" for name in names), ""]
 
 
 Path(__file__).with_name("api.rst").write_text(reference(), encoding="utf-8")
+
+
+def find_short_name(app, env, node, content):
+    """Return the link of ``skprivacy.NAME`` to the page of the part that NAME comes from."""
+    package, _, name = node.get("reftarget", "").partition(".")
+    part = {**_PUBLIC, "audit": "audit"}.get(name.partition(".")[0])
+    if package != "skprivacy" or part is None or node.get("refdomain") != "py":
+        return None
+    full = f"skprivacy.{part}.{name}"
+    domain = env.get_domain("py")
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, node["reftype"], full, node, content
+    )
+
+
+def setup(app):
+    """Connect the events of this configuration."""
+    app.connect("missing-reference", find_short_name)

@@ -153,9 +153,9 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
         if name in _SUBPACKAGES:
             return import_module(f".{name}", __name__)
         if name in _PUBLIC:
-            from ._environment import name_missing_torch  # not above: it imports scikit-learn
+            from ._extras import name_missing_extra
 
-            with name_missing_torch():
+            with name_missing_extra():
                 return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

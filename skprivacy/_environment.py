@@ -1,9 +1,10 @@
-"""Threads of linear algebra and of torch, joblib workers, and the error for a missing torch."""
+"""Threads of linear algebra and of torch, joblib workers, and progress bars."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from numbers import Integral
@@ -13,6 +14,7 @@ from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from ._extras import explain_missing
 from ._validation import Interval, is_number
 
 # Multiplications of an operation that are worth several threads.
@@ -124,20 +126,35 @@ def default_n_jobs(n_jobs: int | None) -> int | None:
     return blas_threads() if n_jobs is None and configured is None else n_jobs
 
 
-_EXTRA = {"torch", "skorch"}
+def progress_bar(items: Iterable[Any] | None = None, *, shown: object, **options: Any) -> Any:
+    """Return tqdm's bar over ``items`` if ``shown``, and a silent one otherwise.
+
+    Without tqdm the bar is silent and a warning names the extra: the work may have been charged.
+    """
+    if shown:
+        try:
+            from tqdm.auto import tqdm
+
+            return tqdm(items, **options)
+        except ModuleNotFoundError:
+            warnings.warn(f"No progress is shown: {explain_missing('tqdm')}", stacklevel=3)
+    return _SilentBar(() if items is None else items)
 
 
-@contextmanager
-def name_missing_torch() -> Iterator[None]:
-    """Raise an ImportError that names the extra to install if torch or skorch is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
-            raise
-        raise ImportError(
-            f"Neural networks need {error.name}, which is not installed: "
-            "pip install 'skprivacy[torch]'. For a CPU, install torch itself first, from "
-            "https://download.pytorch.org/whl/cpu; the default build brings gigabytes for GPUs.",
-            name=error.name,
-        ) from error
+class _SilentBar:
+    """The part of tqdm's interface that the package uses, without output."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __enter__(self) -> _SilentBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self) -> None:
+        """Count one step."""

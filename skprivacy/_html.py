@@ -7,13 +7,13 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-from markupsafe import Markup
-
+from ._extras import name_missing_extra
 from ._report_facts import format_guarantee
 from ._version import __version__
 
 if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 
@@ -22,11 +22,21 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(version=__version__, **context)
 
 
+def render_brief(template: str, **context: Any) -> str | None:
+    """Render a template for a notebook; None, for which it prints the text, without jinja2."""
+    try:
+        return render(template, **context)
+    except ImportError:
+        return None
+
+
 def embed_figure(figure: Figure, alt: str) -> Markup:
     """Return a figure as an ``img`` element with embedded data.
 
     Its background is transparent, so that a page with a dark theme can invert the colours.
     """
+    with name_missing_extra():
+        from markupsafe import Markup
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=200, transparent=True, metadata={"Software": None})
     data = base64.b64encode(stream.getvalue()).decode()
@@ -35,6 +45,8 @@ def embed_figure(figure: Figure, alt: str) -> Markup:
 
 @cache
 def _environment() -> jinja2.Environment:
+    with name_missing_extra():
+        import jinja2
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("skprivacy", "templates"),
         autoescape=True,

@@ -37,8 +37,8 @@ settings.register_profile(
 )
 settings.load_profile("everyday")
 
-WITHOUT_NETWORKS = not all(map(find_spec, ("torch", "skorch", "opacus")))
-NEEDS_NETWORKS = re.compile(r"No module named '(torch|skorch|opacus)\b|skprivacy\[torch\]")
+WITHOUT_NETWORKS = not all(map(find_spec, ("torch", "skorch")))
+NEEDS_NETWORKS = re.compile(r"No module named '(torch|skorch)\b|skprivacy\[torch\]")
 
 HEAVY_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.heavy\b", flags=re.MULTILINE)
 

@@ -24,10 +24,9 @@ from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
-from tqdm import tqdm
 
 from .._clones import train_clone
-from .._environment import default_n_jobs, limit_workers, one_blas_thread
+from .._environment import default_n_jobs, limit_workers, one_blas_thread, progress_bar
 from .._groups import Groups
 from .._output import create_file, write_file
 from .._stacked import train_stacked
@@ -109,7 +108,7 @@ def train_shadows(
             trained = parallel(
                 delayed(_train)(estimator, data, shared, *job) for job in zip(*jobs, strict=True)
             )
-            return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
+            return list(progress_bar(trained, shown=verbose, total=len(jobs.rows), **_BAR))
 
 
 class ModelFile(NamedTuple):
@@ -249,7 +248,7 @@ def _train_stacked(
         for file in files
     ]
     missing = [i for i, model in enumerate(kept) if model is None]
-    with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
+    with progress_bar(shown=verbose, total=len(missing), **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
             whole = _save_model(add_shared_steps(shared, model), files[missing[i]])

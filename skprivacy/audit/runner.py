@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from .._clones import call_model
 from .._docs import fill_docs
+from .._environment import progress_bar
 from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import safe_indexing
@@ -292,7 +292,7 @@ def run_attacks(
     takes the strongest of them.
     """
     results: list[tuple[AttackResult, Evaluated | None]] = []
-    for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
+    for attack in progress_bar(attacks, shown=verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
         found, evaluated = run(attack, records, people)
         results += [(result, evaluated) for result in found]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .._extras import name_missing_extra
 from .._output import displayable, output_path
 from .._untrusted_files import parse_json, read_file
 
@@ -26,6 +27,7 @@ _READ = (
     "data", "table", "shadows", "schema", "public", "key", "config", "saved", "known_members",
     "non_members",
 )  # fmt: skip
+_DRAWN = (".html", ".htm", ".png", ".svg", ".pdf")  # pages and figures, which need `report`
 _WRITTEN = ("out", "csv", "plot", "exposed", "save", "certificate", "members")
 
 
@@ -64,6 +66,10 @@ def check_outputs(*paths: str | None) -> None:
         folder = path.absolute().parent
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder} for {path.name}. Create it first.")
+        if path.suffix.lower() in _DRAWN:
+            with name_missing_extra():
+                import jinja2  # noqa: F401
+                import matplotlib  # noqa: F401
         if not os.access(path if path.exists() else folder, os.W_OK):
             raise UserError(f"{path} cannot be written to. Pass a file in a folder of yours.")
 

@@ -18,7 +18,6 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from .. import _config
 from .._groups import find_identifiers
 from ..datasets.catalogue import CATALOGUE
-from ..exceptions import DatasetNotFoundError
 from ..preprocessing import (
     BoundedColumn,
     CategoricalColumn,
@@ -127,7 +126,7 @@ def load_records(args: argparse.Namespace, schema: Schema | None = None) -> Reco
     """
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
-    if args.data in {"demo", *CATALOGUE}:
+    if args.data in CATALOGUE:
         if args.target or args.schema or args.groups:
             raise UserError(
                 f"{args.data} has a built-in target and schema, and one row per person. Leave out "
@@ -237,14 +236,6 @@ def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dic
 
 
 def _load_builtin(name: str) -> Records:
-    if name == "demo":
-        try:
-            return _load_builtin("adult")
-        except DatasetNotFoundError as error:
-            print_message(
-                f"Adult is not available, so the demo runs on the embedded digits. ({error})"
-            )
-            return _load_builtin("digits")
     bunch = CATALOGUE[name].load(as_frame=True)
     return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
@@ -253,7 +244,7 @@ def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> R
     if not path.exists():
         raise UserError(
             f"{path} is neither a file nor the name of a data set. The names are "
-            f"{', '.join(['demo', *CATALOGUE])}."
+            f"{', '.join(CATALOGUE)}."
         )
     if schema is None and args.schema is not None:
         schema = load_schema(args.schema)

@@ -37,7 +37,7 @@ examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
   skprivacy audit digits --epsilon 1
-  skprivacy sweep demo --out report.html --plot curve.png
+  skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
 
 For help on a command: skprivacy sweep --help
 """

@@ -12,7 +12,7 @@ from typing import Any
 
 from sklearn.base import is_regressor
 
-from .._environment import name_missing_torch
+from .._extras import name_missing_extra
 from ..audit.inspection.claims import NOT_MEMBERSHIP
 from ..audit.inspection.guarantees import holds_private_labels
 from .console import UserError
@@ -113,7 +113,7 @@ def model_class(name: str) -> Any:
     """Return the class that ``--model`` names, one of ours or a dotted path; or UserError."""
     own = {known.lower(): known for known in MODELS}.get(name.lower())
     if own is not None:
-        with name_missing_torch():
+        with name_missing_extra():
             return getattr(import_module(f"skprivacy.{MODELS[own]}"), own)
     module, _, last = name.rpartition(".")
     if not module:

@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from .._extras import name_missing_extra
 from .console import UserError, print_message
 
 __all__ = ["MISSING", "add_arguments", "check_file", "no_such_column", "read_table"]
@@ -130,31 +131,27 @@ def read_table(
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
+    return _read_with_library(path, "pyarrow", lambda: pd.read_parquet(path))
 
 
 def _arrow(path: Path) -> pd.DataFrame:
-    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
+    return _read_with_library(path, "pyarrow", lambda: pd.read_feather(path))
 
 
 def _excel(path: Path) -> pd.DataFrame:
-    return _read_with_library(
-        path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl")
-    )
+    return _read_with_library(path, "openpyxl", lambda: pd.read_excel(path, engine="openpyxl"))
 
 
-def _read_with_library(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
+def _read_with_library(path: Path, library: str, load: Any) -> pd.DataFrame:
     try:
-        __import__(library)
+        with name_missing_extra():
+            __import__(library)
         frame: pd.DataFrame = load()
     except ImportError as error:
-        raise UserError(
-            f"{path} needs {library}, which is missing or too old: pip install -U "
-            f"'skprivacy[{extra}]' ({error})."
-        ) from error
+        raise UserError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # each library has errors of its own
         why = _reason(error)
-        raise UserError(f"{path} cannot be read as {extra}: {why}. Is it damaged?") from None
+        raise UserError(f"{path} cannot be read by {library}: {why}. Is it damaged?") from None
     return frame
 
 

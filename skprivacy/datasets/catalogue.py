@@ -32,6 +32,10 @@ def _fix_seed(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CATALOGUE = {
+    "demo": Entry(
+        partial(load_demo, mislabeled=0.2),
+        "digits, a fifth mislabelled, 1,797 x 64, 10 classes; embedded",
+    ),
     "adult": Entry(fetch_adult, "census, 32,561 x 14, 2 classes"),
     "location30": Entry(fetch_location30, "places visited, 5,010 x 446, 30 classes"),
     "mnist": Entry(fetch_mnist, "handwritten digits, 60,000 x 784, 10 classes"),

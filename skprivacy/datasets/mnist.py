@@ -16,19 +16,24 @@ from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from .._docs import fill_docs
+from .._validation import is_number
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import BoundedColumn, Schema
 from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 
 @fill_docs(DATASET_DOCS)
-def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tuple[Any, Any]:
+def load_demo(
+    *, mislabeled: float = 0.0, as_frame: bool = False, return_X_y: bool = False
+) -> Bunch | tuple[Any, Any]:
     """Load the embedded data set: 1,797 handwritten digits of 8 by 8 pixels, with a schema.
 
     The bounds are public: each pixel counts the dark points of a 4 by 4 block, so it is 0 to 16.
 
     Parameters
     ----------
+    mislabeled : float, default=0.0
+        Share of wrong labels, the same in each call. Only a memory of the records explains them.
     %(bunch_options)s
 
     Returns
@@ -36,13 +41,23 @@ def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tu
     Bunch
         As returned by :func:`~skprivacy.datasets.fetch_adult`.
 
+    Raises
+    ------
+    ValueError
+        If ``mislabeled`` is not in [0, 1].
+
     Examples
     --------
     >>> digits = load_demo()
     >>> digits.data.shape, digits.schema
     ((1797, 64), Schema(64 bounded and 0 categorical columns, target 'digit'))
     """
+    if not (is_number(mislabeled) and 0 <= mislabeled <= 1):
+        raise ValueError(f"mislabeled={mislabeled!r} must be a share of the labels, such as 0.2.")
     data, target = load_digits(return_X_y=True)
+    random = np.random.default_rng(0)
+    wrong = random.random(len(target)) < mislabeled
+    target = np.where(wrong, (target + random.integers(1, 10, len(target))) % 10, target)
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
     return as_bunch(
         pd.DataFrame(data, columns=names),

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from .._extras import name_missing_extra
 from .._output import as_path
 from .._validation import as_paths, flag, sequence
 
@@ -128,13 +129,8 @@ def _check_names(parameter: str, names: Any) -> list[str]:
 
 
 def _open_file(path: str) -> Any:
-    try:
+    with name_missing_extra():
         from pyarrow import ArrowInvalid, parquet
-    except ImportError as error:
-        raise ImportError(
-            "open_parquet needs pyarrow. Run pip install 'skprivacy[parquet]', or pip install "
-            "pyarrow."
-        ) from error
     try:
         return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     except FileNotFoundError as error:  # it lacks the file name

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._extras import name_missing_extra
 from .._output import without_mathtext
 from .._validation import open_unit
 from ..attacks.attack_result import AttackResult
@@ -181,7 +182,8 @@ class MembershipRocDisplay:
         MembershipRocDisplay
             Itself.
         """
-        import matplotlib.pyplot as plt
+        with name_missing_extra():
+            import matplotlib.pyplot as plt
 
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._extras import name_missing_extra
 from .._output import without_mathtext
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
@@ -149,7 +150,8 @@ class PrivacyUtilityDisplay:
             Itself.
         """
         if axes is None:
-            import matplotlib.pyplot as plt
+            with name_missing_extra():
+                import matplotlib.pyplot as plt
 
             _, axes = plt.subplots(
                 2, 1, sharex=True, figsize=(7, 6), height_ratios=(3, 2), layout="constrained"

@@ -268,7 +268,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
     one group. One record of each group takes part, drawn by a secure generator. The proof needs all
     gradients that a unit may add to lie along one direction, which the gradients of several records
-    do not. The proof, in :class:`~skprivacy.linear_model.perturbation.ObjectivePerturbation`, is
+    do not. The proof, in ``skprivacy/linear_model/perturbation.py``, is
     about the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is
     within 1e-6 / ridge of the exact one. Additional noise covers twice this distance, at 1% of
     epsilon and delta. "replace_one" is a removal and an addition, and each gets half of epsilon.

@@ -12,6 +12,7 @@ Files, in reading order:
 - ``sweep_results``: cv_results_, plots and pages of a fitted sweep
 - ``sweep_curve``: `EpsilonInterval`: smallest epsilon and knee with intervals over splits
 - ``sweep_groups``: Cost and exposure by subgroup
+- ``sweep_brief``: Opening of the page: cost, success of the attack, ceiling
 - ``sweep_report``: Table, text and page
 - ``search``: `PrivateSearchCV`
 - ``search_plan``: `SearchPlan`, law of the number of trials, event, calibration, run

@@ -35,12 +35,11 @@ class EpsilonInterval:
     meaning: str
 
     def __repr__(self) -> str:
-        shown = ["none of those swept" if math.isinf(e) else f"{e:g}" for e in self._levels]
-        return f"{self.meaning}: {shown[0]} (from {shown[1]} to {shown[2]})"
-
-    @property
-    def _levels(self) -> tuple[float, float, float]:
-        return self.epsilon, self.low, self.high
+        best = "none of those swept" if math.isinf(self.epsilon) else f"{self.epsilon:g}"
+        ends = f"at least {self.low:g}"
+        if math.isfinite(self.high):
+            ends = f"from {self.low:g} to {self.high:g}"
+        return f"{self.meaning}: {best}" + f" ({ends})" * math.isfinite(self.low)
 
 
 @dataclass(frozen=True)

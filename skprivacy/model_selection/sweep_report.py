@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._extras import name_missing_extra
 from .._html import NARROW, embed_figure, render
 from .._report_facts import (
     Cell,
@@ -30,6 +31,7 @@ from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
+from .sweep_brief import brief_of_sweep
 from .sweep_curve import is_useless
 from .sweep_plan import validate_models
 
@@ -143,7 +145,8 @@ def _group_figure(sweep: Any) -> Figure:
 
 
 def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
-    from matplotlib.figure import Figure
+    with name_missing_extra():
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(NARROW[0], _HEIGHT), layout="constrained")
     display = plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
@@ -296,6 +299,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         attack=sweep.attack_name_,
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         figures=figures,
+        briefing=brief_of_sweep(sweep, table(sweep)),
         unit=_unit(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )

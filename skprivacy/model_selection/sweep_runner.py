@@ -19,11 +19,10 @@ import numpy as np
 from joblib.parallel import get_active_backend
 from sklearn.base import clone, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
-from tqdm.auto import tqdm
 
 from .._clones import check_weights, describe_error
 from .._config import warn_caller
-from .._environment import limit_workers, one_thread
+from .._environment import limit_workers, one_thread, progress_bar
 from .._groups import check_groups, group_unit
 from .._sklearn import uses_predictions_only
 from .._validation import num_samples, raise_alone
@@ -411,8 +410,8 @@ class SweepRunner:
     @contextmanager
     def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:
         total = len(candidates) * len(self.splits)
-        hidden = not (self.verbose and total)
-        with tqdm(total=total, disable=hidden, desc=what, unit="fit") as bar:
+        shown = self.verbose and total
+        with progress_bar(shown=shown, total=total, desc=what, unit="fit") as bar:
             yield bar
 
     @contextmanager

@@ -25,7 +25,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .._environment import name_missing_torch
+from .._extras import name_missing_extra
 
 if TYPE_CHECKING:
     from ._training.update_rules import PrivateAdam
@@ -79,7 +79,7 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
 
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:
-            with name_missing_torch():
+            with name_missing_extra():
                 found = getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
             globals()[name] = found  # not asked for again
             return found

@@ -15,9 +15,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm import tqdm
 
-from .._environment import one_torch_thread, threads_for
+from .._environment import one_torch_thread, progress_bar, threads_for
 from .._input_data import validate_data
 from .._validation import VERBOSE, Interval, check_random_state
 from ..base import rolls_back_on_error
@@ -178,7 +177,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         module.train()
         kind = type(self).__name__
         few = threads_for(module, 2 * size)
-        with few, tqdm(total=total, desc=kind, unit="step", disable=not self.verbose) as bar:
+        with few, progress_bar(shown=self.verbose, total=total, desc=kind, unit="step") as bar:
             for _ in range(self.epochs):
                 order = torch.randperm(len(rows), device=rows.device)
                 for batch in order.split(size):

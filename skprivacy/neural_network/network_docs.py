@@ -86,7 +86,7 @@ distributed : {"replicated", "sharded"}, default=None
     Train one model in all processes of ``torch.distributed``, which must be initialised. One
     process draws the noise and charges the budget. With "replicated" each process holds all
     records and works on a part of every batch; with "sharded" each holds records of its own.
-    The processes, and the network between them, must be trusted with the records.
+    The processes, and the network between them, must be trusted with the records. Needs torch 2.8.
 verbose : int, default=0
     Whether to show a progress bar.""",
     "network_attributes": """\
@@ -102,7 +102,8 @@ n_steps_ : int
 settings_ : dict
     Value of each parameter that can be "auto", in the last training.
 gradients_ : {"book-keeping", "torch.func", "one by one"}
-    How per-example gradients were computed, from fast to slow.""",
+    How per-example gradients were computed, from fast to slow. A warning names the layers that
+    need the slowest way.""",
     "network_guarantees": """\
 **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
 ``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one

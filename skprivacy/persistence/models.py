@@ -16,7 +16,7 @@ from ..audit.inspection.claims import claim_of
 from . import file_format as files
 from .state import Given, from_state, to_state
 
-_FORMAT = 3
+_FORMAT = 1
 _SECTIONS = {"format", "versions", "privacy", "model"}
 
 

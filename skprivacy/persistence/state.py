@@ -24,7 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from .._environment import name_missing_torch
+from .._extras import name_missing_extra
 from .._sklearn import output_container
 from . import third_party
 from .attribute_states import (
@@ -187,14 +187,14 @@ def _find_class(kind: str, learner: bool) -> type | None:
         return third_party.CLASSES[kind]
     if kind not in CLASSES:
         return None
-    with name_missing_torch():
+    with name_missing_extra():
         found: type = getattr(import_module(CLASSES[kind]), kind)
     return None if learner and _holds_model(found) else found
 
 
 def _import_own_code(kind: str) -> Any:
     if kind in _NETWORKS:
-        with name_missing_torch():
+        with name_missing_extra():
             return import_module("skprivacy.persistence.networks")
     return import_module("skprivacy.persistence.synthesizers") if kind in _SYNTHESIZERS else None
 

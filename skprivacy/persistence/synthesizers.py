@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._environment import name_missing_torch
+from .._extras import name_missing_extra
 from ..preprocessing import CategoricalColumn, Schema
 from ..synthesis import DPGANSynthesizer, Grid, MarginalSynthesizer
 from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
@@ -195,7 +195,7 @@ def _gan_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> DPGANS
     model.rates_ = arrays.take("rates_", (features.n_classes,))
     if not (model.rates_ >= 0).all() or abs(model.rates_.sum() - 1) > 1e-9:
         raise ValueError(f"the label rates are {model.rates_!r}, expected a distribution")
-    with name_missing_torch():
+    with name_missing_extra():
         from ..neural_network._training.adversarial import load_generator
     plan = model._generator_plan(features)
     model.generator_ = load_generator(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._extras import name_missing_extra
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
@@ -286,13 +287,8 @@ def _check_arguments(
 @contextmanager
 def _open_connection(memory_limit: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
     """Open an empty database that spills into a temporary folder."""
-    try:
+    with name_missing_extra():
         import duckdb
-    except ImportError as error:
-        raise ImportError(
-            "private_summary needs DuckDB. Run pip install 'skprivacy[duckdb]', or pip install "
-            "duckdb."
-        ) from error
     parent = None if directory is None else as_path("directory", directory)
     if parent is not None and not os.path.isdir(parent):
         raise ValueError(f"directory={parent!r} must be a folder that exists.")

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._environment import name_missing_torch
+from .._extras import name_missing_extra
 from .._groups import Groups
 from .._input_data import read_records
 from .._sklearn import StrOptions
@@ -252,7 +252,7 @@ class DPGANSynthesizer(Synthesizer):
         ImportError
             If torch is not installed.
         """
-        with self._private_fit() as fit, name_missing_torch():
+        with self._private_fit() as fit, name_missing_extra():
             from ..neural_network._training import adversarial
 
             self._validate_params()

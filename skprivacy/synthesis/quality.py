@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
+from .._extras import name_missing_extra
 from .._output import output_path, without_mathtext, write_file
 from .._report_facts import Column, Fact, ReportFacts, Section, format_significant, number
 from .._validation import sequence
@@ -186,7 +187,8 @@ class SyntheticQuality:
         ndarray of Axes
             Axes in the order of the columns, followed by unused ones.
         """
-        import matplotlib.pyplot as plt
+        with name_missing_extra():
+            import matplotlib.pyplot as plt
 
         names = list(self.shares) if columns is None else list(sequence("columns", columns))
         if not names or not all(isinstance(n, Hashable) and n in self.shares for n in names):
@@ -229,7 +231,8 @@ class SyntheticQuality:
         str
             A page that refers to no other files. All text is escaped.
         """
-        from matplotlib.figure import Figure  # slow to import, as are templates
+        with name_missing_extra():
+            from matplotlib.figure import Figure  # slow to import, as are templates
 
         from .._html import embed_figure, render
 

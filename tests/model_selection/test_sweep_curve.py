@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_curve import Splits, knee, smallest_epsilon
+from skprivacy.model_selection.sweep_curve import EpsilonInterval, Splits, knee, smallest_epsilon
 
 from .test_sweep import Noisy, X, sweep_of, y
 
@@ -30,7 +30,20 @@ def test_without_noise_it_is_the_level_itself():
     assert repr(read(scores, reference)) == (
         "smallest epsilon that loses at most 0.02 against it: 1 (from 1 to 1)"
     )
-    assert "none of those swept" in repr(read(scores, reference, 0.0))
+    assert repr(read(scores, reference, 0.0)).endswith(": none of those swept")
+
+
+@pytest.mark.parametrize(
+    ("levels", "shown"),
+    [
+        ((1.0, 0.3, 3.0), "1 (from 0.3 to 3)"),
+        ((3.0, 1.0, math.inf), "3 (at least 1)"),
+        ((math.inf, 3.0, math.inf), "none of those swept (at least 3)"),
+        ((math.inf, math.inf, math.inf), "none of those swept"),
+    ],
+)
+def test_an_end_without_a_swept_level_is_not_named_twice(levels, shown):
+    assert repr(EpsilonInterval(*levels, "knee")) == f"knee: {shown}"
 
 
 def test_a_dip_at_a_larger_epsilon_is_not_overlooked():

@@ -160,3 +160,20 @@ def test_the_noise_of_a_net_can_be_given(blobs):
     assert model.privacy_ == like.privacy_
     with pytest.raises(ValueError, match=r"epsilon=3\.0 and noise_multiplier=2\.0"):
         net(nn.Linear(3, 2), noise_multiplier=2.0).fit(X, y)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.GRU(1, 4, batch_first=True), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.cell(x[:, :, None])[0][:, -1])
+
+
+def test_a_slow_layer_is_named_before_training():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = DPSGDClassifier(module=Recurrent(), classes=[0, 1], epochs=1)
+    with pytest.warns(UserWarning, match=r"module=Recurrent .* because of GRU 'cell': "):
+        model.fit(X, (X[:, 0] > 0).astype(int))
+    assert model.gradients_ == "one by one"

@@ -309,7 +309,7 @@ def test_the_file_says_what_it_is_without_this_library(tmp_path):
     with safe_open(tmp_path / "m", framework="np") as file:
         header = json.loads(file.metadata()["skprivacy"], parse_constant=pytest.fail)
         names = set(file.keys())
-    assert header["format"] == 3
+    assert header["format"] == 1
     assert {"skprivacy", "numpy", "scikit-learn"} == set(header["versions"])
     assert [name for name, _ in header["model"]["steps"]] == [
         "privatestandardscaler", "objectiveperturbationclassifier"

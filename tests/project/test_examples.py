@@ -16,6 +16,7 @@ RUN = sorted(EXAMPLES.glob("*/plot_*.py"))  # by the build of the pages, too
 SHOWN = {
     "distributed_training.py": "needs several processes, started by torchrun",
     "federated_flower.py": "needs the library flwr",
+    "lora.py": "needs pretrained weights, transformers and peft; test_lora.py trains such a module",
     "pate_gan_student.py": "a class; the benchmark accuracy/pate trains it",
 }
 EVERY_DAY = EXAMPLES / "choose" / "plot_accountants.py"

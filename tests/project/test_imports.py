@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import skprivacy
+from tests.tools.blocked_imports import run_without
 
 ROOT = Path(skprivacy.__file__).parent
 # The layers, from the command line down to the accounting. A file belongs to the layer of the
@@ -49,6 +50,7 @@ ANYWHERE = {
     "_config",
     "_docs",
     "_environment",
+    "_extras",
     "_output",
     "_report_facts",
     "_sklearn",
@@ -252,25 +254,9 @@ def test_type_checkers_see_misspelt_names(package):
     assert "__getattr__" not in {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
-WITHOUT_TORCH = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "skorch"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-"""
-
-
 def without_torch(code):
     """Run code in a process that has no torch; return what it printed."""
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WITHOUT_TORCH + code],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return run.stdout
+    return run_without({"torch", "skorch"}, code)
 
 
 @pytest.mark.heavy

@@ -44,10 +44,14 @@ def test_python_from_the_first_line_to_the_last(patients):
     assert "What is protected?" in Path("audit.html").read_text(encoding="utf-8")
 
 
+def test_lines_fit_a_terminal():
+    assert [line for line in README.splitlines() if len(line) > 100] == []
+
+
 def test_the_schema_in_json_is_the_one_in_python(tmp_path):
     from skprivacy.preprocessing import Schema
 
     names = {}
-    exec(blocks("python")[0], names)
+    exec(blocks("python")[1], names)
     [told] = blocks("json")
     assert Schema.from_dict(json.loads(told)) == names["schema"]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def required():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    used = ("torch", "parquet", "excel", "duckdb", "postgres", "peers", "test")
+    used = ("torch", "report", "parquet", "excel", "duckdb", "postgres", "test")
     lines = [*project["dependencies"], *(line for extra in used for line in extras[extra])]
     return [r for r in map(Requirement, lines) if r.name != project["name"]]
 
@@ -42,7 +42,11 @@ def test_the_lowest_version_allowed_is_the_one_that_is_tried(requirement):
 def test_extras_bring_what_their_names_promise():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    of_ours = {"all": {"torch", "parquet", "excel", "duckdb", "postgres"}, "test": {"all", "peers"}}
+    of_ours = {
+        "all": {"torch", "report", "parquet", "excel", "duckdb", "postgres"},
+        "test": {"all"},
+        "dev": {"test", "peers", "lora"},
+    }
     for extra, parts in of_ours.items():
         named = [r.extras for r in map(Requirement, extras[extra]) if r.name == "skprivacy"]
         assert named == [parts]

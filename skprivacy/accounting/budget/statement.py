@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._config import warn_caller
+from ..._extras import name_missing_extra
 from ..._output import displayable, write_file
 from ..._untrusted_files import parse_json
 from ...exceptions import PrivacyWarning
@@ -159,7 +160,7 @@ class Statement:
 
     @property
     def digest(self) -> str:
-        """Digest of the ledger's last line. Store it elsewhere, for :meth:`Statement.verify`."""
+        """Digest of the last line. Store it elsewhere, for :meth:`.PrivacyBudget.verify`."""
         return self._ledger.read().tail.digest
 
     @property
@@ -381,7 +382,8 @@ class Statement:
         Axes
             Matplotlib axes of the plot.
         """
-        import matplotlib.pyplot as plt
+        with name_missing_extra():
+            import matplotlib.pyplot as plt
 
         dates: Any = import_module("matplotlib.dates")
         cap, terms, entries = self.cap, self._current_terms, self.entries()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
+from ..._extras import name_missing_extra
 from ..._output import SQLITE_SUFFIXES, is_database
 from .ledger import Ledger, LedgerCounter, LedgerError, LedgerVersion
 
@@ -250,7 +251,8 @@ class PostgresLedger(Ledger):
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
         try:
-            psycopg = import_module("psycopg")
+            with name_missing_extra():
+                psycopg = import_module("psycopg")
         except ImportError as error:
             raise self._unusable_error(error) from error
         try:

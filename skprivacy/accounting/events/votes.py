@@ -64,10 +64,6 @@ class _VoteEvent(Event, tag=None):
     votes: tuple[float, ...] | None = field(default=None, repr=False)
     moved: int = field(default=1, kw_only=True)
 
-    @classmethod
-    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        return {**stored, "moved": 1}  # version 1: a neighbour always moved one vote
-
     @property
     def _noise_per_move(self) -> float:
         """Noise at which one moved vote costs as much as ``moved`` votes at the given noise."""
@@ -114,7 +110,6 @@ class GNMaxEvent(
     _VoteEvent,
     tag="GNMaxVote",
     stored=("noise_multiplier", "votes", "moved"),
-    version=2,
     knows_label=True,
 ):
     """GNMax: arg-max of vote counts after Gaussian noise (Papernot et al. 2018).
@@ -168,7 +163,6 @@ class LNMaxEvent(
     _VoteEvent,
     tag="LNMaxVote",
     stored=("noise_multiplier", "votes", "moved"),
-    version=2,
     knows_label=True,
 ):
     """LNMax: arg-max of vote counts after Laplace noise (Papernot et al. 2017).
@@ -219,7 +213,6 @@ class VoteThresholdEvent(
     _VoteEvent,
     tag="VoteThreshold",
     stored=("noise_multiplier", "votes", "moved", "threshold", "offset"),
-    version=2,
     knows_label=True,
 ):
     """Threshold test of Confident-GNMax: is the largest noisy count above a threshold?
@@ -263,11 +256,6 @@ class VoteThresholdEvent(
                     f"offset={self.offset!r} must hold a finite number for each class of votes."
                 )
             object.__setattr__(self, "offset", offset)
-
-    @classmethod
-    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        # Version 1 had no offset.
-        return {**super().upgraded(stored, version), "offset": None}
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         # One moved vote changes the largest count by at most 1, but GNMax's counts by sqrt(2). So

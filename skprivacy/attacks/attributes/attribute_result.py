@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from ..._html import render
+from ..._html import render_brief
 from ..._report_facts import (
     Fact,
     FactReport,
@@ -175,8 +175,8 @@ class AttributeResult(FactReport):
         """Return one row of figures."""
         return pd.DataFrame([{"finding": self.finding} | _flatten(asdict(self))])
 
-    def _repr_html_(self) -> str:
-        return render("facts.html", facts=self.facts())
+    def _repr_html_(self) -> str | None:
+        return render_brief("facts.html", facts=self.facts())
 
 
 def compare_guesses(attack: Guesses, imputed: Guesses, alpha: float) -> AttributeRates:

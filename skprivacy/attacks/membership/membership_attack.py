@@ -100,7 +100,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         The lowest score that ``predict`` calls a member; infinity if it calls no record a member.
     n_features_in_ : int
         Number of columns of ``X``, if it is a table.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, if all are text.
     """
 

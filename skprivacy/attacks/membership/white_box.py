@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..._docs import fill_docs
-from ..._environment import name_missing_torch
+from ..._extras import name_missing_extra
 from ..._input_data import column_or_1d, label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval, check_random_state
@@ -115,7 +115,7 @@ class WhiteBoxAttack(MembershipAttack):
         self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        with name_missing_torch():
+        with name_missing_extra():
             from .white_box_encoder import train_decoded, train_labelled
 
         view = self._view(X, y)

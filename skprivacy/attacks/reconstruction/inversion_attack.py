@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import SHARED_BY_CLONES
-from ..._environment import name_missing_torch
+from ..._extras import name_missing_extra
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
 from ...base import roll_back_on_error
@@ -120,7 +120,7 @@ class InversionAttack(ABC, TargetAttack):
                 f"noise_multiplier={self.noise_multiplier!r} needs max_grad_norm, its unit. Pass "
                 "the norm to which gradients are clipped."
             )
-        with name_missing_torch():
+        with name_missing_extra():
             from ..torch_gradients import LossGradients
         with roll_back_on_error(self):
             rows, labels = check_labelled_rows(X, y, "X")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._environment import name_missing_torch
+from ..._extras import name_missing_extra
 from ..._validation import generator, not_negative, positive
 from .inversion_attack import check_labelled_rows
 
@@ -67,7 +67,7 @@ def party_gradient(
             f"noise_multiplier={noise_multiplier!r} needs max_grad_norm, its unit. Pass the norm "
             "to which gradients are clipped."
         )
-    with name_missing_torch():
+    with name_missing_extra():
         from ..torch_gradients import LossGradients
     rows, labels = check_labelled_rows(X, y, "X")
     gradients = LossGradients(target, loss, max_grad_norm)

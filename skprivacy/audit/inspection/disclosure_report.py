@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..._html import render
+from ..._html import render_brief
 from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
 
 __all__ = ["SIGNS", "DisclosureCheck", "DisclosureReport"]
@@ -120,8 +120,8 @@ class DisclosureReport(FactReport):
             ),
         )
 
-    def _repr_html_(self) -> str:
-        return render("facts.html", facts=self.facts())
+    def _repr_html_(self) -> str | None:
+        return render_brief("facts.html", facts=self.facts())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..._html import render_brief
 from ..._output import output_path, write_file
 from ..._report_facts import FactReport, ReportFacts
 from ..._validation import flag
@@ -449,5 +450,5 @@ class AuditReport(FactReport):
             write_file(target, page)
         return page
 
-    def _repr_html_(self) -> str:
-        return html_report.render("audit_brief.html", facts=self.facts())
+    def _repr_html_(self) -> str | None:
+        return render_brief("audit_brief.html", facts=self.facts())

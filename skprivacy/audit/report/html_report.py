@@ -6,10 +6,9 @@ Start reading at :func:`render_page`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
+from ..._extras import name_missing_extra
 from ..._html import NARROW, embed_figure, render
 from ..._output import without_mathtext
 from ..._report_facts import format_share
@@ -17,6 +16,9 @@ from ...display import MembershipRocDisplay
 from .document import About
 from .facts import SHOWN_GROUPS
 from .plain_words import briefing, unit_in_words
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["groups_figure", "render_page", "roc_figure"]
 
@@ -30,7 +32,8 @@ _ENTRY = 0.17  # height of a legend entry, in inches
 
 def roc_figure(report: Any) -> Markup:
     """Draw the ROC curves of all attacks, the ceiling, and each test that shows epsilon."""
-    from matplotlib.figure import Figure  # slow to import, and attacks do not need it
+    with name_missing_extra():
+        from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
     figure = Figure(figsize=NARROW, layout="constrained")
     ax = figure.subplots()
@@ -57,13 +60,14 @@ def roc_figure(report: Any) -> Markup:
     return embed_figure(figure, "ROC curves of the attacks on logarithmic axes")
 
 
-def groups_figure(exposures: Sequence[Any]) -> Markup:
-    """Draw the AUC of each group with its interval; empty for fewer than two groups."""
-    from matplotlib.figure import Figure
+def groups_figure(exposures: Sequence[Any]) -> Markup | None:
+    """Draw the AUC of each group with its interval; None for fewer than two groups."""
+    with name_missing_extra():
+        from matplotlib.figure import Figure
 
     shown = exposures[:SHOWN_GROUPS]
     if len(shown) < 2:
-        return Markup("")
+        return None
     figure = Figure(figsize=(NARROW[0], 0.9 + 0.28 * len(shown)), layout="constrained")
     ax = figure.subplots()
     for place, exposure in enumerate(reversed(shown)):

@@ -6,6 +6,7 @@ import argparse
 import math
 from typing import Any
 
+from ..._extras import name_missing_extra
 from ..._output import without_formulas, write_figure, write_file
 from ..._untrusted_files import parse_json
 from ...accounting import (
@@ -303,7 +304,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _draw(budget: PrivacyBudget, path: str) -> None:
-    from matplotlib.figure import Figure
+    with name_missing_extra():
+        from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
     budget.plot(figure.subplots())

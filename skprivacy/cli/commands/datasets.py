@@ -35,7 +35,6 @@ def run(args: argparse.Namespace) -> int:
     width = max(map(len, CATALOGUE))
     for name, entry in CATALOGUE.items():
         print_result(f"{name:{width}}  {entry.summary}")
-    print_result(f"{'demo':{width}}  adult if it is available, digits otherwise")
     print_result(
         f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)"
     )

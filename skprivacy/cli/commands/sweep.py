@@ -31,7 +31,7 @@ DEFAULT_ATTACK = "loss"
 
 EXAMPLES = """\
 examples:
-  skprivacy sweep demo --out report.html --plot curve.png
+  skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
   skprivacy sweep adult --epsilons 0.1 1 10 inf --attack lira --n-shadows 64 --n-jobs 2
   skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
   skprivacy sweep houses.parquet --schema houses.json --model AdaSSPRegressor

@@ -53,13 +53,13 @@ _MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 
 
 class ClippedGradientSum:
-    """Adds the clipped per-example gradients of a module to its ``grad`` buffers.
+    """Adds the clipped per-example gradients of a module to the accumulators of its parameters.
 
     ``probe`` holds public numbers of the shape of the data, on which methods are tried; without it,
     only the built-in perceptron is accepted.
 
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
-    other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. So
+    other examples of the batch are, up to the rounding of a sum in its precision. So
     the split of a batch into parts does not matter. With groups this holds of each group, whose
     examples are in one part and are joined before clipping.
 
@@ -90,7 +90,7 @@ class ClippedGradientSum:
 
     @property
     def overwrites(self) -> bool:
-        """Whether a sum can overwrite ``grad``, which then needs no clearing."""
+        """Whether a sum can overwrite the accumulators, which then need no clearing."""
         return isinstance(self.gradients, PerceptronGradients)
 
     @flush_denormals()
@@ -102,9 +102,9 @@ class ClippedGradientSum:
         *,
         first: bool = False,
     ) -> None:
-        """Add the clipped sum over a batch to ``grad``; with ``shares``, groups are clipped.
+        """Add the clipped sum over a batch; with ``shares``, groups are clipped.
 
-        The ``first`` batch overwrites ``grad``, which needs an example and :attr:`overwrites`.
+        The ``first`` batch overwrites the sum, which needs an example and :attr:`overwrites`.
         """
         if targets.shape[0] == 0:
             return
@@ -155,7 +155,7 @@ class BatchSum:
     double precision: over a hundred thousand rows, the rounding of a single-precision sum is a per
     cent of one record's contribution. The choice between the two is public, except for a batch of
     twice the expected size. There the precision rises, and the released vector is rounded to single
-    precision either way. If ``grad`` is in double precision, all additions are.
+    precision either way. If the accumulators are in double precision, all additions are.
 
     **Edge cases.** Without records the sum is zero, and no view is computed: an augmentation that
     fails on zero rows must not reveal them. The next call overwrites the result.
@@ -221,7 +221,7 @@ class BatchSum:
         shares: GroupedExamples | None,
         first: bool,
     ) -> None:
-        """Add the sum over a part to ``grad``, or overwrite ``grad`` if it is the first."""
+        """Add the sum over a part to the accumulators, or overwrite them if it is the first."""
         if isinstance(X, Tensor):
             buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
             rows = torch.index_select(X, 0, part, out=buffer)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Clip = Callable[[Any, Any, float], Any]
 
+_ACCUMULATOR = "clipped_sum"  # attribute of a parameter
+
 # Clipping is this much below the declared norm, so that neighbouring sums stay within it.
 #
 # Single precision: norms are off by about 1e-5 relative. The sum over a batch, of which at most
@@ -132,3 +134,16 @@ class AdaptiveClipping:
         farthest = math.log(_MAX_NORM_FACTOR)
         self.norm = self._start * math.exp(min(max(log, -farthest), farthest))
         return noisy[:-1] / self._sum_weight
+
+
+def set_accumulator(parameter: Any, total: Any) -> None:
+    """Let clipped gradients of a parameter be summed in ``total``, a tensor of its shape.
+
+    It is not ``grad``: exact noise sums in double precision, which torch before 2.9 refuses there.
+    """
+    setattr(parameter, _ACCUMULATOR, total)
+
+
+def accumulator(parameter: Any) -> Any:
+    """Return the sum that :func:`set_accumulator` has given a parameter."""
+    return getattr(parameter, _ACCUMULATOR)

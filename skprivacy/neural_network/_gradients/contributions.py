@@ -1,7 +1,7 @@
 """Per-example contributions to the gradient of one layer, in the cheapest form for its type.
 
 Each form computes the squared norm of every example's contribution, and adds their weighted sum to
-the ``grad`` of the parameters. No form needs more memory than the layer's inputs and outputs,
+the accumulator of each parameter. No form needs more memory than the layer's inputs and outputs,
 except :class:`DenseGradients`, which holds the gradients. A :class:`Workspace` reuses memory
 between steps.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._training.torch_modes import numpy_sees
+from .clipping import accumulator
 
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
@@ -52,7 +53,7 @@ class Contribution(Protocol):
         """Return an upper bound, tight up to rounding, of each squared norm, shape (batch,)."""
 
     def add_sum(self, factors: Tensor) -> None:
-        """Add the sum of the contributions times ``factors``, shape (batch,), to ``grad``."""
+        """Add the sum of the contributions times ``factors``, shape (batch,)."""
 
     def without(self, bad: Tensor) -> Contribution:
         """Return the contributions with zeros for ``bad`` examples, since 0 * inf is NaN."""
@@ -73,18 +74,18 @@ class OuterProduct:
     input: Tensor  # (batch, n_in)
     output_grad: Tensor  # (batch, n_out)
     spare: bool = False  # whether ``output_grad`` may be overwritten
-    first: bool = False  # whether ``grad`` is overwritten instead of added to
+    first: bool = False  # whether the accumulator is overwritten instead of added to
 
     def squared_norms(self) -> Tensor:
         # Book-keeping (Bu et al. 2023): the norm of an outer product is the product of the norms
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
-        total, d, a = _grad(self.weight), self.output_grad, self.input
+        total, d, a = accumulator(self.weight), self.output_grad, self.input
         if total.dtype != d.dtype:
             d, a, factors = (values.to(total.dtype) for values in (d, a, factors))
         buffer = d if self.spare or d is not self.output_grad else None
-        bias = None if self.bias is None else _grad(self.bias)
+        bias = None if self.bias is None else accumulator(self.bias)
         add_weighted(total, bias, d, a, factors, buffer, self.first)
 
     def without(self, bad: Tensor) -> OuterProduct:
@@ -141,13 +142,13 @@ class OuterProducts:
         return _add_rounding_margin(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        total = _grad(self.weight)
+        total = accumulator(self.weight)
         weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
         total = total.movedim(1, -1)
         total.add_(update.view(total.shape))
         if self.bias is not None:
-            _grad(self.bias).add_(weighted.sum(0))
+            accumulator(self.bias).add_(weighted.sum(0))
 
     def without(self, bad: Tensor) -> OuterProducts:
         return replace(
@@ -191,7 +192,7 @@ class Lookups:
         return _add_rounding_margin(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        total = _grad(self.weight)
+        total = accumulator(self.weight)
         weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         total.index_add_(0, self.index.flatten(), weighted)
 
@@ -227,7 +228,7 @@ class DenseGradients:
         return squared_lengths(self.rows.flatten(1), _LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
-        total = _grad(self.parameter)
+        total = accumulator(self.parameter)
         update = factors.to(total.dtype) @ self.rows.flatten(1).to(total.dtype)
         total = total.movedim(1, -1) if self.channels_last else total
         total.add_(update.view(total.shape))
@@ -310,12 +311,6 @@ def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
     """
     numbers = min(n_in, SUMMED) + min(n_out, SUMMED) + 2 * most  # rows of pairs, then rows
     return max(_PRODUCTS, (numbers + _OTHERS) * _UNIT)
-
-
-def _grad(parameter: Tensor) -> Tensor:
-    """Return the ``grad`` of a parameter, which ``flatten_parameters`` has created."""
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 def _weight_by_example(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:

@@ -22,7 +22,7 @@ from torch.nn.utils import skip_init
 from ..._environment import MUCH_WORK
 from ..._validation import as_array
 from .._training.torch_modes import numpy_sees
-from .clipping import Clip
+from .clipping import Clip, accumulator
 from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
 
 _SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
@@ -154,7 +154,7 @@ class PerceptronGradients:
         self._kept: dict[Any, Array] = {}
 
     def __call__(self, inputs: Tensor, targets: Tensor, first: bool = False) -> list[Contribution]:
-        """Return contributions; with ``first``, they overwrite ``grad`` when they are added."""
+        """Return contributions; with ``first``, they overwrite the accumulators."""
         with torch.no_grad(), np.errstate(all="ignore"):
             seen = [inputs]
             for i, activation in enumerate(self.activations):
@@ -180,8 +180,8 @@ class PerceptronGradients:
 
     def takes(self, inputs: Tensor) -> bool:
         """Return True if :meth:`add_clipped` sums these rows."""
-        grad = self.layers[0][0].grad
-        single = inputs.dtype == torch.float32 and grad is not None and grad.dtype == torch.float32
+        total = accumulator(self.layers[0][0])
+        single = inputs.dtype == torch.float32 and total.dtype == torch.float32
         # The number of rows decides the rounding of gradients, as shapes of products always do.
         # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
         short = len(inputs) * self._work < _MUCH_WORK and self._widest <= SUMMED
@@ -190,7 +190,7 @@ class PerceptronGradients:
     def add_clipped(
         self, inputs: Tensor, targets: Tensor, clip: Clip, norm: float, first: bool
     ) -> None:
-        """Add the clipped sum to ``grad``, or overwrite ``grad`` if it is the ``first``.
+        """Add the clipped sum to the accumulators, or overwrite them if it is the ``first``.
 
         **Guarantees.** Those of ``ClippedGradientSum``, for examples that are records.
         """
@@ -351,8 +351,7 @@ def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
 
 
 def _add_product(parameter: Tensor, left: Array, rows: Array, first: bool) -> None:
-    assert parameter.grad is not None
-    total = parameter.grad.numpy()
+    total = accumulator(parameter).numpy()
     for start in range(0, len(rows), _ROWS):
         part = slice(start, start + _ROWS)
         if first and start == 0:

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ..._config import warn_caller
 from .._training.torch_modes import is_off_cpu
-from .bookkeeping import AutogradBackward
+from .bookkeeping import AutogradBackward, has_rule
+from .clipping import accumulator, set_accumulator
 from .contributions import Contribution, DenseGradients
 from .perceptron import PerceptronGradients
 
@@ -189,7 +191,24 @@ def _fastest_method(
             continue
         if way is Vectorised or _results_agree(found, expected):
             return way(module, loss, views)
+    _warn_of_slow_layers(module)
     return OneByOne(module, loss, views)
+
+
+def _warn_of_slow_layers(module: nn.Module) -> None:
+    """Name the trained layers without a rule, for which a step runs record by record."""
+    slow = [
+        f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
+        for name, layer in module.named_modules()
+        if any(p.requires_grad for p in layer.parameters(recurse=False)) and not has_rule(layer)
+    ]
+    cause = ", ".join(slow) or "the order in which it uses its layers"
+    warn_caller(
+        f"module={type(module).__name__} computes the gradient of one record at a time, because of "
+        f"{cause}: a step takes many times longer. Use layers with a rule, such as Linear, Conv1d "
+        "or Embedding, or set requires_grad=False on the weights of that layer.",
+        UserWarning,
+    )
 
 
 def _trial_copy(module: nn.Module) -> nn.Module:
@@ -207,9 +226,10 @@ def _trial_copy(module: nn.Module) -> nn.Module:
 
 
 def _clear_gradients(module: nn.Module) -> None:
-    """Give every trained parameter a ``grad`` of zeros, which contributions add to."""
+    """Give every trained parameter a sum of zeros, which contributions add to."""
     for p in module.parameters():
-        p.grad = torch.zeros_like(p) if p.requires_grad else None
+        if p.requires_grad:
+            set_accumulator(p, torch.zeros_like(p))
 
 
 def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
@@ -323,7 +343,7 @@ def _norms_and_sum(
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
-    grads = [p.grad for p in module.parameters() if p.requires_grad and p.grad is not None]
+    grads = [accumulator(p) for p in module.parameters() if p.requires_grad]
     for gradient in grads:
         gradient.zero_()
     for c in contributions:

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread
+from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread, progress_bar
 from ..._groups import Groups
 from ...accounting import PrivacyBudget
 from ...accounting.budget.receipts import Receipt
@@ -24,7 +23,7 @@ from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from .._gradients.clipping import AdaptiveClipping, Clip
+from .._gradients.clipping import AdaptiveClipping, Clip, set_accumulator
 from .._gradients.device_clipping import AdaptiveClippingOnDevice
 from .._gradients.group_batches import GroupRows
 from .._gradients.trial import Probe
@@ -143,7 +142,7 @@ class Training:
                 n = groups.n
             steps = range(self.config.n_steps)
             # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
-            for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
+            for _ in progress_bar(steps, shown=verbose, leave=False, unit="step"):
                 # Algorithm 1, "Take a random sample": each record with probability L / N
                 drawn = peers.draw(self._sampler, n, self.random)
                 if fixed is None:
@@ -290,7 +289,7 @@ def needs_public_rows(device: str) -> bool:
 def flatten_parameters(
     module: nn.Module, sums: torch.dtype | None = None
 ) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters into one vector; return it and their ``grad``, of dtype ``sums``.
+    """Move all trained parameters into one vector; return it and the sums, of dtype ``sums``.
 
     Both keep views as the parameters. So noise, momentum and averaging are one operation each.
     """
@@ -301,8 +300,7 @@ def flatten_parameters(
     for p in parameters:
         stop = start + p.numel()
         p.data = flat.data[start:stop].view_as(p)
-        p.grad_dtype = grad.dtype
-        p.grad = grad[start:stop].view_as(p)
+        set_accumulator(p, grad[start:stop].view_as(p))
         start = stop
     if grad.dtype == flat.dtype:
         flat.grad = grad

@@ -29,6 +29,7 @@ from .engine import Peers
 from .mapped_rows import MappedRows
 from .training_config import Sampler
 
+_OLDEST_TORCH = "2.8"
 _COMPARED_RECORDS = 64  # records hashed to compare the data of two processes
 # Types of another process's errors that are raised here, from special to general.
 _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
@@ -41,6 +42,11 @@ def join_process_group(distributed: str) -> Iterator[ProcessGroup]:
         raise ValueError(
             f"distributed={distributed!r} needs an initialised process group. Start the processes "
             "with torchrun and call torch.distributed.init_process_group('gloo') before fit."
+        )
+    if torch.__version__ < _OLDEST_TORCH:
+        raise ValueError(
+            f"distributed={distributed!r} needs torch {_OLDEST_TORCH} or newer, as older versions "
+            f"wait for ever at the end of a group; found {torch.__version__}. Upgrade torch."
         )
     group = ProcessGroup(distributed)
     try:

@@ -115,6 +115,8 @@ def _precision_holders() -> list[Any]:
 def _precision_of_convolutions() -> tuple[bool | None, str]:
     """Return cuDNN's one TF32 setting, if there is one, and the precision of convolutions."""
     cudnn: Any = torch.backends.cudnn
+    if not hasattr(cudnn, "conv"):  # before torch 2.9
+        return cudnn.allow_tf32, ""
     try:
         return cudnn.allow_tf32, cudnn.conv.fp32_precision
     except RuntimeError:  # torch has no single answer here

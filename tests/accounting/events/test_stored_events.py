@@ -43,8 +43,8 @@ from skprivacy.accounting.events import (
 )
 from skprivacy.accounting.work_limit import closed_form_work
 
-# Written by the code of the time; rows are added for new events, and never changed.
-STORED = json.loads(Path(__file__).with_name("events_v1.json").read_text())
+# Rows are added for new events. From the first release on, they are never changed.
+STORED = json.loads(Path(__file__).with_name("stored_events.json").read_text())
 EVENTS = [
     NonPrivateEvent(),
     GaussianEvent(2.0),
@@ -74,13 +74,6 @@ EVENTS = [
     RepeatedEvent(PoissonSampledEvent(0.1, LogisticEvent(2.0, norm=2)), 5),
     ComposedEvent((GaussianEvent(1.0), RepeatedEvent(LaplaceEvent(3.0), 2))),
     MixtureEvent((0.25, 0.75), (GaussianEvent(2.0), RepeatedEvent(LaplaceEvent(4.0), 2))),
-]
-
-
-# Of events whose format has changed since, and of those that are younger.
-STORED_NOW = json.loads(Path(__file__).with_name("events_v2.json").read_text())
-EVENTS_NOW = [
-    GNMaxEvent(40.0),
     GNMaxEvent(40.0, moved=2),
     LNMaxEvent(20.0, moved=2),
     VoteThresholdEvent(40.0, moved=2),
@@ -109,40 +102,21 @@ def check_read(row, event):
             assert (1 - 1e-3) * float(epsilon) <= found <= (1 + 1e-9) * float(epsilon)
 
 
-def rows(stored, events):
-    return pytest.mark.parametrize(
-        ("row", "event"), list(zip(stored, events, strict=True)), ids=lambda v: type(v).__name__
-    )
-
-
 @pytest.mark.everyday(8)
 @pytest.mark.heavy
-@rows(STORED, EVENTS)
-def test_the_first_format_is_read(row, event):
-    check_read(row, event)
-    if event._version == 1:
-        assert event.to_dict() == row["event"]
-
-
-@rows(STORED_NOW, EVENTS_NOW)
-def test_the_present_format_is_read_and_written(row, event):
+@pytest.mark.parametrize(
+    ("row", "event"), list(zip(STORED, EVENTS, strict=True)), ids=lambda v: type(v).__name__
+)
+def test_the_stored_form_is_read_and_written(row, event):
     check_read(row, event)
     assert event.to_dict() == row["event"]
     assert type(event)._version == row["event"].get("version", 1)
 
 
-def test_votes_of_the_first_format_are_moved_one_at_a_time():
-    for row in STORED:
-        event = Event.from_dict(row["event"])
-        if event._tag in ("GNMaxEvent", "LNMaxEvent", "VoteThresholdEvent"):
-            assert event.moved == 1
-            assert event.to_dict()["version"] == 2
-
-
-def test_every_event_of_the_library_is_in_the_files():
+def test_every_event_of_the_library_is_in_the_file():
     tags = {c._tag for c in every(Event) if c.__module__.startswith("skprivacy.")} - {None}
-    stored = {row["event"]["type"] for row in STORED + STORED_NOW}
-    assert tags == stored, "add a new event to EVENTS_NOW and its row to events_v2.json"
+    stored = {row["event"]["type"] for row in STORED}
+    assert tags == stored, "add a new event to EVENTS and its row to stored_events.json"
     assert not any("." in tag for tag in tags)  # a name of our source would be gone with the source
 
 

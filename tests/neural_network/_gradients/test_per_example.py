@@ -77,7 +77,8 @@ def test_equals_a_loop_over_single_examples(name, clip):
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("name", ["linear", "mlp", "no bias"])
 def test_equals_opacus_and_functorch(name):
-    from opacus.grad_sample import GradSampleModule  # 0.8 s, which other tests need not wait for
+    # Imported here: it takes 0.8 s, which other tests need not wait for.
+    peer = pytest.importorskip("opacus.grad_sample", reason="compares with opacus")
 
     torch.manual_seed(0)
     module = NETWORKS[name]()
@@ -90,7 +91,7 @@ def test_equals_opacus_and_functorch(name):
     per_example = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, X, y)
     rows = torch.cat([g.flatten(1) for g in per_example.values()], 1)
     expected = (rows * (0.3 / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
-    wrapped = GradSampleModule(module, loss_reduction="sum")
+    wrapped = peer.GradSampleModule(module, loss_reduction="sum")
     LOSS(wrapped(X), y).sum().backward()
     theirs = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], 1)
     torch.testing.assert_close(theirs, rows, rtol=1e-4, atol=1e-6)

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
+from torch import distributed as dist
+from torch.torch_version import TorchVersion
 
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 
@@ -36,6 +39,8 @@ def two_processes(target, folder):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
+    if torch.__version__ < "2.8":
+        pytest.skip("training in processes is refused before torch 2.8")
     """Return by scene what each of two processes found."""
     found: dict = {scene.__name__: {} for scene in processes.SCENES}
     with two_processes(processes.run, tmp_path_factory.mktemp("processes")) as queue:
@@ -221,3 +226,11 @@ def test_without_a_process_group_the_way_is_told():
         processes.private(distributed="replicated").fit(X, y)
     with pytest.raises(ValueError, match="distributed"):
         processes.private(distributed="both").fit(X, y)
+
+
+def test_a_torch_that_waits_for_ever_at_the_end_is_refused(monkeypatch):
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.7.1"))
+    X, y = processes.data()
+    with pytest.raises(ValueError, match=r"distributed='replicated' needs torch 2\.8 .*2\.7\.1"):
+        processes.private(distributed="replicated").fit(X, y)
