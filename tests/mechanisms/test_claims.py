@@ -136,7 +136,10 @@ def every(kind):
 
 
 def test_every_mechanism_is_tested():
-    ours = {kind for kind in every(Mechanism) if kind.__module__.startswith("skprivacy.")}
+    # one of an estimator is tested with it, such as the perturbation of an objective
+    ours = {
+        kind for kind in every(Mechanism) if kind.__module__.startswith("skprivacy.mechanisms.")
+    }
     assert {kind.__name__ for kind in ours if not inspect.isabstract(kind)} == set(CASES)
     assert all(type(case.make(1.0)).__name__ == name for name, case in CASES.items())
 

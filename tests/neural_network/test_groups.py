@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skprivacy import load_model, save_model
-from skprivacy.accounting import PrivacyBudget
+from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 
 N, PATIENTS = 600, 200
@@ -51,7 +51,9 @@ def test_the_claim_is_about_people(make):
     assert model.privacy_.relation == "zero_out"
     assert "the number of groups is public" in model.privacy_.assumptions
     assert "per patient, zero-out" in repr(model.privacy_)
-    assert model.privacy_event_.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
+    event = model.privacy_event_
+    steps = event.events[-1] if isinstance(event, ComposedEvent) else event
+    assert steps.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
     assert (
         make(relation="add_remove", n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation
         == "add_remove"
