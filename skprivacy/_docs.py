@@ -43,6 +43,13 @@ bounds : tuple (lower, upper), default=None
     Public bounds of the features: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature. Values outside are
     clipped. ``None`` reads them off ``X``, and the guarantee then names this as an assumption.""",
+    "target_scale": """\
+target_scale : {"linear", "log"}, default="linear"
+    Scale on which the target is learned. "log" suits counts, prices and other targets with few
+    large values: the model learns the mean of t = log(1 + (y - lower) / unit), where unit is
+    (upper - lower) / 100, in the units of the target. With bounds (0, 100), t is log(1 + y).
+    Predictions are in the units of the target. On "log" they estimate a geometric mean, which is
+    below the mean of a skewed target.""",
     "guarantee_attributes": """\
 privacy_ : PrivacyGuarantee
     The guarantee, with its neighbouring relation and its assumptions.

@@ -24,7 +24,7 @@ from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
 from ..mechanisms import Gaussian, Laplace
-from ..mechanisms.bounds import UnitBall
+from ..mechanisms.bounds import TargetScale, UnitBall
 
 LINEAR_DOCS = {
     "radius": """\
@@ -183,6 +183,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
         "target_bounds": ["array-like", None],
+        "target_scale": [StrOptions({"linear", "log"})],
     }
 
     def __sklearn_tags__(self):
@@ -203,17 +204,18 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             ) from None
 
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the real target."""
+        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the scaled target."""
         coef, intercept = ball.coefficients(solution)
-        lower, upper = self.target_bounds_
+        lower, upper = self._target_scale().limits
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
 
+    def _target_scale(self) -> TargetScale:
+        return TargetScale(*self.target_bounds_, self.target_scale)
+
     def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them to [-1, 1]."""
-        lower, upper = self.target_bounds_
-        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
-        return np.clip(scaled, -1.0, 1.0)
+        return self._target_scale().to_unit(y)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the target, clipped to its public bounds.
@@ -228,7 +230,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         ndarray of shape (n_samples,)
             Predictions in the units of the target.
         """
-        return np.clip(self._scores(X), *self.target_bounds_)
+        return self._target_scale().from_scaled(self._scores(X))
 
 
 class LinearScores(ClassifierMixin):
