@@ -35,6 +35,15 @@ def test_targets_and_values_beyond_the_bounds_are_clipped(name):
     assert scale.from_scaled(np.array([-9.0, 9e300])).tolist() == [-1.0, 2.0]
 
 
+@pytest.mark.parametrize("name", ["linear", "log"])
+def test_each_target_is_mapped_by_itself(name):
+    """A neighbour's other targets are the same to the last bit, so one record moves one term."""
+    scale = TargetScale(-1.0, 30.0, name)
+    y = np.random.default_rng(0).normal(5.0, 20.0, size=200)
+    alone = [scale.to_unit(y[i : i + 1])[0] for i in range(len(y))]
+    assert scale.to_unit(y).tolist() == alone
+
+
 def test_bounds_of_100_make_the_logarithm_of_counts():
     counts = np.arange(101)
     unit = TargetScale(0.0, 100.0, "log").to_unit(counts)
