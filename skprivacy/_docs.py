@@ -45,11 +45,11 @@ bounds : tuple (lower, upper), default=None
     clipped. ``None`` reads them off ``X``, and the guarantee then names this as an assumption.""",
     "target_scale": """\
 target_scale : {"linear", "log"}, default="linear"
-    Scale on which the target is learned. "log" suits counts, prices and other targets with few
-    large values: the model learns the mean of t = log(1 + (y - lower) / unit), where unit is
-    (upper - lower) / 100, in the units of the target. With bounds (0, 100), t is log(1 + y).
-    Predictions are in the units of the target. On "log" they estimate a geometric mean, which is
-    below the mean of a skewed target.""",
+    Scale on which the target is learned. "log" suits targets that are usually near their lower
+    bound, such as counts and prices. The model then learns the mean of
+    t = log(1 + (y - lower) / unit), where unit is (upper - lower) / 100, in the units of the
+    target. With bounds (0, 100), t is log(1 + y). Predictions are in the units of the target, but
+    estimate a geometric mean, which is below the mean. Fit again after a change of the scale.""",
     "guarantee_attributes": """\
 privacy_ : PrivacyGuarantee
     The guarantee, with its neighbouring relation and its assumptions.
