@@ -211,7 +211,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return coef[0] * half, float(intercept[0] * half + middle)
 
     def _target_scale(self) -> TargetScale:
-        return TargetScale(*self.target_bounds_, self.target_scale)
+        lower, upper = self.target_bounds_
+        return TargetScale(lower, upper, self.target_scale)
 
     def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them to [-1, 1]."""
@@ -230,7 +231,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         ndarray of shape (n_samples,)
             Predictions in the units of the target.
         """
-        return self._target_scale().from_scaled(self._scores(X))
+        scores = self._scores(X)  # checks that the model is fitted
+        return self._target_scale().from_scaled(scores)
 
 
 class LinearScores(ClassifierMixin):
