@@ -69,6 +69,7 @@ def regressor(kind, **params):
     return kind(epsilon=8.0, target_bounds=(0, 100), **own, **params)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_are_in_the_units_of_the_target(kind):
     X, y = skewed()
@@ -82,6 +83,7 @@ def test_predictions_are_in_the_units_of_the_target(kind):
     assert np.abs(found - y).mean() < np.abs(linear.predict(X) - y).mean()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_scale_does_not_change_the_guarantee(kind):
     X, y = skewed(400)
@@ -89,6 +91,7 @@ def test_the_scale_does_not_change_the_guarantee(kind):
     assert log.privacy_ == linear.privacy_
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_scale_is_saved(kind, tmp_path):
     X, y = skewed(400)
