@@ -43,6 +43,13 @@ bounds : tuple (lower, upper), default=None
     Public bounds of the features: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature. Values outside are
     clipped. ``None`` reads them off ``X``, and the guarantee then names this as an assumption.""",
+    "target_scale": """\
+target_scale : {"linear", "log"}, default="linear"
+    Scale on which the target is learned. "log" suits targets that are usually near their lower
+    bound, such as counts and prices. The model then learns the mean of
+    t = log(1 + (y - lower) / unit), where unit is (upper - lower) / 100, in the units of the
+    target. With bounds (0, 100), t is log(1 + y). Predictions are in the units of the target, but
+    estimate a geometric mean, which is below the mean. Fit again after a change of the scale.""",
     "guarantee_attributes": """\
 privacy_ : PrivacyGuarantee
     The guarantee, with its neighbouring relation and its assumptions.

@@ -6,6 +6,8 @@ held     on 8 tables that were not used for any choice: the default, the setting
          and the best of a search over 12 settings that is not private
 models   the network, the same without hidden layers, the other private regressors and a noisy mean,
          on up to 5,000 records of the same tables and of 5 tables with heavy-tailed targets
+scales   the private regressors with target_scale "linear" and "log" on the tables with heavy-tailed
+         targets: mean absolute error, in the unit of the target, and rank correlation
 without  epsilon = inf on the same tables, beside scikit-learn's perceptron, boosted trees and ridge
 
 ``benchmarks/shared/regression_tables.py`` states how to obtain the tables.
@@ -19,6 +21,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
@@ -32,6 +35,7 @@ from benchmarks.shared.regression_tables import (
     TUNING,
     Split,
     split,
+    target_range,
 )
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
@@ -139,6 +143,27 @@ def models(names: Iterable[str], seeds: int) -> None:
         print(f"{epsilon:7g}  mean          ", *(f"{r2:8.3f}" for r2 in np.mean(rows, axis=0)))
 
 
+def scales(names: Iterable[str], seeds: int) -> None:
+    print("epsilon  table           model                         scale   error  correlation")
+    for epsilon, name in product(EPSILONS, names or HEAVY_HELD_BACK):
+        splits = [split(name, seed, 10**6) for seed in range(seeds)]
+        half = target_range(name) / 2.0
+        public = {"epsilon": epsilon, "delta": DELTA, "target_bounds": (-1, 1)}
+        for kind, scale in product(
+            (DPSGDRegressor, FunctionalMechanismRegressor, AdaSSPRegressor), ("linear", "log")
+        ):
+            bounds = {} if kind is DPSGDRegressor else {"bounds": (-1, 1)}
+            rows = []
+            for at in splits:
+                model = kind(**public, **bounds, target_scale=scale).fit(at.X, at.y)
+                found = model.predict(at.X_test)
+                error = half * float(np.abs(found - at.y_test).mean())
+                rows.append((error, float(spearmanr(found, at.y_test).statistic)))
+            error, correlation = np.mean(rows, axis=0)
+            print(f"{epsilon:7g}  {name:14s}  {kind.__name__:28s}  {scale:6s} {error:6.2f} "
+                  f"{correlation:12.3f}", flush=True)  # fmt: skip
+
+
 class NoisyMean(RegressorMixin, BaseEstimator):
     """Predict the mean target, released with the whole budget."""
 
@@ -184,7 +209,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=choose([], ["friedman1"]))
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
     options = parser.parse_args()
-    parts = {"tune": tune, "held": held, "models": models, "without": without}
+    parts = {"tune": tune, "held": held, "models": models, "scales": scales, "without": without}
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
     with warnings.catch_warnings():

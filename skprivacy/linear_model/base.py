@@ -24,7 +24,7 @@ from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
 from ..mechanisms import Gaussian, Laplace
-from ..mechanisms.bounds import UnitBall
+from ..mechanisms.bounds import TargetScale, UnitBall
 
 LINEAR_DOCS = {
     "radius": """\
@@ -189,6 +189,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
         "target_bounds": ["array-like", None],
+        "target_scale": [StrOptions({"linear", "log"})],
     }
 
     def __sklearn_tags__(self):
@@ -209,11 +210,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             ) from None
 
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the real target."""
+        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the scaled target."""
         coef, intercept = ball.coefficients(solution)
-        lower, upper = self.target_bounds_
+        lower, upper = self._target_scale().limits
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
+
+    def _target_scale(self) -> TargetScale:
+        lower, upper = self.target_bounds_
+        return TargetScale(lower, upper, self.target_scale)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the target, clipped to its public bounds.
@@ -228,7 +233,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         ndarray of shape (n_samples,)
             Predictions in the units of the target.
         """
-        return np.clip(self._scores(X), *self.target_bounds_)
+        scores = self._scores(X)  # checks that the model is fitted
+        return self._target_scale().from_scaled(scores)
 
 
 class LinearScores(ClassifierMixin):

@@ -124,22 +124,23 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target. If noise hides the mean of the target, predictions are the
         middle of the bounds. If it hides only the features, predictions are the mean.
+    %(target_scale)s
     %(radius)s
     %(intercept_and_relation)s
     alpha : float, default=1.0
         Regularisation. 1 is the strength that matches the noise, which does not depend on data.
     objective : PolynomialObjective, default=None
         Loss to use instead of the squared loss. It gets targets clipped to ``target_bounds`` but
-        not scaled, and ``predict`` returns the margin.
+        not scaled, and ``predict`` returns the margin. Needs ``target_scale="linear"``.
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Weights of the features.
+        Weights of the features, for the target on its ``target_scale``.
     intercept_ : float
-        The constant.
+        The constant, on the same scale.
     polynomial_ : NoisyPolynomial
         The released polynomial.
     %(bounds_)s
@@ -154,7 +155,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     one record as the unit, or one group. Each of the m records of a group counts 1 / m. A group
     thus contributes a mean of single records' contributions, whose norm is no larger than theirs.
     Records are clipped to the bounds, scaled into a ball, and rounded to a grid on which sums are
-    exact. The noise is exact on a grid as well, so the guarantee holds in floating point.
+    exact. Targets are in [-1, 1], on either scale. The noise is exact on a grid as well, so the
+    guarantee holds in floating point.
     Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are at most half of the published
     2 (d + 1)**2, for three reasons: the constant term is never released, the radius bounds all
     features jointly, and no record is counted twice under "add_remove".
@@ -204,6 +206,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         delta: float = 0.0,
         bounds: ArrayLike | None = None,
         target_bounds: ArrayLike | None = None,
+        target_scale: str = "linear",
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
@@ -216,6 +219,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.delta = delta
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.target_scale = target_scale
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
@@ -229,7 +233,12 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     ) -> tuple[TargetRange, PolynomialObjective]:
         bounds = self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
         if self.objective is None:
-            return TargetRange(*bounds), squared_objective()
+            return TargetRange(*bounds, scale=self.target_scale), squared_objective()
+        if self.target_scale != "linear":
+            raise ValueError(
+                f"target_scale={self.target_scale!r} does not apply to an objective, which gets "
+                "targets as they are. Leave out target_scale, or objective."
+            )
         self.objective.check_records_apart(*bounds)
         fit.assume(self.objective.assumption)
         self.target_bounds_ = (-math.inf, math.inf)

@@ -17,7 +17,7 @@ from .._groups import Groups
 from .._validation import check_delta_is_small
 from ..accounting.event import check_delta
 from ..base import PrivateFit
-from ..mechanisms.bounds import UnitBall, quantize
+from ..mechanisms.bounds import TargetScale, UnitBall, quantize
 from ..sums import SumEstimator, SumPlan
 from ..sums.batch_columns import match_labels, read_numbers, read_text
 from ..sums.sources import SumSource
@@ -37,6 +37,7 @@ class TargetRange:
     lower: float
     upper: float
     is_scaled: bool = True
+    scale: str = "linear"
 
     kind = "number"
 
@@ -45,11 +46,9 @@ class TargetRange:
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them; a missing one stays NaN."""
-        clipped = np.clip(y, self.lower, self.upper)
         if not self.is_scaled:
-            return clipped
-        scaled = (clipped - self.lower) * (2.0 / (self.upper - self.lower)) - 1.0
-        return np.clip(scaled, -1.0, 1.0)
+            return np.clip(y, self.lower, self.upper)
+        return TargetScale(self.lower, self.upper, self.scale).to_unit(y)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class GramPlan(SumPlan):
         target: Any = (
             [np.asarray(label).item() for label in encoding.classes]
             if isinstance(encoding, Labels)
-            else [encoding.lower, encoding.upper, encoding.is_scaled]
+            else [encoding.lower, encoding.upper, encoding.is_scaled, encoding.scale]
         )
         return {
             "columns": self.record_columns,

@@ -1,4 +1,4 @@
-"""Public bounds of features, the unit ball, and sums that floating point computes exactly."""
+"""Public bounds, the unit ball, target scales, and sums that floating point computes exactly."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _BLOCK = 64  # columns whose squares are added one after another
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm, and of the root of a share
 _LARGEST = 1e150  # neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
+_LOG_UNITS = 100.0  # units between the bounds of a target on the logarithmic scale
 
 
 def check_bounds(
@@ -267,3 +268,48 @@ class UnitBall:
         middle = (np.asarray(self.lower) + np.asarray(self.upper)) / 2
         constant = solution[d] * (self.intercept / self.norm) if self.intercept else 0.0
         return coef.T, constant - middle @ coef
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """Maps targets with public bounds to [-1, 1] and predictions back.
+
+    On the scale "linear", the scaled target is y itself. On "log", it is
+    log(1 + (y - lower) / unit) with unit = (upper - lower) / 100, from 0 to log(101). A change of
+    the unit or of the origin of y changes neither the model nor its noise.
+
+    **Guarantees.** The map is public and monotone, and every target is in [-1, 1] after it, on
+    either scale. So sensitivities that hold for targets in [-1, 1] do not depend on the scale.
+    """
+
+    lower: float
+    upper: float
+    name: str = "linear"
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Scaled values of the two bounds."""
+        if self.name == "log":
+            return 0.0, math.log1p(_LOG_UNITS)
+        return self.lower, self.upper
+
+    def to_unit(self, y: NDArray) -> NDArray:
+        """Clip targets to their bounds, scale them, and map them linearly to [-1, 1]."""
+        scaled = np.clip(y, self.lower, self.upper)
+        if self.name == "log":
+            scaled = np.log1p((scaled - self.lower) / (self.upper - self.lower) * _LOG_UNITS)
+        low, high = self.limits
+        return np.asarray(np.clip((scaled - low) * (2.0 / (high - low)) - 1.0, -1.0, 1.0))
+
+    def from_unit(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the targets, within their bounds, that ``to_unit`` maps to these values."""
+        low, high = self.limits
+        return self.from_scaled(low + (values + 1.0) * ((high - low) / 2.0))
+
+    def from_scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the targets, within their bounds, of values on the scale."""
+        values = np.clip(values, *self.limits)
+        if self.name == "log":
+            width = self.upper - self.lower
+            values = self.lower + np.expm1(values) * (width / _LOG_UNITS)
+        return np.asarray(np.clip(values, self.lower, self.upper))

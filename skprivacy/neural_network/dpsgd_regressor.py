@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import RegressorMixin
+from .._sklearn import StrOptions
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
 from ..mechanisms import Gaussian, SecureRandom
+from ..mechanisms.bounds import TargetScale
 from ._gradients.losses import SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
@@ -52,6 +54,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     target_bounds : tuple of float, default=None
         Lowest and highest target, from public knowledge; other targets are clipped. ``None`` reads
         them off ``y``, and the guarantee then names this as an assumption.
+    %(target_scale)s
     %(n_records)s
     %(group_limits)s
     %(network_device)s
@@ -66,7 +69,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     target_bounds_ : tuple of float
         The bounds in use. Predictions stay within them.
     module_ : torch.nn.Module
-        The trained network, on the CPU: maps inputs of shape (n, n_features) to scaled targets.
+        The trained network, on the CPU: maps inputs of shape (n, n_features) to targets scaled to
+        [-1, 1].
     %(guarantee_attributes)s
     %(network_attributes)s
     %(settings_attributes)s
@@ -126,6 +130,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     _parameter_constraints: dict = {
         **NETWORK_CONSTRAINTS,
         "target_bounds": ["array-like", None],
+        "target_scale": [StrOptions({"linear", "log"})],
     }
     _target_checks = {"y_numeric": True}
 
@@ -153,6 +158,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
+        target_scale: str = "linear",
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
@@ -186,6 +192,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging = averaging
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
+        self.target_scale = target_scale
         self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
@@ -244,10 +251,11 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ) -> NDArray[Any]:
         if first:
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-        low, high = self.target_bounds_
         # Targets of [-1, 1] start near the outputs of a network whose last layer is zero.
-        scaled = (np.clip(y, low, high) - low) * (2.0 / (high - low)) - 1.0
-        return scaled.astype(np.float32)
+        return self._target_scale().to_unit(y).astype(np.float32)
+
+    def _target_scale(self) -> TargetScale:
+        return TargetScale(*self.target_bounds_, self.target_scale)
 
     def _n_outputs(self) -> int:
         return 1
@@ -272,8 +280,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
             In the units of the target.
         """
         outputs = self._outputs(X, lambda z: z.flatten().clamp(-1.0, 1.0))
-        low, high = self.target_bounds_
-        return low + (outputs + 1.0) * ((high - low) / 2.0)
+        return self._target_scale().from_unit(outputs)
 
 
 def finite_rows(X: Tensor | MappedRows) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
     "learning_rate", "schedule", "momentum", "averaging", "averaging_decay",
-    "relation", "n_records", "max_group_size", "group_contribution",
+    "relation", "n_records", "max_group_size", "group_contribution", "target_scale",
 )  # fmt: skip
 _NET_PARAMS = (
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "clipping",
@@ -68,7 +68,7 @@ def _network_facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "own_module": model.module is not None,
-        "params": {k: _as_json(getattr(model, k)) for k in params},
+        "params": {k: _as_json(getattr(model, k)) for k in params if hasattr(model, k)},
         "fitted": {k: _as_json(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
         "feature_names": _as_json(getattr(model, "feature_names_in_", None)),
         "privacy": model.privacy_.to_dict(),

@@ -238,7 +238,11 @@ LINEAR = {
     "FunctionalMechanismRegressor-delta": _linear_regression(
         FunctionalMechanismRegressor, delta=1e-4, fit_intercept=False
     ),
+    "FunctionalMechanismRegressor-log": _linear_regression(
+        FunctionalMechanismRegressor, target_scale="log"
+    ),
     "AdaSSPRegressor": _linear_regression(AdaSSPRegressor, delta=1e-4),
+    "AdaSSPRegressor-log": _linear_regression(AdaSSPRegressor, delta=1e-4, target_scale="log"),
     "FunctionalMechanismClassifier": _linear_classification(FunctionalMechanismClassifier),
     "FunctionalMechanismClassifier-delta": _linear_classification(
         FunctionalMechanismClassifier, delta=1e-4, order=1
@@ -800,6 +804,13 @@ CASES = {
         samples=True,
     ),
     "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True, before=1),
+    "DPSGDRegressor-log": Case(
+        lambda **p: _regressor(**{"target_scale": "log", **p}),
+        numbers,
+        null_label=0.0,
+        samples=True,
+        before=1,
+    ),
     "DPSGDClassifier-exact": Case(
         lambda **p: _dpsgd(**{"noise": "exact", **p}), three_classes, 0, samples=True
     ),

@@ -54,12 +54,14 @@ def with_a_record(targets):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("radius", [0.6, None, 10.0])
-def test_functional_regressor(relation, delta, fit_intercept, radius):
+@pytest.mark.parametrize(
+    ("radius", "target_scale"), [(0.6, "linear"), (None, "linear"), (None, "log"), (10.0, "linear")]
+)
+def test_functional_regressor(relation, delta, fit_intercept, radius, target_scale):
     [reached] = distances(
         lambda: FunctionalMechanismRegressor(
             epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), target_bounds=(-3, 10), radius=radius,
-            relation=relation, fit_intercept=fit_intercept,
+            relation=relation, fit_intercept=fit_intercept, target_scale=target_scale,
         ),
         with_a_record(np.array([-3.0, 10.0, 1e6])),
     )  # fmt: skip
@@ -83,13 +85,14 @@ def test_functional_classifier(relation, delta, order, n_classes):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_adassp(relation, fit_intercept):
+@pytest.mark.parametrize("target_scale", ["linear", "log"])
+def test_adassp(relation, fit_intercept, target_scale):
     [reached] = distances(
         lambda: AdaSSPRegressor(
             delta=1e-3, bounds=(LOWER, UPPER), target_bounds=(-3, 10), relation=relation,
-            fit_intercept=fit_intercept,
+            fit_intercept=fit_intercept, target_scale=target_scale,
         ),
-        with_a_record(np.array([-3.0, 10.0])),
+        with_a_record(np.array([-3.0, 10.0, 1e6])),
     )  # fmt: skip
     assert 0.6 < reached <= 1.0
 
