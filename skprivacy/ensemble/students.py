@@ -234,7 +234,11 @@ def default_students(public: Any) -> list[Any]:
 
 
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student with the better accuracy on the released labels."""
+    """Return the unfitted default student with the better accuracy on the released labels.
+
+    ``None`` if it recalls the classes no better than a guess: the labels are then noise, or the
+    teachers answered alike for all records.
+    """
     # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)
@@ -242,7 +246,7 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     some = np.union1d(answered, spread)
     records, known = safe_indexing(public, some), labels[some]
     answered = np.flatnonzero(known != UNANSWERED)
-    right = np.zeros(2, np.int64)
+    right = np.zeros((2, len(known)), np.bool_)
     for fold in range(_FOLDS):
         held = answered[fold::_FOLDS]
         rest = known.copy()
@@ -250,10 +254,21 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
         if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
             asked = safe_indexing(records, held)
             for i, student in enumerate(default_students(records)):
-                right[i] += np.sum(
-                    fit_student(student, records, rest).predict(asked) == known[held]
-                )
-    return default_students(public)[int(right.argmax())]
+                right[i, held] = fit_student(student, records, rest).predict(asked) == known[held]
+    best = int(right.sum(axis=1).argmax())
+    if not _exceeds_guess(right[best, answered], known[answered]):
+        return None
+    return default_students(public)[best]
+
+
+def _exceeds_guess(right: NDArray[np.bool_], labels: NDArray[np.int64]) -> bool:
+    """Return whether the mean recall is a standard error above that of a uniform guess."""
+    # Accuracy would reject students of rare classes, which rank well and seldom name the class.
+    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    guess = 1.0 / len(classes)
+    recall = float((np.bincount(codes, weights=right) / sizes).mean())
+    spread = guess * math.sqrt(guess * (1.0 - guess) * float((1.0 / sizes).sum()))
+    return recall > guess + spread
 
 
 def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
