@@ -50,7 +50,7 @@ class TeacherEnsembleClassifier(StudentClassifier):
     """Base of PATE classifiers: teachers of partitions vote on records, and a student learns."""
 
     _LABEL_REMEDY = (
-        "Use fewer teachers, a teacher that learns from n_samples / n_teachers records, or a "
+        "Use a teacher that learns from n_samples / n_teachers records, fewer teachers, or a "
         "larger epsilon"
     )
 
@@ -214,12 +214,13 @@ class PATEClassifier(TeacherEnsembleClassifier):
     **Edge cases.** A record with NaN is passed to its teacher, since refusing it would reveal its
     presence. With few records and many teachers, most votes come from the public rule. The student
     is then private, but useless. A teacher that cannot learn from its few records, such as boosting
-    with ``min_samples_leaf=20`` on 30 of them, votes for one class, and for the first class if its
-    records are tied. If the answers are of one class, or the default students recall the classes in
-    cross-validation no better than a guess, a :class:`~skprivacy.exceptions.PrivacyWarning` says
-    so, and the student predicts the most frequent answer; without any answer, the first class. The
-    warning uses the answers only, which are released. The types of a DataFrame's columns are assumed public,
-    because one record, such as a text among numbers, changes the type of a whole column.
+    with ``min_samples_leaf=20`` on 30 of them, votes for one class, and for the first class in a
+    tie. If all answers are of one class, the student predicts that class; without any answer, the
+    first class. If the default students recall the classes in cross-validation no better than a
+    guess, the student predicts the most frequent answer. A
+    :class:`~skprivacy.exceptions.PrivacyWarning` reports a student of one class, from the released
+    answers alone. The types of a DataFrame's columns are assumed public, because one record, such
+    as a text among numbers, changes the type of a whole column.
 
     References
     ----------
