@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
@@ -236,8 +237,8 @@ def default_students(public: Any) -> list[Any]:
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     """Return the unfitted default student with the better accuracy on the released labels.
 
-    ``None`` if it recalls the classes no better than a guess: the labels are then noise, or the
-    teachers answered alike for all records.
+    A student must rank the records of a class better than a guess. ``None`` if neither does: the
+    labels are then noise, or the teachers answered alike for all records.
     """
     # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
@@ -246,7 +247,7 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     some = np.union1d(answered, spread)
     records, known = safe_indexing(public, some), labels[some]
     answered = np.flatnonzero(known != UNANSWERED)
-    right = np.zeros((2, len(known)), np.bool_)
+    shares = np.zeros((2, len(known), known.max() + 1))
     for fold in range(_FOLDS):
         held = answered[fold::_FOLDS]
         rest = known.copy()
@@ -254,21 +255,28 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
         if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
             asked = safe_indexing(records, held)
             for i, student in enumerate(default_students(records)):
-                right[i, held] = fit_student(student, records, rest).predict(asked) == known[held]
-    best = int(right.sum(axis=1).argmax())
-    if not _exceeds_guess(right[best, answered], known[answered]):
-        return None
-    return default_students(public)[best]
+                fitted = fit_student(student, records, rest)
+                shares[i, held[:, None], fitted.classes_] = fitted.predict_proba(asked)
+    shares, known = shares[:, answered], known[answered]
+    right = (shares.argmax(axis=2) == known).sum(axis=1)
+    able = [i for i in range(2) if _ranks_classes(shares[i], known)]
+    return default_students(public)[max(able, key=right.__getitem__)] if able else None
 
 
-def _exceeds_guess(right: NDArray[np.bool_], labels: NDArray[np.int64]) -> bool:
-    """Return whether the mean recall is a standard error above that of a uniform guess."""
-    # Accuracy would reject students of rare classes, which rank well and seldom name the class.
-    classes, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    guess = 1.0 / len(classes)
-    recall = float((np.bincount(codes, weights=right) / sizes).mean())
-    spread = guess * math.sqrt(guess * (1.0 - guess) * float((1.0 / sizes).sum()))
-    return recall > guess + spread
+def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
+    """Return whether the mean AUC of the classes is a standard error above 1/2.
+
+    Neither accuracy nor recall would do: a student of a rare class ranks records, but may never
+    predict this class.
+    """
+    excess = 0.0
+    for label in np.unique(labels):
+        own = labels == label
+        n, others = int(own.sum()), int((~own).sum())
+        wins = rankdata(shares[:, label])[own].sum() - n * (n + 1) / 2
+        # Mann and Whitney 1947: variance of the statistic of two equal distributions
+        excess += wins / (n * others) - 0.5 - math.sqrt((n + others + 1) / (12 * n * others))
+    return bool(excess > 0)
 
 
 def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:

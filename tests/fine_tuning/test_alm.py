@@ -100,6 +100,7 @@ def uncentred_blobs():
 
 
 @pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore:noise_seed")  # it repeats the same noise
 def test_less_noise_does_not_lower_the_accuracy_of_gradient_descent():
     """Steps that grow as the noise falls would overshoot in the shared direction."""
     rows, labels = uncentred_blobs()
