@@ -217,10 +217,10 @@ class PATEClassifier(TeacherEnsembleClassifier):
     with ``min_samples_leaf=20`` on 30 of them, votes for one class, and for the first class in a
     tie. If all answers are of one class, the student predicts that class; without any answer, the
     first class. If neither default student ranks the answered records in cross-validation better
-    than a guess, the student predicts the most frequent answer. A
-    :class:`~skprivacy.exceptions.PrivacyWarning` reports a student of one class, from the released
-    answers alone. The types of a DataFrame's columns are assumed public, because one record, such
-    as a text among numbers, changes the type of a whole column.
+    than a guess, the student predicts the most frequent answer. Both cause a
+    :class:`~skprivacy.exceptions.PrivacyWarning`, computed from the released answers. The types of
+    a DataFrame's columns are assumed public, because one record, such as a text among numbers,
+    changes the type of a whole column.
 
     References
     ----------

@@ -207,15 +207,15 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         self.student_ = self._fit_student(public, labels)
         if is_constant(self.student_):
             _config.warn_caller(
-                "The student predicts one class for all records: the released labels do not tell "
-                f"the records apart. {self._LABEL_REMEDY}.",
+                "The student predicts one class for all records: the released labels do not "
+                f"separate the records. {self._LABEL_REMEDY}.",
                 PrivacyWarning,
             )
         if self.store_labels:
             self.labels_ = labels
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a fitted student; a constant one if the labels do not tell records apart."""
+        """Return a fitted student; a constant one if the labels do not separate the records."""
         counts = np.bincount(labels[labels != UNANSWERED], minlength=1)
         student = None
         if np.count_nonzero(counts) > 1:

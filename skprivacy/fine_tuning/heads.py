@@ -34,7 +34,7 @@ from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
-_LONGEST_STEP = 5.0  # change of a record's scores, in nats, by the first step beyond its noise
+_LONGEST_STEP = 5.0  # largest change of a record's scores, in nats, by the first step without noise
 _INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of sums of more than 2**20 records
 _BALANCE = math.sqrt(2.0)  # weight of the class sums relative to the second moments
 _LEAST_FLOOR = 1e-3  # least eigenvalue of the second moments
@@ -50,9 +50,9 @@ class GradientHead(Head):
 
     It is the most accurate head for an epsilon of about .1 or more. Each step adds Gaussian noise
     to the sum of the records' clipped gradients. The step size depends only on the noise: over all
-    steps each weight collects noise of standard deviation 1.25. Many records that share a direction
-    add up to a step beyond the minimum, so no step may change the scores of a record by more than
-    the noise does, plus 5 nats at first and nothing at the end.
+    steps each weight collects noise of standard deviation 1.25. If many records share a direction,
+    such a step overshoots in it. The singular values of a step are therefore clipped to the
+    expected spectral norm of its noise, plus 5 nats at first and nothing at the end.
 
     Parameters
     ----------
