@@ -34,7 +34,7 @@ from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
-_LONGEST_STEP = 5.0  # largest change of a record's scores, in nats, by the first step without noise
+_LONGEST_STEP = 50.0  # largest change of scores, in nats, by the first step without noise
 _INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of sums of more than 2**20 records
 _BALANCE = math.sqrt(2.0)  # weight of the class sums relative to the second moments
 _LEAST_FLOOR = 1e-3  # least eigenvalue of the second moments
@@ -52,7 +52,7 @@ class GradientHead(Head):
     to the sum of the records' clipped gradients. The step size depends only on the noise: over all
     steps each weight collects noise of standard deviation 1.25. If many records share a direction,
     such a step overshoots in it. The singular values of a step are therefore clipped to the
-    expected spectral norm of its noise, plus 5 nats at first and nothing at the end.
+    expected spectral norm of its noise, plus 50 nats at first and almost nothing at the end.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class GradientHead(Head):
         averaged, late = np.zeros_like(weights), max(1, round(self.n_steps * _AVERAGED))
         for step in range(self.n_steps):
             gradient = exact_product(records.rows, self._residuals(records, targets, weights))
-            reach = noise_norm + _LONGEST_STEP * (1.0 - step / self.n_steps)
+            reach = noise_norm + _LONGEST_STEP * (1.0 - step / self.n_steps) ** 2
             weights = weights - _clip_spectrum(length * mechanism.release(gradient, random), reach)
             if step >= self.n_steps - late:
                 averaged += weights / late
