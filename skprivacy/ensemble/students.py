@@ -264,10 +264,10 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
 
 
 def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
-    """Return whether the mean AUC of the classes is a standard error above 1/2.
+    """Return whether the mean AUC of the labels' classes is a standard error above 1/2.
 
     Neither accuracy nor recall would do: a student of a rare class ranks records, but may never
-    predict this class.
+    predict this class. The mean is over labels, because a class of one label has an AUC of 0.
     """
     excess = 0.0
     for label in np.unique(labels):
@@ -275,7 +275,8 @@ def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bo
         n, others = int(own.sum()), int((~own).sum())
         wins = rankdata(shares[:, label])[own].sum() - n * (n + 1) / 2
         # Mann and Whitney 1947: variance of the statistic of two equal distributions
-        excess += wins / (n * others) - 0.5 - math.sqrt((n + others + 1) / (12 * n * others))
+        spread = math.sqrt((n + others + 1) / (12 * n * others))
+        excess += n * (wins / (n * others) - 0.5 - spread)
     return bool(excess > 0)
 
 

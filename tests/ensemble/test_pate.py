@@ -550,6 +550,9 @@ def test_a_student_of_random_labels_is_not_selected():
     rare = (rows[:, 0] > 1.3).astype(np.int64)
     assert 10 <= rare.sum() <= 30
     assert select_student(rows, rare) is not None
+    three = (rows[:, 0] > 0).astype(np.int64)
+    three[7] = 2  # no fold can rank a class of one label
+    assert select_student(rows, three) is not None
 
 
 def some_labels(truth, n_labels, n_wrong):
