@@ -237,8 +237,8 @@ def default_students(public: Any) -> list[Any]:
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     """Return the unfitted default student with the better accuracy on the released labels.
 
-    A student must rank the records of a class better than a guess. ``None`` if neither does: the
-    labels are then noise, or the teachers answered alike for all records.
+    ``None`` if neither ranks the records of a class better than a guess: the labels are then noise,
+    or the teachers answered alike for all records.
     """
     # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
@@ -259,8 +259,9 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
                 shares[i, held[:, None], fitted.classes_] = fitted.predict_proba(asked)
     shares, known = shares[:, answered], known[answered]
     right = (shares.argmax(axis=2) == known).sum(axis=1)
-    able = [i for i in range(2) if _ranks_classes(shares[i], known)]
-    return default_students(public)[max(able, key=right.__getitem__)] if able else None
+    able = [_ranks_classes(each, known) for each in shares]
+    best = max(range(2), key=lambda i: (right[i], able[i]))
+    return default_students(public)[best] if any(able) else None
 
 
 def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
