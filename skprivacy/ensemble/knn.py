@@ -105,6 +105,7 @@ class PrivateKNNClassifier(StudentClassifier):
     True
     """
 
+    _LABEL_REMEDY = "Use a larger sampling_rate, more neighbours, or a larger epsilon"
     _parameter_constraints: dict = {
         **StudentClassifier._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],

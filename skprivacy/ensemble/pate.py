@@ -15,12 +15,13 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
+from .._wrapped_classifier import is_constant
 from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from .aggregators import MAX_TEACHERS, UNANSWERED, Aggregator, GNMax, Student
+from .aggregators import MAX_TEACHERS, Aggregator, GNMax, Student
 from .drawn_records import Marginals
 from .student_classifier import (
     N_DRAWN,
@@ -47,6 +48,11 @@ from .teachers import (
 
 class TeacherEnsembleClassifier(StudentClassifier):
     """Base of PATE classifiers: teachers of partitions vote on records, and a student learns."""
+
+    _LABEL_REMEDY = (
+        "Use a teacher that learns from n_samples / n_teachers records, fewer teachers, or a "
+        "larger epsilon"
+    )
 
     teacher: Any
     n_teachers: int
@@ -124,10 +130,10 @@ class TeacherEnsembleClassifier(StudentClassifier):
 
         def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
             shares = np.zeros((len(queries), len(self.classes_)))
-            if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._fit_student(
-                    public, scatter_labels(answers, queries, num_samples(public))
-                )
+            student = self._fit_student(
+                public, scatter_labels(answers, queries, num_samples(public))
+            )
+            if not is_constant(student):
                 shares[:, student.classes_] = student.predict_proba(asked)
             return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
 
@@ -207,9 +213,14 @@ class PATEClassifier(TeacherEnsembleClassifier):
 
     **Edge cases.** A record with NaN is passed to its teacher, since refusing it would reveal its
     presence. With few records and many teachers, most votes come from the public rule. The student
-    is then private, but useless. If all answers are of one class, the student predicts that class;
-    without any answer, the first class. The types of a DataFrame's columns are assumed public,
-    because one record, such as a text among numbers, changes the type of a whole column.
+    is then private, but useless. A teacher that cannot learn from its few records, such as boosting
+    with ``min_samples_leaf=20`` on 30 of them, votes for one class, and for the first class in a
+    tie. If all answers are of one class, the student predicts that class; without any answer, the
+    first class. If neither default student ranks the answered records in cross-validation better
+    than a guess, the student predicts the most frequent answer. Both cause a
+    :class:`~skprivacy.exceptions.PrivacyWarning`, computed from the released answers. The types of
+    a DataFrame's columns are assumed public, because one record, such as a text among numbers,
+    changes the type of a whole column.
 
     References
     ----------

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -31,7 +31,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
-from .._wrapped_classifier import WrappedClassifier, constant_model
+from .._wrapped_classifier import WrappedClassifier, constant_model, is_constant
 from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
@@ -80,6 +80,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 
     _wrapped = "student_"
     _REMEDY = "pass real public records"
+    _LABEL_REMEDY: ClassVar[str]
     # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "classes_": "labels",
@@ -204,18 +205,24 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         """Fit the student to noisy labels of the queries, the only figures of private records."""
         labels = scatter_labels(answers, queries, num_samples(public))
         self.student_ = self._fit_student(public, labels)
+        if is_constant(self.student_):
+            _config.warn_caller(
+                "The student predicts one class for all records: the released labels do not "
+                f"separate the records. {self._LABEL_REMEDY}.",
+                PrivacyWarning,
+            )
         if self.store_labels:
             self.labels_ = labels
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a fitted student; a constant one if all labels are of one class."""
-        answered = np.unique(labels[labels != UNANSWERED])
-        if len(answered) < 2:
-            only = int(answered[0]) if len(answered) else 0
-            return constant_model(only)
-        student = (
-            self._unfitted_model() if self.student is not None else select_student(public, labels)
-        )
+        """Return a fitted student; a constant one if the labels do not separate the records."""
+        counts = np.bincount(labels[labels != UNANSWERED], minlength=1)
+        student = None
+        if np.count_nonzero(counts) > 1:
+            given = self.student is not None
+            student = self._unfitted_model() if given else select_student(public, labels)
+        if student is None:
+            return constant_model(int(counts.argmax()))
         for name in student.get_params():
             if name.split("__")[-1] == "random_state" and self.random_state is not None:
                 student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
@@ -234,7 +235,11 @@ def default_students(public: Any) -> list[Any]:
 
 
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student with the better accuracy on the released labels."""
+    """Return the unfitted default student with the better accuracy on the released labels.
+
+    ``None`` if neither ranks the records of a class better than a guess: the labels are then noise,
+    or the teachers answered alike for all records.
+    """
     # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)
@@ -242,7 +247,7 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     some = np.union1d(answered, spread)
     records, known = safe_indexing(public, some), labels[some]
     answered = np.flatnonzero(known != UNANSWERED)
-    right = np.zeros(2, np.int64)
+    shares = np.zeros((2, len(known), known.max() + 1))
     for fold in range(_FOLDS):
         held = answered[fold::_FOLDS]
         rest = known.copy()
@@ -250,10 +255,30 @@ def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
         if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
             asked = safe_indexing(records, held)
             for i, student in enumerate(default_students(records)):
-                right[i] += np.sum(
-                    fit_student(student, records, rest).predict(asked) == known[held]
-                )
-    return default_students(public)[int(right.argmax())]
+                fitted = fit_student(student, records, rest)
+                shares[i, held[:, None], fitted.classes_] = fitted.predict_proba(asked)
+    shares, known = shares[:, answered], known[answered]
+    right = (shares.argmax(axis=2) == known).sum(axis=1)
+    able = [_ranks_classes(each, known) for each in shares]
+    best = max(range(2), key=lambda i: (right[i], able[i]))
+    return default_students(public)[best] if any(able) else None
+
+
+def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
+    """Return whether the mean AUC of the labels' classes is a standard error above 1/2.
+
+    Neither accuracy nor recall would do: a student of a rare class ranks records, but may never
+    predict this class. The mean is over labels, because a class of one label has an AUC of 0.
+    """
+    excess = 0.0
+    for label in np.unique(labels):
+        own = labels == label
+        n, others = int(own.sum()), int((~own).sum())
+        wins = rankdata(shares[:, label])[own].sum() - n * (n + 1) / 2
+        # Mann and Whitney 1947: variance of the statistic of two equal distributions
+        spread = math.sqrt((n + others + 1) / (12 * n * others))
+        excess += n * (wins / (n * others) - 0.5 - spread)
+    return bool(excess > 0)
 
 
 def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:

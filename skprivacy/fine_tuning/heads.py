@@ -34,6 +34,7 @@ from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
+_LONGEST_STEP = 50.0  # largest change of scores, in nats, by the first step without noise
 _INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of sums of more than 2**20 records
 _BALANCE = math.sqrt(2.0)  # weight of the class sums relative to the second moments
 _LEAST_FLOOR = 1e-3  # least eigenvalue of the second moments
@@ -49,7 +50,9 @@ class GradientHead(Head):
 
     It is the most accurate head for an epsilon of about .1 or more. Each step adds Gaussian noise
     to the sum of the records' clipped gradients. The step size depends only on the noise: over all
-    steps each weight collects noise of standard deviation 1.25.
+    steps each weight collects noise of standard deviation 1.25. If many records share a direction,
+    such a step overshoots in it. The singular values of a step are therefore clipped to the
+    expected spectral norm of its noise, plus 50 nats at first and almost nothing at the end.
 
     Parameters
     ----------
@@ -68,10 +71,12 @@ class GradientHead(Head):
     exact products with rounded weights, and residuals lie on a grid. A record's gradient is
     therefore a function of that record and of the weights, to the last bit, and sums are exact. It
     is clipped to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
+    The singular values of a step are clipped after its noise, which is post-processing.
 
     References
     ----------
     J. Dong, A. Roth and W. Su, "Gaussian differential privacy", JRSS B 2022.
+    K. Davidson and S. Szarek, "Local operator theory, random matrices and Banach spaces", 2001.
     """
 
     n_steps: int = 30
@@ -119,12 +124,15 @@ class GradientHead(Head):
         mechanism = Gaussian(multiplier, task.moved * self.max_grad_norm)
         noise = max(multiplier / math.sqrt(self.n_steps), _LEAST_NOISE)
         length = _TRAVEL / (noise * task.moved * self.max_grad_norm * self.n_steps)
+        # Davidson and Szarek 2001: expected spectral norm of a Gaussian matrix, at most
+        noise_norm = length * mechanism.std * (math.sqrt(task.size) + math.sqrt(task.n_classes))
         targets = records.targets
         weights = np.zeros((task.size, task.n_classes))
         averaged, late = np.zeros_like(weights), max(1, round(self.n_steps * _AVERAGED))
         for step in range(self.n_steps):
             gradient = exact_product(records.rows, self._residuals(records, targets, weights))
-            weights = weights - length * mechanism.release(gradient, random)
+            reach = noise_norm + _LONGEST_STEP * (1.0 - step / self.n_steps) ** 2
+            weights = weights - _clip_spectrum(length * mechanism.release(gradient, random), reach)
             if step >= self.n_steps - late:
                 averaged += weights / late
         return averaged
@@ -319,6 +327,12 @@ def choose_head(head: str | Head, task: Task) -> Head:
             "is exact. Use sensitivity='proved', or head='softmax'."
         )
     return found
+
+
+def _clip_spectrum(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Return the matrix with its singular values clipped: it moves a unit row at most so far."""
+    left, sizes, right = np.linalg.svd(step, full_matrices=False)
+    return np.asarray((left * np.minimum(sizes, largest)) @ right)
 
 
 def _triangle_scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:

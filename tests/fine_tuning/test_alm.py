@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -32,6 +32,7 @@ from skprivacy.fine_tuning import (
     NetworkHead,
     SoftmaxHead,
     alm,
+    heads,
 )
 from skprivacy.fine_tuning.heads import HEADS, LeastSquaresHead, PrototypeHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
@@ -90,6 +91,37 @@ def test_every_head_learns(head):
     probabilities = model.predict_proba(TEST)
     np.testing.assert_allclose(probabilities.sum(1), 1.0)
     assert (model.classes_[probabilities.argmax(1)] == model.predict(TEST)).all()
+
+
+def uncentred_blobs():
+    """Return 20 separable classes of which all records share one direction."""
+    rows, labels = make_blobs(1600, 20, centers=20, cluster_std=4.0, random_state=3)
+    return rows + 20.0, labels
+
+
+@pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore:noise_seed")  # it repeats the same noise
+def test_less_noise_does_not_lower_the_accuracy_of_gradient_descent():
+    """Steps that grow as the noise falls would overshoot in the shared direction."""
+    rows, labels = uncentred_blobs()
+    scores = {
+        epsilon: ALMFineTuner(epsilon=epsilon, classes=range(20), noise_seed=0)
+        .fit(rows[:1200], labels[:1200])
+        .score(rows[1200:], labels[1200:])
+        for epsilon in (3.0, 10.0, 100.0, np.inf)
+    }
+    assert min(scores.values()) > 0.95, scores
+    with mock.patch.object(heads, "_clip_spectrum", lambda step, largest: step):  # a planted bug
+        overshot = ALMFineTuner(epsilon=100.0, classes=range(20), noise_seed=0)
+        overshot.fit(rows[:1200], labels[:1200])
+    assert overshot.score(rows[1200:], labels[1200:]) < 0.8
+
+
+def test_a_step_of_gradient_descent_moves_a_unit_row_by_a_limited_distance():
+    step = np.random.default_rng(0).normal(size=(9, 4))
+    clipped = heads._clip_spectrum(step, 2.0)
+    assert np.linalg.norm(clipped, 2) == pytest.approx(2.0)
+    np.testing.assert_allclose(heads._clip_spectrum(step, 100.0), step)
 
 
 @pytest.mark.slow
