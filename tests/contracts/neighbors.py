@@ -27,6 +27,7 @@ from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.mechanisms import bounds
+from skprivacy.neural_network import dpsgd_regressor
 from skprivacy.neural_network import network as _network
 from skprivacy.neural_network._gradients import (
     clipped_sum,
@@ -112,6 +113,7 @@ PARTS: dict[Any, str] = {
     perceptron_sum: "_ROWS",
     contributions: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",
+    dpsgd_regressor: "_ROWS_AT_A_TIME",
     _input_data: "_ROWS_AT_A_TIME",
     _network: "_PREDICT_ROWS",
     smoothing: "_ROWS",
