@@ -1,4 +1,4 @@
-"""Accuracy and time of kinds of noise, clipping and averaging in private networks on Adult.
+"""Time and accuracy of kinds of noise, clipping and averaging in private networks on Adult.
 
 Everything else is equal: 64 units, 30 epochs in batches of a quarter of the records at a constant
 step size, which are the settings of a network with a given noise multiplier.
