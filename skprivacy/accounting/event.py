@@ -37,7 +37,7 @@ class Event(PlainNumbers):
 
     A subclass must define :meth:`work`, which accountants call first. The methods from
     :meth:`parts` to :meth:`local_bound` return the known bounds; a subclass overrides those for
-    which it has a bound. Accountants call these methods. Users call :func:`rdp`, :func:`pld`,
+    which it has a bound. Accountants call these methods. Users call ``rdp``, ``pld``,
     :func:`zcdp` or :func:`epsilon_of`.
 
     Ledgers store events for years, so the stored form does not depend on names in the source: a

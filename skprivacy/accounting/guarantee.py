@@ -231,7 +231,7 @@ class PrivacyGuarantee:
         -----
         **Guarantees.** For noise that is added once, the sensitivity is multiplied by k (triangle
         inequality). For Poisson-sampled Gaussian steps, the bound is a mixture of Gaussians over
-        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds
+        the number of records in the sample; ``SampledGroupEvent`` has the proof. Both bounds
         are exact, and both are events that compose tightly. A composition is grouped part by part:
         each part's bound holds between any two data sets, given all earlier answers. If some part
         has no such event, the privacy curve of the whole is chained over k neighbouring steps

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     --------
     >>> from skprivacy.cli import main
     >>> main(["datasets"])
-    adult ...
+    demo ...
     0
     """
     given = sys.argv[1:] if argv is None else list(argv)

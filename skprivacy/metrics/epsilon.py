@@ -137,7 +137,7 @@ def epsilon_lower_bound(
     The bound treats records as independent trials of one attack on one trained model. It is
     evidence against a claimed epsilon, not a proof, because records of one training run interact.
 
-    An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
+    An ROC curve below both lines of (epsilon, delta), as in ``epsilon_from_counts``, has an
     area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
     (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
     an average over all ways to match members with non-members. A tail bound for a binomial variable

@@ -112,7 +112,7 @@ def private_summary(
     Returns
     -------
     Release
-        ``value``, a :class:`Summary`, and ``privacy``.
+        ``value``, a ``Summary``, and ``privacy``.
 
     Raises
     ------

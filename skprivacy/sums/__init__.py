@@ -17,8 +17,8 @@ Files, in reading order:
 
 from .engines import open_table
 from .sum_estimator import SumEstimator
-from .sum_plan import GROUP_SIZE, SumPlan
+from .sum_plan import SumPlan
 from .sum_total import SumTotal
 from .tables import Table
 
-__all__ = ["GROUP_SIZE", "SumEstimator", "SumPlan", "SumTotal", "Table", "open_table"]
+__all__ = ["SumEstimator", "SumPlan", "SumTotal", "Table", "open_table"]

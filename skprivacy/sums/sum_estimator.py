@@ -111,7 +111,7 @@ class SumEstimator(PrivateEstimatorMixin):
             Name of the target, for models that predict one.
         groups : str, default=None
             Name of the unit of the guarantee, such as "patient_id". Batches then have the column
-            ``GROUP_SIZE``: the number of rows of the row's group in the whole table.
+            ``skprivacy_group_size``: the number of rows of the row's group in the whole table.
 
         Returns
         -------
@@ -159,8 +159,8 @@ class SumEstimator(PrivateEstimatorMixin):
         Notes
         -----
         **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
-        groups, ``GROUP_SIZE`` is right. The budget is charged here, once. A total that is fitted
-        twice is charged twice.
+        groups, ``skprivacy_group_size`` is right. The budget is charged here, once. A total that
+        is fitted twice is charged twice.
         """
         if not isinstance(total, SumTotal):
             raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")

@@ -52,7 +52,7 @@ class SumPlan(ABC):
     ----------
     unit : str, default="record"
         Unit of the guarantee: "record", or the name of the groups. With groups, a batch has the
-        column ``GROUP_SIZE``.
+        column ``skprivacy_group_size``.
 
     Notes
     -----

@@ -20,7 +20,8 @@ import pandas as pd
 
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.linear_model.gram_model import TargetRange
-from skprivacy.sums import GROUP_SIZE, open_table
+from skprivacy.sums import open_table
+from skprivacy.sums.sum_plan import GROUP_SIZE
 from tests.sums.engines import COLUMNS, patients
 
 

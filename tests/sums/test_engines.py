@@ -21,7 +21,8 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.sums import GROUP_SIZE, SumTotal, tables
+from skprivacy.sums import SumTotal, tables
+from skprivacy.sums.sum_plan import GROUP_SIZE
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, fit_in_memory, patients
 from .engines import same_fits as same

@@ -19,8 +19,8 @@ from skprivacy.linear_model import (
 )
 from skprivacy.mechanisms.bounds import UnitBall
 from skprivacy.preprocessing import PrivateStandardScaler
-from skprivacy.sums import GROUP_SIZE, sum_plan
-from skprivacy.sums.sum_plan import add_limbs, limbs_to_floats, split_limbs
+from skprivacy.sums import sum_plan
+from skprivacy.sums.sum_plan import GROUP_SIZE, add_limbs, limbs_to_floats, split_limbs
 
 from .engines import COLUMNS, MODELS, patients
 
