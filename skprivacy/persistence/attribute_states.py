@@ -474,7 +474,7 @@ class _Plan(_State):
         out.facts[name] = {**own, "guarantee": value.guarantee.to_dict()}
 
     def read_state(self, into: StateReader, name: str) -> Any:
-        plan = import_module("skprivacy.model_selection").SearchPlan  # a higher layer
+        plan = import_module("skprivacy.model_selection.search_plan").SearchPlan  # a higher layer
         names = [each.name for each in fields(plan)]
         stated = check_names(into.fact(name), names)
         numbers = {k: number(stated, k) for k in names if k not in ("guarantee", "n_candidates")}
