@@ -40,7 +40,7 @@ def steps() -> dict[str, Ways]:
         X, y = dpsgd.data(n, d, k)
         for activation in ("tanh", "relu"):
             found[f"step, {name}, {activation}, batch {batch}"] = {
-                "ours": dpsgd.are_built_in(X, y, hidden, k, batch, activation),
+                "ours": dpsgd.ours(X, y, hidden, k, batch, activation),
                 "torch, gathered": dpsgd.gathering(X, y, hidden, k, batch),
                 "torch, slices": dpsgd.plain(X, y, hidden, k, batch),
             }
