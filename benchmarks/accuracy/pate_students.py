@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.decomposition import PCA
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -168,7 +169,8 @@ def accuracies(X, y, n_labels, right, random):
     wrong = (truth[asked] + random.integers(1, n_classes, len(asked))) % n_classes
     labels = np.full(N_PUBLIC, -1)
     labels[asked] = np.where(random.random(len(asked)) < right, truth[asked], wrong)
-    students = [*default_students(X[public]), select_student(X[public], labels)]
+    chosen = select_student(X[public], labels) or DummyClassifier()  # most frequent answer
+    students = [*default_students(X[public]), chosen]
     return [fit_student(s, X[public], labels).score(X[others], y[others]) for s in students]
 
 
