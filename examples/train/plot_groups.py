@@ -49,7 +49,7 @@ for ax, (title, records) in zip(axes, tables.items(), strict=True):
                 model.set_params(max_group_size=k, group_contribution=how)
                 .fit(*records, groups=patient)
                 .score(X_new, y_new)
-                for _ in range(5)
+                for _ in range(3)
             ]
             for k in most
         ]
