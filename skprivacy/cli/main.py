@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, default=None
-        Arguments of the command line; ``None`` takes those of the process.
+        Arguments of the command line. ``None`` takes the arguments of the process.
 
     Returns
     -------

@@ -314,7 +314,7 @@ def release_mean(
 
 
 def shrinkage(training: Training, last: nn.Linear, momentum: float) -> float:
-    """Return the factor of the last layer that leaves out what may be noise alone.
+    """Return the factor that shrinks the last layer where its weights may be mere noise.
 
     The positive-part rule of James and Stein, for the norm of the layer's weights: it costs no
     privacy. Features that explain little are then left out, and the mean is predicted.

@@ -69,14 +69,14 @@ class EncodedPlan(SumPlan):
     numbers: tuple[str, ...]  # bounded columns whose type is a number, such as a decimal
 
     @property
-    def _others(self) -> list[str]:
+    def _plain_columns(self) -> list[str]:
         """Columns that are not encoded, such as the target."""
         width = self.encoder.schema_.n_features_out
         return list(self.plan.record_columns)[width:]
 
     @property
     def record_columns(self) -> tuple[str, ...]:
-        return (*self.encoder.schema_, *self._others)
+        return (*self.encoder.schema_, *self._plain_columns)
 
     @property
     def n_sums(self) -> int:
@@ -95,7 +95,9 @@ class EncodedPlan(SumPlan):
         if count_rows(batch):  # scikit-learn refuses a table without rows
             rows = np.asarray(self.encoder.transform(pd.DataFrame(raw)))
         frame = pd.DataFrame(rows, columns=list(self.plan.record_columns[: rows.shape[1]]))
-        others = {name: read_series(batch, name).reset_index(drop=True) for name in self._others}
+        others = {
+            name: read_series(batch, name).reset_index(drop=True) for name in self._plain_columns
+        }
         return self.plan._read_batch(frame.assign(**others))
 
     def _read_column(self, batch: Any, name: str) -> Any:

@@ -290,12 +290,12 @@ class ArrowTable(LocalTable):
     def batches(self, columns: list[str]) -> Iterator[Any]:
         read = [name for name in columns if name != GROUP_SIZE]
         if self._sizes is None:
-            yield from self._read(read)
+            yield from self._read_batches(read)
             return
-        for batch in self._read([*dict.fromkeys([*read, self._groups])]):
+        for batch in self._read_batches([*dict.fromkeys([*read, self._groups])]):
             yield _append_sizes(batch, self._groups, self._sizes)
 
-    def _read(self, columns: list[str]) -> Iterator[Any]:
+    def _read_batches(self, columns: list[str]) -> Iterator[Any]:
         if hasattr(self.frame, "get_fragments"):
             yield from self.frame.to_batches(
                 columns=columns, batch_size=_ROWS, batch_readahead=4, fragment_readahead=1
@@ -309,7 +309,7 @@ class ArrowTable(LocalTable):
     def _group_sizes(self, groups: str) -> pd.Series:
         """Return the number of rows of each group, from a scan of its column."""
         sizes = pd.Series(dtype=np.int64)
-        for batch in self._read([groups]):
+        for batch in self._read_batches([groups]):
             own = _known_values(batch, groups).value_counts(dropna=True)
             sizes = own if sizes.empty else sizes.add(own, fill_value=0)
         return sizes.astype(np.int64)

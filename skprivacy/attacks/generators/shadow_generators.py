@@ -45,7 +45,7 @@ class MarginalAttack(GeneratorAttack):
         :class:`~skprivacy.synthesis.MarginalSynthesizer`; cloned, without a budget. ``None`` gives
         all columns and all pairs of columns the same weight.
     n_shadows : int, default=5
-        Number of such fits, each on a random half of the reference records.
+        Number of fits of the generator, each to a random half of the reference records.
     n_bins : int, default=20
         Approximate number of cells of a numeric column.
     random_state : int, RandomState instance or None, default=None
