@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-FOLDERS = ("speed", "accuracy", "attacks", "audits", "papers")
+FOLDERS = ("speed", "accuracy", "tables", "attacks", "audits", "papers")
 
 
 def find_benchmarks() -> dict[str, Path]:
