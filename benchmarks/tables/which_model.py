@@ -40,7 +40,6 @@ from skprivacy import (
     make_private_pipeline,
 )
 from skprivacy.ensemble import PrivateKNNClassifier
-from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -260,7 +259,6 @@ MODELS: dict[str, Maker] = {
     ),
     "OutputPerturbationClassifier": with_schema(OutputPerturbationClassifier),
     "FunctionalMechanismClassifier": with_schema(FunctionalMechanismClassifier),
-    "DPFederatedClassifier": with_schema(DPFederatedClassifier),
     "ALMFineTuner": with_schema(ALMFineTuner),
     "boosting on synthetic records": boost_synthetic(
         SyntheticDataClassifier, HistGradientBoostingClassifier
