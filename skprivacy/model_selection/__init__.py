@@ -20,9 +20,11 @@ Files, in reading order:
 - ``search_scores``: Held-out records and bounded record scores
 - ``delegation``: predict, score, classes_ of the chosen model (search and sweep)
 - ``leakage``: `make_leakage_scorer`
+- ``model_choice``: `suggest_model`, the model to begin with
 """
 
 from .leakage import loss_auc, make_leakage_scorer
+from .model_choice import suggest_model
 from .search import PrivateSearchCV
 from .sweep import PrivacySweepCV
 
@@ -31,4 +33,5 @@ __all__ = [
     "PrivateSearchCV",
     "loss_auc",
     "make_leakage_scorer",
+    "suggest_model",
 ]
