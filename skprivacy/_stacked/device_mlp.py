@@ -130,7 +130,7 @@ def _mean_gradient(
 
 @dataclass
 class _NetworkSlot:
-    """Slot of one network and its records; without a task the slot exists all the same."""
+    """Slot for one network and its records; a slot may stay empty."""
 
     net: MLPClassifier
     task: MLPTask | None
