@@ -248,7 +248,7 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
 
     @abstractmethod
     def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
-        """Return the loss, and the targets as the loss takes them, from public facts."""
+        """Return the loss and the targets in its form, from public facts."""
 
     def _score_unit(self) -> float:
         """Return the unit of the effects in units of the loss."""
