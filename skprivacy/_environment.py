@@ -86,7 +86,7 @@ def _controller() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _find_thread_pools(count: int) -> ThreadpoolController:
-    """Return the loaded libraries; ``count`` modules key the cache, so new imports are found."""
+    """Return the loaded thread pools; ``count``, of imported modules, is the key of the cache."""
     return ThreadpoolController()
 
 

@@ -23,7 +23,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def render_brief(template: str, **context: Any) -> str | None:
-    """Render a template for a notebook; None, for which it prints the text, without jinja2."""
+    """Render a template for a notebook; None without jinja2: the notebook then shows text."""
     try:
         return render(template, **context)
     except ImportError:

@@ -109,7 +109,7 @@ def _mean_gradient(
 ) -> Tensor:
     """Fill in the gradient of each network's mean loss; return sums of losses, zeros if not needed.
 
-    ``sizes`` are the numbers of real records; blank ones have a zero instead of the one.
+    ``sizes`` are the numbers of real records. The column of ones is zero in blank records.
     """
     n_in, in_batch = stack.sizes[0], sizes.clamp(min=1).float()
     share, penalty = records[..., n_in] / in_batch[:, None], net.alpha / in_batch
@@ -130,7 +130,7 @@ def _mean_gradient(
 
 @dataclass
 class _NetworkSlot:
-    """Slot of one network and its records; without a task the slot exists all the same."""
+    """Slot for one network and its records; a slot may stay empty."""
 
     net: MLPClassifier
     task: MLPTask | None

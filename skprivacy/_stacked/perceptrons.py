@@ -155,7 +155,7 @@ def layer_views(flat: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
-    """Return records followed by a one, which padding lacks, and by columns of further facts."""
+    """Return records with a column of ones (zeros in padding) and further columns appended."""
     rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
     rows[:, : X.shape[1]] = X
     rows[:, X.shape[1]] = 1.0

@@ -78,7 +78,7 @@ class MLPTask:
 
 
 def is_plain_mlp(net: Any) -> bool:
-    """Return True if :func:`train_mlps` can train this; a subclass may do anything, so not."""
+    """Return True if :func:`train_mlps` can train this; False for subclasses."""
     return (
         type(net) is MLPClassifier
         and net.solver == "adam"

@@ -461,7 +461,7 @@ def _chain_tpr(fpr: Floats, steps: int, curve: tuple[Floats, Floats]) -> Floats:
 
 
 def _highest_tpr(fpr: Floats, curve: tuple[Floats, Floats]) -> Floats:
-    """Return F(fpr), the minimum over both lines of every (epsilon, delta) of the curve."""
+    """Return F(fpr): each (epsilon, delta) of the curve gives two lines; the lowest line counts."""
     epsilons, deltas = curve
     best = np.ones(len(fpr))
     for epsilon, delta in zip(epsilons, deltas, strict=True):

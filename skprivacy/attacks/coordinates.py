@@ -27,7 +27,7 @@ MOST_VALUES = 50  # indicators per non-numeric column
 
 
 class Coordinates:
-    """Encode records as points: numbers in deviations of ``X``, categories ``apart`` of each other.
+    """Encode records as points: scaled numbers, and categories at a distance ``apart``.
 
     **Edge cases.** A missing number lies at the mean; an unknown category is nearer to all others.
     """

@@ -342,7 +342,7 @@ def _pick_columns(proba: Any, column: NDArray[np.intp]) -> Float64Array:
 
 
 def _columns_or_last(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the column of each label; one past the last for labels unknown to the model."""
+    """Return the column of each label; the number of columns for an unknown label."""
     columns = np.searchsorted(classes, y)
     known = classes[np.minimum(columns, len(classes) - 1)] == y
     return np.where(known, columns, len(classes))

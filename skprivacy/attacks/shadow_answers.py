@@ -70,7 +70,7 @@ class PoolAnswers:
             yield predict_aligned(model, X, columns)
 
     def vary(self, X: Any) -> bool:
-        """Return whether models differ on some record, or answer all records with one constant."""
+        """Return False if all models give the same answers, and these differ between records."""
         few = safe_indexing(
             X, np.arange(0, num_samples(X), max(1, num_samples(X) // _COMPARED_FIRST))
         )

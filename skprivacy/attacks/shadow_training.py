@@ -162,7 +162,7 @@ def list_model_files(folder: Path | None, n_shadows: int, pool: str) -> list[Mod
 
 
 def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
-    """Return the seed of the pool in the folder, the same for processes that create it at once."""
+    """Return the seed of the pool in a folder; concurrent creators get the same one."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     plan = folder / _PLAN
     if not plan.exists():

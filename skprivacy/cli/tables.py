@@ -253,7 +253,7 @@ def _decodable(path: Path, encoding: str) -> Iterator[bool]:
 
 
 def _separator(lines: list[str]) -> str:
-    """Return the separator that gives most lines as many columns as the header, and then most."""
+    """Return the separator with which most lines are as wide as the header, or then the widest."""
     if not lines:
         return ","
     best, score = ",", (0.0, 0)

@@ -96,7 +96,7 @@ def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
 
 
 def _project_to_simplex(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Euclidean projection of noisy counts onto the simplex, without noise's shares."""
+    """Return shares of noisy counts: their Euclidean projection onto the simplex."""
     total = noisy.sum()
     if not total > 0:
         return np.full(len(noisy), 1 / len(noisy))

@@ -308,7 +308,7 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
 def propagate_labels(
     graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
-    """Return each class's score: 1 - ``spread`` of the record's label, the rest of neighbours'."""
+    """Return class scores: ``spread`` of the neighbours' scores, the rest from the own label."""
     found = targets
     for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
         found = spread * (graph @ found) + (1 - spread) * targets

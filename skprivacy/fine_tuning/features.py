@@ -281,7 +281,7 @@ def _encode_one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
 
 
 def _split_steps(encoder: Any) -> tuple[Any, Any]:
-    """Return the first steps, which compute each record separately, and the others, or None."""
+    """Split an encoder into leading steps that compute each record separately, and the others."""
     if type(encoder) is FrozenEstimator:
         return _split_steps(encoder.estimator)
     if type(encoder) is not Pipeline:

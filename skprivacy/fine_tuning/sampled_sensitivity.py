@@ -224,7 +224,7 @@ def sample_on_private(
 
 
 def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
-    """Return the largest movements when the last of n + 1 records is replaced, over the tables."""
+    """Return the largest movements, over the tables, when one of n records is replaced."""
     moved = []
     for records in tables:
         last = len(records.rows) - 1

@@ -356,7 +356,7 @@ class NoisyPolynomial:
         return np.vstack([features, mean - kept * cross.T @ features])
 
     def _solve_regularized(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
-        """Return the weights; ``doubt`` is a share of the noise."""
+        """Return the weights, with a ridge of ``doubt`` times the noise in the quadratic part."""
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
         # The floor matters without noise: directions below the rounding of rows carry no data.
         gains = _regularized_inverses(

@@ -307,7 +307,7 @@ class TargetScale:
         return self.from_scaled(low + (values + 1.0) * ((high - low) / 2.0))
 
     def from_scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the targets, within their bounds, of values on the scale."""
+        """Convert scaled values back to targets within their bounds."""
         values = np.clip(values, *self.limits)
         if self.name == "log":
             width = self.upper - self.lower

@@ -107,7 +107,7 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
 
 
 def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
-    """Return the budget of a model that can be rehearsed and has exactly one."""
+    """Return the only budget of a model; None without one, or if a fit cannot be rehearsed."""
     model = candidate.model
     budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
     if isinstance(model, Pipeline):

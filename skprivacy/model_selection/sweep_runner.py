@@ -385,7 +385,7 @@ class SweepRunner:
         next(made, None)  # lets joblib finish
 
     def _pool(self, candidate: Candidate) -> ShadowPool:
-        """Train shadow models for a candidate: as the attack's own pool says, if it has one."""
+        """Train shadow models for a candidate, with the settings of the attack's pool, if any."""
         asked, records = self.attack.pool, candidate.records
         if not isinstance(asked, ShadowPool):
             asked = ShadowPool(

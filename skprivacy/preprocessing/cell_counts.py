@@ -78,7 +78,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Cells between equally spaced candidates: cell i holds values at or above i candidates."""
+    """Cells between equally spaced candidates: values in cell i reach exactly i of them."""
 
     lower: float
     upper: float

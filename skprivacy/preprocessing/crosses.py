@@ -1,7 +1,7 @@
-"""Crosses of two columns: a feature for each pair of a category or bin of one with one of another.
+"""Crosses of two columns: a feature for each pair of their categories or bins.
 
-A linear model adds up what single columns say. A cross lets it learn what a pair says beyond them,
-such as the calendar day in month and day of the month.
+With a cross, a linear model can learn what a pair of columns shows beyond its single columns, such
+as the day of the year from month and day.
 """
 
 from __future__ import annotations

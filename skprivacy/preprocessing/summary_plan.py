@@ -1,4 +1,4 @@
-"""Exact sums of a private summary: steps of bounded columns, and counts of marginal cells."""
+"""Exact sums of a private summary: totals of bounded columns, and counts of marginal cells."""
 
 from __future__ import annotations
 

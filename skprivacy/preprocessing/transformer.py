@@ -292,7 +292,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             Data with the schema's columns. A table in an engine, which may have other columns, is
             encoded batch by batch when a private model of :mod:`skprivacy.sums` reads it.
         y : str, default=None
-            Ignored. The name of a target marks a table in memory as one that is read by names.
+            Name of the target, for tables that are read by column names; otherwise ignored.
         **params : dict
             As of scikit-learn's ``fit_transform``.
 

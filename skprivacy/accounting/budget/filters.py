@@ -233,7 +233,7 @@ def _pld_costs(account: Account) -> Iterator[Cost]:
 
 
 def _adaptive_costs(account: Account) -> Iterator[Cost]:
-    """Add up, then compose: 0.5 of the remaining delta for Renyi orders, 0.4 for a plan."""
+    """Add up charges, then compose, at Renyi orders (0.5 of delta) or as repetitions (0.4)."""
     yield from [account.sum_added()] if account.opened is None else _tight_costs(account, 0.5, 0.4)
 
 

@@ -17,7 +17,7 @@ _CURVE_POINTS = 4001
 
 
 def gnmax_rdp(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Floats:
-    """Return the data-dependent Renyi bound of GNMax, where q bounds unlikely outcomes."""
+    """Return the data-dependent Renyi bound of GNMax; q bounds P(another winner)."""
     a, log_q = np.asarray(orders, dtype=float), np.asarray(log_q, dtype=float)
     # Papernot et al. 2018, Proposition 8: the data-independent bound
     plain = a / sigma**2 + np.zeros_like(log_q)

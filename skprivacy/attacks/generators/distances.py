@@ -236,7 +236,7 @@ class _Density:
         return self._points.shape[1]
 
     def log(self, points: NDArray[np.float64], leave_one: bool = False) -> NDArray[np.float64]:
-        """Return the log-density at points, up to a constant, perhaps without an equal one."""
+        """Return the log-density at points, up to a constant; ``leave_one`` omits an equal one."""
         found = np.empty(len(points))
         for start in range(0, len(points), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)

@@ -213,7 +213,7 @@ class LabelOnlyAttack(MembershipAttack):
     def _move_towards(
         self, matrix: Float64Array, goal: Float64Array, swap_at: Float64Array, way: Float64Array
     ) -> Float64Array:
-        """Go the share ``way`` of the path to ``goal``; discrete features change at ``swap_at``."""
+        """Move the share ``way`` towards ``goal``; discrete features switch at ``swap_at``."""
         swapped = np.where(swap_at <= way[:, None], goal, matrix)
         straight = matrix + way[:, None] * (goal - matrix)
         return np.where(self._continuous, straight, swapped)

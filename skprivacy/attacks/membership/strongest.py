@@ -326,7 +326,7 @@ def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> F
 
 
 def _neighbour_excess(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:
-    """Return neighbours' excess, averaged over same and other classes, and the same-class share."""
+    """Return the mean excess of same-class and of other neighbours, and the same-class share."""
     columns = []
     for k in NEIGHBOURS:
         values, alike = excess[near[:, :k]], same[:, :k]

@@ -207,7 +207,7 @@ def needed_factor(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> flo
     steps = allowed(np.arange(1, GRID + 1) / GRID)
 
     def excess(factor: float) -> float:
-        """Return what the area lacks under min(1, factor x curve), whose upper sum is taken."""
+        """Return by how much the area exceeds the area under min(1, factor x curve), rounded up."""
         return evidence.area - float(np.minimum(1.0, factor * steps).mean())
 
     if excess(1.0) > 0:

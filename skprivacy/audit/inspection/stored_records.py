@@ -222,7 +222,7 @@ class _Table:
         return int(self.rows.shape[1])
 
     def find_identifying(self, common: int) -> Mask:
-        """Return the rows that fewer than ``common`` records share, and whose numbers differ."""
+        """Return the rows that fewer than ``common`` records share, but no constant rows."""
         _, group, counts = np.unique(self.digests, return_inverse=True, return_counts=True)
         rare = counts[group] < common
         if sparse.issparse(self.rows):

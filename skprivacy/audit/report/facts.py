@@ -1,7 +1,7 @@
 """Sections of an audit report: what was claimed, measured and found, each fact stated once.
 
-A further check of the samples is one more value of ``AuditReport._sample_checks``, which turns the
-verdict, and one more section here.
+To add a check of the samples, add a value to ``AuditReport._sample_checks``, on which the verdict
+depends, and a section here.
 """
 
 from __future__ import annotations

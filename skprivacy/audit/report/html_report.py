@@ -117,7 +117,7 @@ def _short(name: str, longest: int = 26) -> str:
 
 
 def _one_label_each(ax: Any) -> None:
-    """Show each label once, in the table's words, below the axes, where it hides no curve."""
+    """Draw the legend below the axes, with each label once and in the table's words."""
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     for last, shown in _LAST_LABELS.items():

@@ -240,7 +240,7 @@ def _replacements(
 def _each_label(
     X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
 ) -> Iterator[NeighbourPair]:
-    """Yield pairs that differ in one label, for each position: one may lack noise."""
+    """Yield pairs that differ in one label, for each position, since one label may lack noise."""
     if y is None:
         return
     for i, own in enumerate(y):

@@ -59,7 +59,7 @@ class Contribution(Protocol):
         """Return the contributions with zeros for ``bad`` examples, since 0 * inf is NaN."""
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
-        """Return such bounds for the sums over each group's examples, shape (n_groups,)."""
+        """Return bounds of the squared norms of each group's sum, shape (n_groups,)."""
 
     def numbers(self) -> int:
         """Return how many numbers it holds in memory."""

@@ -323,7 +323,7 @@ def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
 def _sums_after(
     first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
-    """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
+    """Return the sums on ``then`` of copies that first processed ``first``, and their weights."""
     fresh, its_loss = copy.deepcopy((trial, loss))
     _clear_gradients(fresh)
     way = OneByOne(fresh, its_loss, views)

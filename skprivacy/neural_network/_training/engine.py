@@ -341,7 +341,7 @@ class WeightAverage:
         self._step += 1
 
     def shares(self, n_steps: int) -> list[float]:
-        """Return the share of the mean that each step's weights have when they are added."""
+        """Return each step's weight in the running mean, at the time when it is added."""
         shares, mass = [0.0] * n_steps, 0.0
         for step in range(self._first, n_steps):
             mass = 1.0 + self._decay * mass

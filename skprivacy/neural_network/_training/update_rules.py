@@ -157,7 +157,7 @@ def _update(
 def _update_in_slices(
     p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
 ) -> None:
-    """Do the same with numpy, in slices that fit the cache."""
+    """Update the weights with numpy, in slices that fit the cache."""
     weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
     room = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
     with np.errstate(all="ignore"):  # like torch, which ignores overflow of weights
