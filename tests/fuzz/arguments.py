@@ -43,6 +43,7 @@ IMAGES = np.random.RandomState(0).uniform(size=(N, 64))
 TABLE = pd.DataFrame({"age": np.arange(N) * 2.0, "job": ["a", "b", "c"] * (N // 3), "ill": y})
 FACTS = {"age": pre.BoundedColumn(0, 100), "job": pre.CategoricalColumn(["a", "b", "c"])}
 SCHEMA = pre.Schema({**FACTS, "ill": pre.CategoricalColumn([0, 1])})
+CLASSED = pre.Schema(FACTS, classes=[0, 1])
 PLACES = pre.Schema({f"x{i}": pre.BoundedColumn(0, 1) for i in range(4)})
 ONE = GaussianEvent(2.0)
 VOTES = accounting.GNMaxEvent(40.0, votes=(220, 20, 10))
@@ -230,7 +231,7 @@ OWN: dict[str, dict[str, Any]] = {
     "PrivateSearchCV": {
         "estimator": private(), "epsilon": 4.0, "delta": 1e-6, "test_size": 0.2,
     },
-    "make_leakage_scorer": {"cv": None},
+    "make_leakage_scorer": {"cv": None}, "suggest_model": {"schema": CLASSED, "n_records": 100},
     "make_grouped_table": {"X": X[:4], "y": y[:4], "max_group_size": 2},
 }  # fmt: skip
 
