@@ -116,9 +116,7 @@ def _check_flag(name: str, value: bool | None) -> None:
 
 
 @contextmanager
-def config_context(
-    *, strict: bool | None = None, progress: bool | None = None
-) -> Iterator[None]:
+def config_context(*, strict: bool | None = None, progress: bool | None = None) -> Iterator[None]:
     """Set the configuration for the duration of a ``with`` block.
 
     Parameters

@@ -30,7 +30,7 @@ from .._input_data import (
     validate_data,
 )
 from .._sklearn import StrOptions
-from .._validation import VERBOSE, Interval, check_random_state, num_samples
+from .._validation import Interval, check_random_state, num_samples
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
@@ -97,7 +97,9 @@ _OPTIONS: dict[str, Callable[[Any], TrainingOption]] = {
 }
 _NO_FIXED_SETTINGS: Mapping[str, Any] = {}
 # Parameters that may differ between the processes of a distributed training.
-_PER_PROCESS_PARAMS = frozenset({"augment", "budget", "device", "module", "random_state", "verbose"})
+_PER_PROCESS_PARAMS = frozenset(
+    {"augment", "budget", "device", "module", "random_state", "verbose"}
+)
 
 
 class PrivateTrainingMixin(PrivateEstimatorMixin):

@@ -49,7 +49,7 @@ from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, Secure
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
 from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record_score
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from ..contracts.cases import SEARCH
@@ -578,9 +578,9 @@ def test_private_records_are_not_public_ones():
 
 
 def test_processes_do_not_search_each_for_itself():
-    model = DPSGDClassifier(classes=[0, 1], epochs=2, distributed="replicated")
+    model = DPSGDClassifier(classes=[0, 1], epochs=2, device=Distributed("replicated"))
     search = searched(estimator=model, param_distributions={"learning_rate": [0.1, 0.5]})
-    with pytest.raises(ValueError, match="Leave distributed=None"):
+    with pytest.raises(ValueError, match="Train it in one process"):
         search.plan(X, y)
 
 

@@ -249,5 +249,6 @@ def _refuse_shared_groups(every: list[set[bytes] | None]) -> None:
     if len(set().union(*of_groups)) < sum(map(len, of_groups)):
         raise ValueError(
             "The records are declared 'sharded', but two processes hold records of the same group, "
-            "which would contribute twice. Pass all records of a group to one process, or use 'replicated'."
+            "which would contribute twice. Pass all records of a group to one process, or use "
+            "'replicated'."
         )

@@ -12,7 +12,7 @@ from torch import nn
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism, RoundedGaussian
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import Clipping, DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training import training_config as noise
@@ -193,8 +193,8 @@ def check_releases(**params):
     "params",
     [
         {},
-        {"clipping": "adaptive", "max_grad_norm": 0.7},
-        {"clipping": "per-layer", "optimizer": "adam"},
+        {"max_grad_norm": Clipping("adaptive", 0.7)},
+        {"max_grad_norm": Clipping("per-layer"), "optimizer": "adam"},
         {"relation": "add_remove", "n_records": 200, "batch_size": 40},
     ],
     ids=["plain", "adaptive", "per-layer", "add/remove"],
