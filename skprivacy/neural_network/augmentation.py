@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._validation import is_number, is_whole, sequence
+from .._validation import is_number, is_whole
 from ._training.torch_modes import is_off_cpu
 
 Augment = Callable[[Tensor], Tensor]
@@ -126,7 +127,7 @@ class Views:
         given, count = augment, 1
         if isinstance(augment, tuple) and len(augment) == 2 and not callable(augment[1]):
             given, count = augment
-        steps = (given,) if callable(given) else tuple(sequence("augment", given))
+        steps = (given,) if callable(given) else tuple(given) if np.iterable(given) else ()
         if not steps or not all(callable(step) for step in steps):
             raise ValueError(
                 f"augment={augment!r} must be a function of a tensor of rows or a list of "

@@ -196,7 +196,7 @@ class WithTheLastBatch:
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"augment": (None, 2)}, "augment must be a sequence"),
+        ({"augment": (None, 2)}, "must be a function"),
         ({"augment": (noisy, 0)}, "number of views"),
         ({"augment": (noisy, 2.0)}, "number of views"),
         ({"augment": "flip"}, "augment"),

@@ -93,7 +93,7 @@ class ProcessGroup(Peers):
         different = len(set(found))
         if self.replicated and different > 1:
             raise ValueError(
-                "The records are declared 'replicated', but the processes hold different ones, "
+                "The records are declared 'replicated', but the processes hold different records, "
                 f"{self._numbers} in number. If each has its own records, use 'sharded'."
             )
         if not self.replicated and different < len(found):

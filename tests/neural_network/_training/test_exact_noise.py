@@ -181,7 +181,7 @@ def check_releases(**params):
         assert before.dtype == after.dtype == np.float64
         steps = after / mechanism.grid
         assert (steps == np.rint(steps)).all()
-        assert mechanism.sensitivity == params.get("max_grad_norm", 1.0)
+        assert mechanism.sensitivity == network.settings_["max_grad_norm"]
         assert mechanism.noise_multiplier == network.noise_multiplier_
     # Single precision would show: its numbers are multiples of far larger powers of two.
     sums = np.concatenate([before for _, before, _ in seen])

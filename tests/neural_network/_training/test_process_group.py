@@ -225,7 +225,7 @@ def test_without_a_process_group_the_way_is_told():
     X, y = processes.data()
     with pytest.raises(ValueError, match="torchrun"):
         processes.private(device=Distributed("replicated")).fit(X, y)
-    with pytest.raises(ValueError, match="'records' parameter of Distributed"):
+    with pytest.raises(ValueError, match="'both' records"):
         processes.private(device=Distributed("both")).fit(X, y)
 
 
