@@ -41,6 +41,7 @@ batch_size : int or "auto", default="auto"
     Expected number of records in a step. "auto" follows from public facts: see the notes.
 epochs : int or "auto", default="auto"
     Expected number of times that each record takes part. "auto" follows from public facts.
+    ``skprivacy.set_config(progress=True)`` shows a progress bar.
 optimizer : {"auto", "sgd", "adam"} or Optimizer, default="auto"
     "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd", but
     "adam" where the notes say so. An :class:`Optimizer` also sets momentum, schedule and averaging.
