@@ -120,10 +120,8 @@ class Views:
     count: int
 
     @classmethod
-    def from_augment(cls, augment: Any) -> Views | None:
-        """Return the views for this parameter; None shows each row as it is."""
-        if augment is None:
-            return None
+    def from_augment(cls, augment: Any) -> Views:
+        """Return the views that a value of ``augment`` means."""
         given, count = augment, 1
         if isinstance(augment, tuple) and len(augment) == 2 and not callable(augment[1]):
             given, count = augment

@@ -144,7 +144,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             noise=self.noise,
             clipping=self._clipping.method,
             target_quantile=self._clipping.target_quantile,
-            views=Views.from_augment(self.augment),
+            views=None if self.augment is None else Views.from_augment(self.augment),
             **settings,
         )
 
