@@ -24,10 +24,12 @@ class _Context:
 
     thread: int
     strict: bool
+    progress: bool
 
 
 _open: list[_Context] = []
 _outside = False  # strictness when no context is open
+_progress = False  # outside of contexts, in this process only
 _lock = threading.RLock()
 
 
@@ -70,14 +72,16 @@ def get_config() -> dict[str, bool]:
     --------
     >>> from skprivacy import get_config
     >>> get_config()
-    {'strict': False}
+    {'strict': False, 'progress': False}
     """
     with _lock:
         own = _own_contexts()
-        return {"strict": own[-1].strict if own else _is_shared_strict()}
+        if own:
+            return {"strict": own[-1].strict, "progress": own[-1].progress}
+        return {"strict": _is_shared_strict(), "progress": _progress}
 
 
-def set_config(*, strict: bool | None = None) -> None:
+def set_config(*, strict: bool | None = None, progress: bool | None = None) -> None:
     """Set the configuration of this process and of the processes it starts from now on.
 
     Within a :func:`config_context` block, it sets the configuration of that block.
@@ -88,31 +92,38 @@ def set_config(*, strict: bool | None = None) -> None:
         Whether reading bounds, classes or categories off the private data is an error
         instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves the setting
         unchanged. The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
+    progress : bool, default=None
+        Whether the training of a private network shows a progress bar, in this process. ``None``
+        leaves the setting unchanged.
     """
-    global _outside
-    if strict is None:
-        return
-    _check_strict(strict)
+    global _outside, _progress
+    _check_flag("strict", strict)
+    _check_flag("progress", progress)
     with _lock:
         if own := _own_contexts():
-            own[-1].strict = bool(strict)
+            own[-1].strict = own[-1].strict if strict is None else bool(strict)
+            own[-1].progress = own[-1].progress if progress is None else bool(progress)
         else:
-            _outside = bool(strict)
-        _update_shared()
+            _outside = _outside if strict is None else bool(strict)
+            _progress = _progress if progress is None else bool(progress)
+        if strict is not None:
+            _update_shared()
 
 
-def _check_strict(strict: bool | None) -> None:
-    if strict is not None and type(strict).__name__ not in ("bool", "bool_"):  # numpy's too
-        raise TypeError(f"strict={strict!r} must be True, False or None.")
+def _check_flag(name: str, value: bool | None) -> None:
+    if value is not None and type(value).__name__ not in ("bool", "bool_"):  # numpy's too
+        raise TypeError(f"{name}={value!r} must be True, False or None.")
 
 
 @contextmanager
-def config_context(*, strict: bool | None = None) -> Iterator[None]:
+def config_context(*, strict: bool | None = None, progress: bool | None = None) -> Iterator[None]:
     """Set the configuration for the duration of a ``with`` block.
 
     Parameters
     ----------
     strict : bool, default=None
+        As in :func:`set_config`.
+    progress : bool, default=None
         As in :func:`set_config`.
 
     Yields
@@ -126,21 +137,26 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
     is strict, because it may work for that one. ``strict=False`` does not affect other threads.
     Worker processes take the setting that holds when they start, and joblib keeps its processes
     for later calls: set ``SKPRIVACY_STRICT=1`` or call :func:`set_config` before the first of them.
+    ``progress`` affects no other thread and no other process.
 
     Examples
     --------
     >>> from skprivacy import config_context, get_config
     >>> with config_context(strict=True):
     ...     get_config()
-    {'strict': True}
+    {'strict': True, 'progress': False}
     """
     global _outside
-    _check_strict(strict)
+    _check_flag("strict", strict)
+    _check_flag("progress", progress)
     with _lock:
         if not _open:
             _outside = _is_shared_strict()
+        now = get_config()
         context = _Context(
-            threading.get_ident(), get_config()["strict"] if strict is None else bool(strict)
+            threading.get_ident(),
+            now["strict"] if strict is None else bool(strict),
+            now["progress"] if progress is None else bool(progress),
         )
         _open.append(context)
         _update_shared()

@@ -30,17 +30,18 @@ from benchmarks.shared.quick import choose, make_parser
 from skprivacy import make_private_pipeline
 from skprivacy._stacked import train_stacked
 from skprivacy.accounting.calibration import analytic_noise_multiplier
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, Optimizer
 
 DELTA = 1e-5
 EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (3.0,))
+LINEAR = Optimizer("sgd", schedule="linear")
 BEFORE = {  # the defaults before the rule
-    "hidden_layer_sizes": (64,), "activation": "tanh", "epochs": 30, "max_grad_norm": 1.0,
-    "optimizer": "sgd", "schedule": "constant", "averaging": 0.5,
+    "hidden_layer_sizes": (64,), "epochs": 30, "max_grad_norm": 1.0,
+    "optimizer": Optimizer("sgd", schedule="constant", averaging=0.5),
 }  # fmt: skip
 SEARCHED = [
     {
-        "hidden_layer_sizes": hidden, "learning_rate": rate, "schedule": "linear",
+        "hidden_layer_sizes": hidden, "learning_rate": rate, "optimizer": LINEAR,
         "batch_size": batch, "steps": steps,
     }
     for hidden, batch, steps, rate in product(
@@ -97,7 +98,7 @@ def tune(names: Iterable[str], seeds: int) -> None:
         for time in unit * shares:
             steps = float(np.clip(32 * np.sqrt(time), 128, 1536))
             settings = {
-                "hidden_layer_sizes": hidden, "schedule": "linear", "batch_size": 512,
+                "hidden_layer_sizes": hidden, "optimizer": LINEAR, "batch_size": 512,
                 "steps": steps, "learning_rate": min(time / steps, 2.0),
             }  # fmt: skip
             score = partial(measure_accuracy, seeds=1, epsilon=epsilon, **settings)

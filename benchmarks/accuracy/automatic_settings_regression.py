@@ -39,17 +39,18 @@ from benchmarks.shared.regression_tables import (
 )
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
-from skprivacy.neural_network import DPSGDRegressor
+from skprivacy.neural_network import DPSGDRegressor, Optimizer
 from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
 
 DELTA = 1e-5
 EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (1.0,))
+LINEAR = Optimizer("sgd", schedule="linear")
 BEFORE = {  # the defaults before the rule
-    "hidden_layer_sizes": (64,), "activation": "tanh", "epochs": 30, "max_grad_norm": 1.0,
-    "optimizer": "adam", "learning_rate": 0.01, "schedule": "constant", "averaging": 0.5,
+    "hidden_layer_sizes": (64,), "epochs": 30, "max_grad_norm": 1.0,
+    "optimizer": Optimizer("adam", schedule="constant", averaging=0.5), "learning_rate": 0.01,
 }  # fmt: skip
 SEARCHED = [
-    {"hidden_layer_sizes": hidden, "learning_rate": rate, "schedule": "linear", "steps": steps}
+    {"hidden_layer_sizes": hidden, "learning_rate": rate, "optimizer": LINEAR, "steps": steps}
     for hidden, steps, rate in product(
         [(), (64,)], *choose(([150, 600], [0.03, 0.12, 0.5]), ([10], [0.12]))
     )
@@ -80,8 +81,8 @@ def tune(names: Iterable[str], seeds: int) -> None:
         found = []
         for share in shares:
             settings = {
-                "hidden_layer_sizes": hidden, "schedule": "linear", "batch_size": rule.batch_size,
-                "epochs": max(1, round(rule.epochs * np.sqrt(share))), "optimizer": "sgd",
+                "hidden_layer_sizes": hidden, "optimizer": LINEAR, "batch_size": rule.batch_size,
+                "epochs": max(1, round(rule.epochs * np.sqrt(share))),
                 "learning_rate": float(rule.learning_rate) * np.sqrt(share),
             }  # fmt: skip
             scores = [measure_r2(at, i, epsilon, **settings) for i, at in enumerate(splits)]
@@ -98,7 +99,7 @@ def automatic(n: int, d: int, epsilon: float, hidden: tuple[int, ...]) -> Recipe
     model = DPSGDRegressor(epsilon=epsilon, delta=DELTA, hidden_layer_sizes=hidden)
     facts = PublicFacts(
         n_records=n, n_features=d, n_outputs=1, epsilon=epsilon, delta=DELTA, clipping="flat",
-        classifies=False, perceptron=True, studied=True, momentum=model.momentum,
+        classifies=False, perceptron=True, studied=True, momentum=0.9,
     )  # fmt: skip
     return resolve_auto_settings(model.get_params(), facts)
 

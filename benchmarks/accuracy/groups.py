@@ -37,7 +37,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Clipping, DPSGDClassifier
 from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._training.engine import SingleProcess as Alone
 from skprivacy.neural_network._training.engine import Training
@@ -134,7 +134,7 @@ def accuracy(args: argparse.Namespace) -> None:
                         epsilon=epsilon,
                         classes=np.unique(y_test),
                         max_group_size=most or None,
-                        group_contribution=how,
+                        max_grad_norm=Clipping(group_contribution=how),
                         random_state=seed,
                         device="cpu",
                     ).fit(X, y, groups=codes)

@@ -34,7 +34,7 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, Optimizer
 
 try:
     import diffprivlib.models as peer
@@ -245,7 +245,7 @@ def compare_classifiers(title: str, splits: list, radius: float) -> None:
 def _linear_network(n: int, epsilon: float) -> DPSGDClassifier:
     return DPSGDClassifier(
         hidden_layer_sizes=(), epsilon=epsilon, delta=DELTA, classes=[0, 1], batch_size=n,
-        epochs=steps(epsilon), learning_rate=12.0, momentum=0.0,
+        epochs=steps(epsilon), learning_rate=12.0, optimizer=Optimizer(momentum=0.0),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from benchmarks.shared import networks
 from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy.datasets import make_purchase_like, make_texas_like
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, Optimizer
 from skprivacy.preprocessing import SchemaTransformer
 
 Split = tuple[NDArray, NDArray, NDArray, NDArray]  # X, y, X_test, y_test
@@ -80,7 +80,7 @@ def linear(n: int, rate: float) -> dict[str, Any]:
     """Return 120 steps on a quarter of the records each, at a constant rate."""
     return {
         "hidden_layer_sizes": (), "batch_size": choose(n // 4, 50), "epochs": choose(30, 1),
-        "learning_rate": rate, "schedule": "constant",
+        "learning_rate": rate, "optimizer": Optimizer(schedule="constant"),
     }  # fmt: skip
 
 

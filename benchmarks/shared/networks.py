@@ -12,7 +12,7 @@ from torch import nn
 
 from benchmarks.shared.data import fetch_mnist
 from benchmarks.shared.quick import choose
-from skprivacy.neural_network import ScatteringTransformer
+from skprivacy.neural_network import Optimizer, ScatteringTransformer
 
 
 class SmallConvNet(nn.Module):
@@ -46,7 +46,7 @@ CONVOLUTION = {
 }  # fmt: skip
 SCATTERING = {
     "hidden_layer_sizes": (), "batch_size": choose(15_000, 100), "epochs": choose(50, 2),
-    "learning_rate": 1.0, "schedule": "constant",
+    "learning_rate": 1.0, "optimizer": Optimizer(schedule="constant"),
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from skprivacy.mechanisms import (
     RoundedGaussian,
     SecureRandom,
 )
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Clipping, DPSGDClassifier
 from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import SingleProcess, Training, WeightAverage
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -54,7 +54,7 @@ AVERAGING: dict[str, tuple[float | str, float]] = {
     "ema 0.98": ("ema", 0.98),
 }
 CLIPPING: dict[str, dict] = {
-    f"{clipping}, norm {norm:g}": {"clipping": clipping, "max_grad_norm": norm}
+    f"{clipping}, norm {norm:g}": {"max_grad_norm": Clipping(clipping, norm)}
     for clipping in ("flat", "automatic", "adaptive")
     for norm in (0.1, 1.0, 10.0)
 }

@@ -24,6 +24,7 @@ from benchmarks.speed import accounting
 from benchmarks.speed import training_step as dpsgd
 from skprivacy._stacked import train_stacked
 from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._gradients.perceptron import make_mlp
 
 Ways = dict[str, Callable[[], object]]
 SHAPES = choose(
@@ -56,8 +57,8 @@ def fits() -> dict[str, Ways]:
     for activation in ("tanh", "relu"):
         for batch in (256, 1024):
             ours = DPSGDClassifier(
-                hidden_layer_sizes=hidden, activation=activation, epochs=EPOCHS, batch_size=batch,
-                classes=range(k), device="cpu",
+                module=make_mlp(d, hidden, k, activation, np.random.RandomState(0)),
+                epochs=EPOCHS, batch_size=batch, classes=range(k), device="cpu",
             )  # fmt: skip
             theirs = MLPClassifier(
                 hidden, activation=activation, solver="sgd", batch_size=batch, tol=0.0,

@@ -172,8 +172,7 @@ def whole_fits(rounds: int, batches: tuple[int, ...]) -> None:
     for activation in ("tanh", "relu"):
         for batch in batches:
             private = DPSGDClassifier(
-                hidden_layer_sizes=hidden,
-                activation=activation,
+                module=make_mlp(d, hidden, k, activation, np.random.RandomState(0)),
                 epochs=_EPOCHS,
                 batch_size=batch,
                 classes=range(k),

@@ -17,6 +17,7 @@ import numpy as np
 import torch.distributed as dist
 
 from skprivacy import DPSGDClassifier, PrivacyBudget
+from skprivacy.neural_network import Distributed
 
 dist.init_process_group("gloo")
 folder = Path(tempfile.gettempdir())
@@ -32,7 +33,7 @@ X = np.load(folder / "records.npy", mmap_mode="r")
 y = np.load(folder / "labels.npy")
 
 model = DPSGDClassifier(
-    distributed="replicated",  # "sharded" if each process has different records
+    device=Distributed("replicated"),  # "sharded" if each process has different records
     classes=[0, 1],
     epsilon=1.0,
     delta=1e-6,

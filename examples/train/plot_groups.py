@@ -46,7 +46,7 @@ for ax, (title, records) in zip(axes, tables.items(), strict=True):
     for how, color in (("mean", "#1b6ca8"), ("sum", "#c0392b")):
         scores = [
             [
-                model.set_params(max_group_size=k, group_contribution=how)
+                model.set_params(max_group_size=k, max_grad_norm__group_contribution=how)
                 .fit(*records, groups=patient)
                 .score(X_new, y_new)
                 for _ in range(3)

@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the model, such as --set epochs=50; can be repeated",
+        help="a parameter of the model, or a part of one, such as --set epochs=50 or "
+        "--set optimizer__momentum=0.5; can be repeated",
     )
     group.add_argument(
         "--delta",
@@ -108,9 +109,11 @@ def make_model(
         "random_state": args.seed, "n_jobs": args.n_jobs,
     }  # fmt: skip
     usual = {name: value for name, value in offered.items() if name in known and value is not None}
+    parts = {name: given.pop(name) for name in [*given] if "__" in name}
     try:
         model = kind(**{**usual, **given})
-    except TypeError as error:
+        model.set_params(**parts)
+    except (TypeError, AttributeError) as error:
         raise UserError(
             f"--set: {str(error).rstrip('.')}. "
             f"The parameters of {kind.__name__} are {', '.join(known)}."

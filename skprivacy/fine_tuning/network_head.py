@@ -108,7 +108,7 @@ class NetworkHead(Head):
         return plan.with_noise_for(task.epsilon, task.delta, None)
 
     def _classifier(self, task: Task) -> DPSGDClassifier:
-        from ..neural_network import DPSGDClassifier
+        from ..neural_network import Clipping, DPSGDClassifier
 
         return DPSGDClassifier(
             hidden_layer_sizes=self.hidden_layer_sizes,
@@ -120,7 +120,7 @@ class NetworkHead(Head):
             relation=task.relation,
             n_records=self.n_records,
             max_group_size=self.max_group_size,
-            group_contribution=self.group_contribution,
+            max_grad_norm=Clipping(group_contribution=self.group_contribution),
             random_state=self.random_state,
             noise_seed=task.noise_seed,
         )

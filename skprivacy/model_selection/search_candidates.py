@@ -86,10 +86,10 @@ class Candidates:
                     "Pipeline whose last step is one: what a fit of anything else would guarantee "
                     "is not known beforehand. Put the search inside the wrapper instead."
                 )
-            if model.get_params().get(self.prefix + "distributed") is not None:
+            if getattr(part, "_processes", None) is not None:
                 raise ValueError(
                     "The estimator trains in several processes, which would draw different trials "
-                    "and keep different best models. Leave distributed=None."
+                    "and keep different best models. Train it in one process."
                 )
             if self.prefix + "server" in model.get_params():
                 raise ValueError(

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._clones import seed_globally
+from .._config import config_context
 from ..accounting import (
     ApproxDPEvent,
     Event,
@@ -194,7 +195,8 @@ class PreparedSearch:
             # A published script may seed the global generators, as by numpy.random.seed(0). The
             # released model's initial weights would then reveal the number of its trial, so each
             # trial gets a secret seed.
-            with seed_globally(int(random.integers(1 << 32, 1)[0])):
+            # A progress bar for each trial would reveal their number.
+            with seed_globally(int(random.integers(1 << 32, 1)[0])), config_context(progress=False):
                 trial = self._tried(int(number), random)
             if best is None or trial.noisy_sum > best.noisy_sum:
                 best = trial

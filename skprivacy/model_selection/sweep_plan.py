@@ -114,7 +114,7 @@ def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
         if not all(isinstance(step, SchemaTransformer) for _, step in model.steps[:-1]):
             return None
         model = model.steps[-1][1]
-    if getattr(model, "distributed", None) is not None:  # its processes wait for each other
+    if getattr(model, "_processes", None) is not None:  # its processes wait for each other
         return None
     finite = math.isfinite(next(iter(candidate.params.values())))
     if not (isinstance(model, PrivateEstimatorMixin) and finite and len(budgets) == 1):

@@ -4,6 +4,7 @@ Files, in reading order:
 
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
+- ``training_options``: Optimizer, Clipping and Distributed, values of their parameters
 - ``network``: the base of both: checks, plan, training and prediction
 - ``network_docs``: paragraphs that their docstrings share
 - ``_training/``: private training runs; start with ``_training/engine``
@@ -38,13 +39,17 @@ if TYPE_CHECKING:
     from .semi_supervised import ColumnCorruption, ConsistencyStudent, VATStudent
     from .simclr import SimCLREncoder
     from .skorch_net import DPNeuralNet
+    from .training_options import Clipping, Distributed, Optimizer
 
 __all__ = [
+    "Clipping",
     "ColumnCorruption",
     "ConsistencyStudent",
     "DPNeuralNet",
     "DPSGDClassifier",
     "DPSGDRegressor",
+    "Distributed",
+    "Optimizer",
     "PrivateAdam",
     "RandomDistortion",
     "RandomFlip",
@@ -58,11 +63,14 @@ __all__ = [
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
+    "Clipping": "training_options",
     "ColumnCorruption": "semi_supervised",
     "ConsistencyStudent": "semi_supervised",
     "DPNeuralNet": "skorch_net",
     "DPSGDClassifier": "dpsgd_classifier",
     "DPSGDRegressor": "dpsgd_regressor",
+    "Distributed": "training_options",
+    "Optimizer": "training_options",
     "PrivateAdam": "_training.update_rules",
     "RandomDistortion": "augmentation",
     "RandomFlip": "augmentation",

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._validation import is_number
+from .._validation import is_number, is_whole
 from ._training.torch_modes import is_off_cpu
 
 Augment = Callable[[Tensor], Tensor]
@@ -119,22 +120,29 @@ class Views:
     count: int
 
     @classmethod
-    def from_params(cls, augment: Any, count: int) -> Views | None:
-        """Return the views for these parameters; None shows each row as it is."""
-        if augment is None:
-            if count > 1:
-                raise ValueError(
-                    f"augmentations={count} views of a record are all equal with augment=None. "
-                    "Pass a function that varies them, such as augment=RandomShift((1, 28, 28))."
-                )
-            return None
-        steps = (augment,) if callable(augment) else tuple(augment)
+    def from_augment(cls, augment: Any) -> Views:
+        """Return the views that a value of ``augment`` means."""
+        given, count = augment, 1
+        if isinstance(augment, tuple) and len(augment) == 2 and not callable(augment[1]):
+            given, count = augment
+        steps = (given,) if callable(given) else tuple(given) if np.iterable(given) else ()
         if not steps or not all(callable(step) for step in steps):
             raise ValueError(
-                f"augment={augment!r} must be a function of a tensor of rows, or a list of "
-                "functions, such as RandomShift((1, 28, 28))."
+                f"augment={augment!r} must be a function of a tensor of rows or a list of "
+                "functions, such as RandomShift((1, 28, 28)), or a tuple of these and the number "
+                "of views."
+            )
+        if not is_whole(count) or count < 1:
+            raise ValueError(
+                f"augment={augment!r} must end with the number of views, a positive integer."
             )
         return cls(copy.deepcopy(steps), int(count))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the steps, and the number of views; equal in all processes."""
+        steps = (getattr(step, "__qualname__", repr(step)) for step in self.augment)
+        return (*steps, str(self.count))
 
     @property
     def are_built_in(self) -> bool:

@@ -93,7 +93,7 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
     given = {
         field.name: settings[field.name]
         for field in fields(Recipe)
-        if not _is_auto(settings[field.name])
+        if not _is_auto(settings.get(field.name, "auto"))
     }
     if facts.epsilon is not None and math.isinf(facts.epsilon):
         return _nonprivate_settings(given, facts)
@@ -109,7 +109,7 @@ def _is_auto(value: Any) -> bool:
 def _nonprivate_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the usual settings without privacy.
 
-    A given learning rate means clipped gradient descent, as with privacy.
+    A given learning rate means clipped gradient descent on tanh units, as with privacy.
     """
     n, studied = facts.n_records, facts.perceptron and facts.classifies
     own_rate = "learning_rate" in given
@@ -122,7 +122,7 @@ def _nonprivate_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     return _complete_settings(
         given,
         hidden_layer_sizes=(256,),
-        activation="relu",
+        activation="tanh" if own_rate else "relu",
         batch_size=batch,
         epochs=min(100, _epochs_for_steps(8000 / larger, batch, n)),
         optimizer=optimizer,

@@ -23,6 +23,7 @@ from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
+from .training_options import Clipping, Distributed, Optimizer
 
 
 @fill_docs(NETWORK_DOCS)
@@ -39,10 +40,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     %(augment)s
     %(epsilon_or_noise)s
     %(training_noise)s
-    max_grad_norm : float or "auto", default="auto"
+    max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
-        privacy.
-    %(clipping)s
+        privacy. A :class:`Clipping` also sets the way.
     %(network_optimization)s
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge. ``None`` reads them off ``y``, and the
@@ -52,11 +52,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Factors of the loss for some labels, which must be public. "balanced" would read them off
         ``y`` and is refused.
     %(n_records)s
-    %(group_limits)s
+    %(max_group_size)s
     %(network_device)s
     %(noise_seed)s
     %(budget)s
-    %(distributed)s
     **module_params : dict
         Arguments of a ``module`` class, as ``module__x``.
 
@@ -98,7 +97,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     clipping, batches of 128, and 8,000 steps but at most 100 epochs. The optimizer is Adam, whose
     rate falls from 0.003 (a ``module``: 0.001) to zero. From 5,120 records on, batches grow up to
     512 and steps are fewer. This network differs from the private one. If ``learning_rate`` is
-    given, training is clipped gradient descent, as with privacy.
+    given, training is clipped gradient descent on tanh units, as with privacy.
 
     %(network_edge_cases)s
     A class without records gets low probabilities.
@@ -139,71 +138,49 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self,
         *,
         hidden_layer_sizes: tuple[int, ...] | str = "auto",
-        activation: str = "auto",
         module: Any = None,
         augment: Any = None,
-        augmentations: int = 1,
         epsilon: float | None = 1.0,
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         noise: str = "gaussian",
-        max_grad_norm: float | str = "auto",
-        clipping: str = "flat",
-        target_quantile: float = 0.5,
+        max_grad_norm: float | str | Clipping = "auto",
         batch_size: int | str = "auto",
         epochs: int | str = "auto",
-        optimizer: str = "auto",
+        optimizer: str | Optimizer = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "auto",
-        momentum: float = 0.9,
-        averaging: float | str = "auto",
-        averaging_decay: float = 0.95,
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
-        group_contribution: str = "mean",
-        device: str = "auto",
+        device: str | Distributed = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
-        distributed: str | None = None,
-        verbose: int = 0,
         **module_params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.module = module
         self.augment = augment
-        self.augmentations = augmentations
         self.epsilon = epsilon
         self.delta = delta
         self.noise_multiplier = noise_multiplier
         self.noise = noise
         self.max_grad_norm = max_grad_norm
-        self.clipping = clipping
-        self.target_quantile = target_quantile
         self.batch_size = batch_size
         self.epochs = epochs
         self.optimizer = optimizer
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.momentum = momentum
-        self.averaging = averaging
-        self.averaging_decay = averaging_decay
         self.classes = classes
         self.class_weight = class_weight
         self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
-        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
         self.budget = budget
-        self.distributed = distributed
-        self.verbose = verbose
         self._set_module_params(module_params)
 
     def __sklearn_tags__(self):

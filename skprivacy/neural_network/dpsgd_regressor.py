@@ -25,6 +25,7 @@ from ._training.mapped_rows import MappedRows
 from ._training.training_config import SequentialBatches, TrainingConfig
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
+from .training_options import Clipping, Distributed, Optimizer
 
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
@@ -46,21 +47,20 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     %(augment)s
     %(epsilon_or_noise)s
     %(training_noise)s
-    max_grad_norm : float or "auto", default="auto"
+    max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped, for targets scaled to [-1, 1].
         "auto" is 0.3, and no limit without privacy; outside the study (see Notes) it is 1.
-    %(clipping)s
+        A :class:`Clipping` also sets the way.
     %(network_optimization)s
     target_bounds : tuple of float, default=None
         Lowest and highest target, from public knowledge; other targets are clipped. ``None`` reads
         them off ``y``, and the guarantee then names this as an assumption.
     %(target_scale)s
     %(n_records)s
-    %(group_limits)s
+    %(max_group_size)s
     %(network_device)s
     %(noise_seed)s
     %(budget)s
-    %(distributed)s
     **module_params : dict
         Arguments of a ``module`` class, as ``module__x``.
 
@@ -95,7 +95,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
       t = 0.43 * s / sqrt(d). Hidden units multiply it by min(3, max(1, h / 25)). Without them it is
       sqrt(30 * t), if that is less.
     - There are 64 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
-    - The learning rate is t * (1 - ``momentum``) / steps, at most 2, divided by ``max_grad_norm``.
+    - The learning rate is t * (1 - momentum) / steps, at most 2, divided by ``max_grad_norm``.
       It falls linearly to zero.
 
     Given settings stay, and the "auto" settings adapt to them. With ``module`` or
@@ -138,71 +138,49 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self,
         *,
         hidden_layer_sizes: tuple[int, ...] | str = "auto",
-        activation: str = "auto",
         module: Any = None,
         augment: Any = None,
-        augmentations: int = 1,
         epsilon: float | None = 1.0,
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         noise: str = "gaussian",
-        max_grad_norm: float | str = "auto",
-        clipping: str = "flat",
-        target_quantile: float = 0.5,
+        max_grad_norm: float | str | Clipping = "auto",
         batch_size: int | str = "auto",
         epochs: int | str = "auto",
-        optimizer: str = "auto",
+        optimizer: str | Optimizer = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "auto",
-        momentum: float = 0.9,
-        averaging: float | str = "auto",
-        averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
         target_scale: str = "linear",
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
-        group_contribution: str = "mean",
-        device: str = "auto",
+        device: str | Distributed = "auto",
         random_state: int | np.random.RandomState | None = None,
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
-        distributed: str | None = None,
-        verbose: int = 0,
         **module_params: Any,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.module = module
         self.augment = augment
-        self.augmentations = augmentations
         self.epsilon = epsilon
         self.delta = delta
         self.noise_multiplier = noise_multiplier
         self.noise = noise
         self.max_grad_norm = max_grad_norm
-        self.clipping = clipping
-        self.target_quantile = target_quantile
         self.batch_size = batch_size
         self.epochs = epochs
         self.optimizer = optimizer
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.momentum = momentum
-        self.averaging = averaging
-        self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
         self.target_scale = target_scale
         self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
-        self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
         self.noise_seed = noise_seed
         self.budget = budget
-        self.distributed = distributed
-        self.verbose = verbose
         self._set_module_params(module_params)
 
     def partial_fit(
@@ -241,7 +219,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         trained = super()._trained(training, (X, y - mean, groups), peers)
         *_, last = (layer for layer in trained.children() if isinstance(layer, nn.Linear))
         with torch.no_grad():
-            factor = shrinkage(training, last, self.momentum)
+            factor = shrinkage(training, last, self._optimizer.momentum)
             last.weight.mul_(factor)
             last.bias.mul_(factor).add_(mean)
         return trained

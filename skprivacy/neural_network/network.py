@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from .._config import get_config
 from .._docs import fill_docs
 from .._environment import PREDICT_WORK, threads_for
 from .._groups import Groups, check_groups, check_order
@@ -29,13 +30,11 @@ from .._input_data import (
     validate_data,
 )
 from .._sklearn import StrOptions
-from .._validation import VERBOSE, Interval, check_random_state, num_samples
+from .._validation import Interval, check_random_state, num_samples
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
-from ._gradients.clipping import CLIPPING
 from ._gradients.perceptron import (
-    ACTIVATIONS,
     PerceptronGradients,
     layer_sizes,
     make_mlp,
@@ -46,10 +45,19 @@ from ._gradients.trial import Probe
 from ._training.engine import Peers, SingleProcess, Training, needs_public_rows
 from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.torch_modes import ordinary_torch, usable_device
-from ._training.training_config import NOISE, SCHEDULES, PerGroup, TrainingConfig
+from ._training.training_config import NOISE, PerGroup, TrainingConfig
 from .augmentation import Views
 from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
+from .training_options import (
+    GRAD_NORM,
+    Clipping,
+    Distributed,
+    Optimizer,
+    TrainingOption,
+    as_clipping,
+    as_optimizer,
+)
 
 Self = TypeVar("Self", bound="PrivateNetwork")
 TrainingData: TypeAlias = tuple[Tensor | MappedRows, Tensor, Groups | None]
@@ -58,71 +66,67 @@ _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
 # Constraints of the parameters of every private training; skorch names two of them differently.
 EPOCHS = [Interval(Integral, 1, None, closed="left")]
 STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
-AVERAGING = [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})]
-GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # the range of single precision
 TRAINING_CONSTRAINTS: dict = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
     "delta": [Interval(Real, 0, 1, closed="neither")],
     "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
     "noise": [StrOptions(set(NOISE))],
-    "max_grad_norm": [GRAD_NORM],
-    "clipping": [StrOptions({*CLIPPING, "adaptive"})],
-    "target_quantile": [Interval(Real, 0, 1, closed="neither")],
+    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM, Clipping],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-    "schedule": [StrOptions(set(SCHEDULES))],
-    "averaging": AVERAGING,
-    "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
     "augment": [callable, "array-like", None],
-    "augmentations": [Interval(Integral, 1, None, closed="left")],
     "relation": [StrOptions({"zero_out", "add_remove"})],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
     "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
-    "group_contribution": [StrOptions({"mean", "sum"})],
-    "device": [str],
     "noise_seed": [Integral, None],
     "budget": [PrivacyBudget, None],
-    "distributed": [StrOptions({"replicated", "sharded"}), None],
-    "verbose": VERBOSE,
 }
 NETWORK_CONSTRAINTS: dict = {
     **TRAINING_CONSTRAINTS,
     "epochs": [StrOptions({"auto"}), *EPOCHS],
     "learning_rate": STEP_SIZE,
-    "schedule": [StrOptions({"auto", *SCHEDULES})],
-    "averaging": [StrOptions({"auto"}), *AVERAGING],
-    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM],
     "hidden_layer_sizes": [StrOptions({"auto"}), "array-like"],
-    "activation": [StrOptions({"auto", *ACTIVATIONS})],
     "module": [callable, None],
-    "optimizer": [StrOptions({"auto", "sgd", "adam"})],
-    "momentum": [Interval(Real, 0, 1, closed="left")],
+    "optimizer": [StrOptions({"auto", "sgd", "adam"}), Optimizer],
+    "device": [str, Distributed],
     "random_state": ["random_state"],
 }
 _ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
+_OPTIONS: dict[str, Callable[[Any], TrainingOption]] = {
+    "max_grad_norm": as_clipping,
+    "optimizer": as_optimizer,
+}
 _NO_FIXED_SETTINGS: Mapping[str, Any] = {}
 # Parameters that may differ between the processes of a distributed training.
-_PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "verbose"})
+_PER_PROCESS_PARAMS = frozenset(
+    {"augment", "budget", "device", "module", "random_state", "verbose"}
+)
 
 
 class PrivateTrainingMixin(PrivateEstimatorMixin):
     """Private run of an estimator that trains a module: groups, processes, charge, results."""
 
     augment: Any
-    augmentations: int
-    averaging_decay: float
-    clipping: str
     delta: float
-    device: str
-    distributed: str | None
-    group_contribution: str
+    max_grad_norm: Any
     max_group_size: int | None
     n_records: int | None
     noise: str
     noise_seed: int | None
-    target_quantile: float
-    verbose: int
     module_: nn.Module
     privacy_: Any
+
+    @property
+    def _processes(self) -> str | None:
+        """How the processes that train together hold the records; None in one process."""
+        raise NotImplementedError
+
+    @property
+    def _shows_progress(self) -> bool:
+        return get_config()["progress"]
+
+    @property
+    def _clipping(self) -> Clipping:
+        return as_clipping(self.max_grad_norm)
 
     def _groups(self, groups: ArrayLike | None, rows: Any) -> tuple[Groups | None, PerGroup | None]:
         """Return the checked groups and their public terms; None where records are protected."""
@@ -130,30 +134,27 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             return None, None
         checked = check_groups(groups, rows)
         most = None if self.max_group_size is None else int(self.max_group_size)
-        return checked, PerGroup(checked.unit, most, self.group_contribution)
+        return checked, PerGroup(checked.unit, most, self._clipping.group_contribution)
 
     def _planned(self, n: int, **settings: Any) -> TrainingConfig:
         """Return the plan of a run on ``n`` records, without noise."""
-        shows_views = self.augment is not None or self.augmentations > 1
         return TrainingConfig.planned(
             n,
             n_records=self.n_records,
             noise=self.noise,
-            clipping=self.clipping,
-            target_quantile=self.target_quantile,
-            averaging_decay=self.averaging_decay,
-            views=Views.from_params(self.augment, self.augmentations) if shows_views else None,
-            device=self.device,
+            clipping=self._clipping.method,
+            target_quantile=self._clipping.target_quantile,
+            views=None if self.augment is None else Views.from_augment(self.augment),
             **settings,
         )
 
     def _peers(self) -> AbstractContextManager[Peers]:
         """Join the other processes of a distributed training, if there are any."""
-        if self.distributed is None:
+        if self._processes is None:
             return nullcontext(SingleProcess())
         from ._training.process_group import join_process_group
 
-        return join_process_group(self.distributed)
+        return join_process_group(self._processes)
 
     def _synchronize_start(
         self, peers: Peers, module: nn.Module, config: TrainingConfig, first: bool
@@ -167,6 +168,8 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
             "the configuration": replace(config, views=None, device="any"),
             "module": [tuple(p.shape) for p in start.parameters()],
+            "augment": None if config.views is None else config.views.names,
+            "records of the processes": self._processes,
             "earlier training": None if first else self.privacy_,
         }
         peers.agree({k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()})
@@ -186,7 +189,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         fit.assume(*config.assumptions)
         if config.views is not None and not config.views.are_built_in:
             fit.assume("augmentations treat each record by itself (tried on random numbers)")
-        if self.distributed is not None:
+        if self._processes is not None:
             fit.assume("the processes that train together, and what connects them, are trusted")
         with fit.charged(
             config.event,
@@ -207,7 +210,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     def _trained(self, training: Training, data: TrainingData, peers: Peers) -> nn.Module:
         """Return the trained module; all that it releases is in the event of the configuration."""
         X, y, groups = data
-        return training.run(X, y, peers, int(self.verbose), groups)
+        return training.run(X, y, peers, self._shows_progress, groups)
 
 
 @fill_docs(NETWORK_DOCS)
@@ -217,6 +220,24 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     settings_: dict[str, Any]
     _training: type[Training] = Training  # the engine; audits replace it by one that they observe
     _target_checks: dict[str, Any] = {}  # arguments of validate_data for ``y``
+
+    @property
+    def _processes(self) -> str | None:
+        return self.device.records if isinstance(self.device, Distributed) else None
+
+    @property
+    def _device(self) -> str:
+        return self.device.device if isinstance(self.device, Distributed) else self.device
+
+    @property
+    def _optimizer(self) -> Optimizer:
+        return as_optimizer(self.optimizer)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        for option in (self.device, self._optimizer, self._clipping):
+            if isinstance(option, TrainingOption):
+                option._validate_params()
 
     # The built-in perceptron is stored as arrays, for file formats that refuse torch's pickles.
     def __getstate__(self) -> dict[str, Any]:
@@ -259,7 +280,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Values by name.
+            Values by name. ``optimizer__x`` and ``max_grad_norm__x`` set a part of an
+            :class:`Optimizer` or :class:`Clipping`, which other values turn into.
 
         Returns
         -------
@@ -268,7 +290,11 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """
         of_module = {k: v for k, v in params.items() if k.startswith("module__")}
         self.__dict__.update(of_module)
-        super().set_params(**{k: v for k, v in params.items() if k not in of_module})
+        params = {k: v for k, v in params.items() if k not in of_module}
+        for owner, as_option in _OPTIONS.items():
+            if any(name.startswith(f"{owner}__") for name in params):
+                params[owner] = as_option(params.get(owner, getattr(self, owner)))
+        super().set_params(**params)
         return self
 
     def fit(self: Self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
@@ -320,7 +346,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self._validate_params()
         if not isinstance(self.hidden_layer_sizes, str):
             layer_sizes(self.hidden_layer_sizes)
-        usable_device(self.device)
+        usable_device(self._device)
         if is_mapped(X) and X.ndim == 2:
             # by shape alone: the rows are read when a step needs them
             check_consistent_length(X, y)
@@ -366,7 +392,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
                 or not has_random_start(module, self._make_module(recipe, RandomState()))
             ):
                 fit.assume("the weights that training starts from are public")
-        device, probe = usable_device(self.device), None
+        device, probe = usable_device(self._device), None
         if needs_public_rows(device) or not self._needs_no_trial(module, loss, config):
             probe = self._probe(device, 1 if config.views is None else config.views.count)
         start = self._synchronize_start(peers, module, config, first)
@@ -385,7 +411,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     ) -> Recipe:
         """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
         facts = self._public_facts(n, n_features, n_outputs)
-        return resolve_auto_settings({**self.get_params(deep=False), **fixed}, facts)
+        settings = {
+            "hidden_layer_sizes": self.hidden_layer_sizes,
+            "batch_size": self.batch_size,
+            "epochs": self.epochs,
+            "optimizer": self._optimizer.method,
+            "learning_rate": self.learning_rate,
+            "schedule": self._optimizer.schedule,
+            "averaging": self._optimizer.averaging,
+            "max_grad_norm": self._clipping.norm,
+        }
+        return resolve_auto_settings({**settings, **fixed}, facts)
 
     def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
         return PublicFacts(
@@ -394,21 +430,22 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             n_outputs=n_outputs,
             epsilon=self.epsilon,
             delta=self.delta,
-            clipping=self.clipping,
+            clipping=self._clipping.method,
             classifies=is_classifier(self),
             perceptron=self.module is None,
             studied=self.noise_multiplier is None
             and self.epsilon is not None
             and not NOISE[self.noise].streams,
-            momentum=self.momentum,
+            momentum=self._optimizer.momentum,
         )
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
         """Return the configuration of a run on ``n`` records, without noise."""
+        momentum = self._optimizer.momentum
         if recipe.optimizer == "sgd":
-            moments: dict[str, Any] = {"momentum": self.momentum}
+            moments: dict[str, Any] = {"momentum": momentum}
         else:
-            moments = {"betas": (self.momentum, 0.999)}
+            moments = {"betas": (momentum, 0.999)}
         return self._planned(
             n,
             batch_size=recipe.batch_size,
@@ -419,6 +456,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
             averaging=recipe.averaging,
+            averaging_decay=self._optimizer.averaging_decay,
+            device=self._device,
         )
 
     # Classifiers and regressors differ in the next four methods.

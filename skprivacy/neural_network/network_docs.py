@@ -4,23 +4,20 @@ NETWORK_DOCS = {
     "network_shape": """\
 hidden_layer_sizes : tuple of int or "auto", default="auto"
     Units of each hidden layer. An empty tuple gives a private linear model, which does best with
-    few records or a small ``epsilon``. "auto" follows from public facts: see the notes.
-activation : {"auto", "tanh", "relu", "logistic"}, default="auto"
-    Activation of the hidden layers. Bounded activations keep gradients small, so clipping loses
-    less: "auto" is "tanh", and "relu" without privacy.
+    few records or a small ``epsilon``. "auto" follows from public facts: see the notes. Units are
+    tanh, whose bounded outputs keep gradients small, or ReLU without privacy.
 module : type or torch.nn.Module, default=None
     A network to train instead of the perceptron. A class takes its arguments from ``module__x``
     parameters. A ready-made module is copied, and its weights must be public. The module maps rows
     of shape (n, n_features) to one logit per class, or to one number for regression. It must not
     mix examples: batch normalisation is refused. Reshape images inside it.""",
     "augment": """\
-augment : callable or list of callables, default=None
+augment : callable, list of callables, or tuple (these, int), default=None
     Random changes of the rows in training, such as :class:`RandomShift` for images. Each maps a
     tensor of rows to one of the same shape and treats each row by itself. It draws its random
     numbers from torch, independently of the values. A trial on random numbers refuses others.
-augmentations : int, default=1
-    Random views of each record in a step. The gradient is averaged over the views and then
-    clipped: more views cost time, but no privacy.""",
+    ``(RandomShift((1, 28, 28)), 4)`` shows 4 random views of each record in a step: their gradients
+    are averaged and then clipped. More views cost time, but no privacy.""",
     "epsilon_or_noise": """\
 epsilon : float or None, default=1.0
     Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf`` trains
@@ -39,56 +36,29 @@ noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
     It is slower, and is drawn on the CPU even if training runs on a GPU. "banded" and "tree"
     (DP-FTRL) are for streams: batches follow the order of ``X``, and the noise of successive steps
     partly cancels. See the guarantees below.""",
-    "clipping": """\
-clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
-    "flat" shortens gradients longer than the norm. "automatic" also lengthens short ones.
-    "per-layer" clips the gradient of each layer by itself. "adaptive" starts at ``max_grad_norm``
-    and follows ``target_quantile``; the size of a step still follows from ``max_grad_norm``.
-target_quantile : float, default=0.5
-    For "adaptive" clipping: the share of gradients that should be below the norm. The norm is
-    learned privately within each step, from a small part of ``epsilon``.""",
     "network_optimization": """\
 batch_size : int or "auto", default="auto"
     Expected number of records in a step. "auto" follows from public facts: see the notes.
 epochs : int or "auto", default="auto"
     Expected number of times that each record takes part. "auto" follows from public facts.
-optimizer : {"auto", "sgd", "adam"}, default="auto"
+    ``skprivacy.set_config(progress=True)`` shows a progress bar.
+optimizer : {"auto", "sgd", "adam"} or Optimizer, default="auto"
     "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd", but
-    "adam" where the notes say so.
+    "adam" where the notes say so. An :class:`Optimizer` also sets momentum, schedule and averaging.
 learning_rate : float or "auto", default="auto"
-    Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
-schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
-    Decay of the step size, to zero unless "constant". "auto" is "linear", but "constant" where the
-    notes say so.
-momentum : float, default=0.9
-    Momentum of the updates, in [0, 1); for Adam, the decay of its first moment.
-averaging : float, "ema" or "auto", default="auto"
-    Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
-    for an exponential moving average. Averaging costs no privacy and reduces the noise, as does a
-    step size that falls to zero. "auto" is 0 with a falling step size, and 0.5 with a constant one.
-averaging_decay : float, default=0.95
-    For "ema": weight of a step relative to the step after it, in (0, 1).""",
-    "group_limits": """\
+    Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.""",
+    "max_group_size": """\
 max_group_size : int or None, default=2
     With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
     before training. The noise does not depend on this number: 5 is better where the records of a
-    group differ much, see :doc:`/grouped_records`. ``None`` uses all.
-group_contribution : {"mean", "sum"}, default="mean"
-    With ``groups``: whether the mean or the sum of a group's gradients is clipped, once, to
-    ``max_grad_norm``.""",
+    group differ much, see :doc:`/grouped_records`. ``None`` uses all. A :class:`Clipping` says how
+    their gradients are joined.""",
     "network_device": """\
-device : str, default="auto"
+device : str or Distributed, default="auto"
     Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
+    :class:`Distributed` trains in several processes.
 random_state : int, RandomState instance or None, default=None
     Seeds the initial weights only. It never makes sampling or noise reproducible.""",
-    "distributed": """\
-distributed : {"replicated", "sharded"}, default=None
-    Train one model in all processes of ``torch.distributed``, which must be initialised. One
-    process draws the noise and charges the budget. With "replicated" each process holds all
-    records and works on a part of every batch; with "sharded" each holds records of its own.
-    The processes, and the network between them, must be trusted with the records. Needs torch 2.8.
-verbose : int, default=0
-    Whether to show a progress bar.""",
     "network_attributes": """\
 noise_multiplier_ : float
     Standard deviation of the noise divided by ``max_grad_norm``. For "logistic" noise it is the
@@ -100,7 +70,7 @@ n_steps_ : int
     Number of training steps.""",
     "settings_attributes": """\
 settings_ : dict
-    Value of each parameter that can be "auto", in the last training.
+    Value of each setting that can be "auto", in the last training.
 gradients_ : {"book-keeping", "torch.func", "one by one"}
     How per-example gradients were computed, from fast to slow. A warning names the layers that
     need the slowest way.""",

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from .._docs import fill_docs
 from .._groups import check_order
-from .._sklearn import validate_parameter_constraints
-from .._validation import check_unmasked
+from .._sklearn import StrOptions, validate_parameter_constraints
+from .._validation import VERBOSE, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import check_n_records
 from ..mechanisms import SecureRandom
@@ -36,7 +36,7 @@ from ._training.skorch_rules import (
     refuse_several_modules,
 )
 from ._training.torch_modes import usable_device
-from ._training.training_config import PerGroup, TrainingConfig
+from ._training.training_config import SCHEDULES, PerGroup, TrainingConfig
 from .network import (
     EPOCHS,
     STEP_SIZE,
@@ -46,6 +46,7 @@ from .network import (
     training_rows,
 )
 from .network_docs import NETWORK_DOCS
+from .training_options import AVERAGING, Clipping
 
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
@@ -68,8 +69,9 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         The loss, created with ``reduction="none"``. Its values are averaged over the outputs of an
         example. Its parameters are public.
     %(epsilon_or_noise)s
-    max_grad_norm : float, default=1.0
-        L2 norm to which the gradient of each record is clipped.
+    max_grad_norm : float, Clipping or "auto", default="auto"
+        L2 norm to which the gradient of each record is clipped. "auto" is 1. A :class:`Clipping`
+        also sets the way.
     optimizer : type, default=torch.optim.SGD
         An optimizer that needs one gradient per step, such as :class:`PrivateAdam`, which corrects
         for the noise. It sees all weights as one vector.
@@ -80,7 +82,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
     %(training_noise)s
-    %(clipping)s
     schedule : {"constant", "linear", "cosine"}, default="constant"
         Decay of the step size, to zero unless "constant".
     averaging : float or "ema", default=0.5
@@ -90,11 +91,11 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         For "ema": weight of a step relative to the step after it, in (0, 1).
     %(augment)s
     %(n_records)s
-    %(group_limits)s
+    %(max_group_size)s
     %(noise_seed)s
     %(budget)s
     distributed : {"replicated", "sharded"}, default=None
-        Train in all processes of ``torch.distributed``, as :class:`DPSGDClassifier` does.
+        Train in all processes of ``torch.distributed``: the ``records`` of :class:`Distributed`.
     train_split : None, default=None
         Must stay None: scores of private validation records are private too.
     verbose : int, default=0
@@ -153,6 +154,11 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         **TRAINING_CONSTRAINTS,
         "max_epochs": EPOCHS,
         "lr": STEP_SIZE,
+        "schedule": [StrOptions(set(SCHEDULES))],
+        **AVERAGING,
+        "distributed": [StrOptions({"replicated", "sharded"}), None],
+        "device": [str],
+        "verbose": VERBOSE,
     }
 
     def __init__(
@@ -163,23 +169,19 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         epsilon: float | None = 1.0,
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
-        max_grad_norm: float = 1.0,
+        max_grad_norm: float | str | Clipping = "auto",
         optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
         lr: float | str = "auto",
         max_epochs: int = 30,
         batch_size: int | str = "auto",
         noise: str = "gaussian",
-        clipping: str = "flat",
-        target_quantile: float = 0.5,
         schedule: str = "constant",
         averaging: float | str = 0.5,
         averaging_decay: float = 0.95,
         augment: Any = None,
-        augmentations: int = 1,
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
-        group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
         distributed: str | None = None,
@@ -196,20 +198,24 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         self.noise_multiplier = noise_multiplier
         self.max_grad_norm = max_grad_norm
         self.noise = noise
-        self.clipping = clipping
-        self.target_quantile = target_quantile
         self.schedule = schedule
         self.averaging = averaging
         self.averaging_decay = averaging_decay
         self.augment = augment
-        self.augmentations = augmentations
         self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
-        self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
         self.distributed = distributed
+
+    @property
+    def _processes(self) -> str | None:
+        return self.distributed
+
+    @property
+    def _shows_progress(self) -> bool:
+        return bool(self.verbose) or super()._shows_progress
 
     @property
     def _default_callbacks(self) -> list:
@@ -339,6 +345,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             validate_parameter_constraints(
                 self._parameter_constraints, self.get_params(deep=False), fit.source
             )
+            self._clipping._validate_params()
             check_n_records(self.relation, self.n_records)
             check_unmasked(X)
             check_unmasked(y, "y")
@@ -373,12 +380,14 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             n,
             batch_size=self.batch_size,
             epochs=int(self.max_epochs),
-            max_grad_norm=self.max_grad_norm,
+            max_grad_norm=1.0 if self._clipping.norm == "auto" else self._clipping.norm,
             optimizer=self.optimizer,
             optimizer_params=params,
             learning_rate=self.lr,
             schedule=self.schedule,
             averaging=self.averaging,
+            averaging_decay=self.averaging_decay,
+            device=self.device,
             per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)

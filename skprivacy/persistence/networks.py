@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
+from ..neural_network._gradients.perceptron import ACTIVATIONS
 from ..neural_network.auto_settings import Recipe
 from ..neural_network.contrastive import ContrastiveEncoder
 from ..neural_network.dpsgd_classifier import DPSGDClassifier
@@ -22,6 +23,7 @@ from ..neural_network.network import make_module
 from ..neural_network.scarf import SCARFEncoder
 from ..neural_network.simclr import SimCLREncoder
 from ..neural_network.skorch_net import DPNeuralNet
+from ..neural_network.training_options import Clipping, Optimizer, TrainingOption
 from .value_checks import restore_guarantee
 
 _KINDS: dict[str, type] = {
@@ -33,16 +35,15 @@ _KINDS: dict[str, type] = {
 }
 # Saved parameters: numbers and text. Budget, seeds, module, augment and classes are not saved.
 _PARAMS = (
-    "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
-    "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
-    "learning_rate", "schedule", "momentum", "averaging", "averaging_decay",
-    "relation", "n_records", "max_group_size", "group_contribution", "target_scale",
+    "hidden_layer_sizes", "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm",
+    "batch_size", "epochs", "optimizer", "learning_rate", "relation", "n_records",
+    "max_group_size", "target_scale",
 )  # fmt: skip
 _NET_PARAMS = (
-    "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "clipping",
-    "target_quantile", "batch_size", "max_epochs", "lr", "schedule", "averaging",
-    "averaging_decay", "relation", "n_records", "max_group_size", "group_contribution",
+    "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "batch_size", "max_epochs",
+    "lr", "schedule", "averaging", "averaging_decay", "relation", "n_records", "max_group_size",
 )  # fmt: skip
+_OPTIONS: dict[str, type[TrainingOption]] = {"max_grad_norm": Clipping, "optimizer": Optimizer}
 _ENCODER_PARAMS = (
     "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
     "hidden_layer_sizes", "corruption", "column_groups",
@@ -111,6 +112,8 @@ def from_state(
             else "The model has the built-in perceptron: leave module=None."
         )
     _check_facts(facts)
+    params = {name: _as_option(name, value) for name, value in facts["params"].items()}
+    facts = facts | {"params": params}
     if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
         model: Any = _load_encoder(facts, weights)
     elif facts["kind"] == "DPNeuralNet":
@@ -149,6 +152,15 @@ def _check_facts(facts: dict[str, Any]) -> None:
     for name in ("given", "multilabel"):
         if not isinstance(facts.get(name, False), bool):
             raise TypeError(f"{name} is {facts[name]!r}, expected true or false")
+
+
+def _as_option(name: str, value: Any) -> Any:
+    """Return the checked option that a saved dictionary describes; other values stay."""
+    if not isinstance(value, dict):
+        return value
+    option = _OPTIONS[name](**value)
+    option._validate_params()
+    return option
 
 
 def _load_encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
@@ -223,13 +235,21 @@ def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
         raise KeyError("settings")
     sizes = np.atleast_1d(settings["hidden_layer_sizes"])
     settings = settings | {"hidden_layer_sizes": tuple(int(size) for size in sizes)}
-    for name in ("hidden_layer_sizes", "activation"):
-        given, used = (np.atleast_1d(value).tolist() for value in (params[name], settings[name]))
-        if given not in (["auto"], used):
-            raise ValueError(
-                f"The file states both {name}={given!r} and {used!r}: it is damaged. Copy it again."
-            )
-    DPSGDClassifier(**settings)._validate_params()
+    given, used = (
+        np.atleast_1d(known["hidden_layer_sizes"]).tolist() for known in (params, settings)
+    )
+    if given not in (["auto"], used):
+        raise ValueError(
+            f"The file states both hidden_layer_sizes={given!r} and {used!r}: it is damaged. Copy "
+            "it again."
+        )
+    if settings["activation"] not in ACTIVATIONS:
+        raise ValueError(f"The activation is {settings['activation']!r}, expected one of torch's.")
+    optimizer = Optimizer(
+        settings["optimizer"], schedule=settings["schedule"], averaging=settings["averaging"]
+    )
+    others = {k: settings[k] for k in ("batch_size", "epochs", "learning_rate", "max_grad_norm")}
+    DPSGDClassifier(hidden_layer_sizes=used, optimizer=optimizer, **others)._validate_params()
     return settings
 
 
@@ -245,5 +265,7 @@ def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
 
 
 def _as_json(value: Any) -> Any:
-    """Return numbers, text and lists of them as JSON types."""
+    """Return numbers, text, lists of them and training options as JSON types."""
+    if isinstance(value, TrainingOption):
+        return {name: _as_json(part) for name, part in value.get_params().items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

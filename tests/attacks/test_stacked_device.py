@@ -20,7 +20,7 @@ from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import stacked_dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
 from skprivacy.mechanisms import FloatGaussian
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import DPSGDClassifier, Optimizer
 
 from .test_stacked_dpsgd import NETWORKS, EstimatorsDraws, problem
 
@@ -98,7 +98,7 @@ class Ahead(EstimatorsDraws):
     "change",
     [
         *NETWORKS,
-        {"schedule": "cosine", "averaging": 0.0},
+        {"optimizer": Optimizer(schedule="cosine", averaging=0.0)},
         {"class_weight": {1: 3.0}},
         {"batch_size": 1, "relation": "add_remove", "n_records": 40, "epochs": 1},  # empty batches
     ],

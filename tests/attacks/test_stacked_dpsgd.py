@@ -23,7 +23,13 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, RandomShift
+from skprivacy.neural_network import (
+    Clipping,
+    Distributed,
+    DPSGDClassifier,
+    Optimizer,
+    RandomShift,
+)
 from skprivacy.neural_network._training import stacked_fit as stacking
 from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
@@ -70,11 +76,11 @@ class EstimatorsDraws:
 NETWORKS = [
     {},
     {"hidden_layer_sizes": ()},
-    {"hidden_layer_sizes": (12, 7), "activation": "relu"},
-    {"activation": "logistic", "batch_size": 20},
-    {"clipping": "per-layer", "max_grad_norm": 0.3},
-    {"clipping": "automatic"},
-    {"optimizer": "adam", "momentum": 0.8},
+    {"hidden_layer_sizes": (12, 7)},
+    {"batch_size": 20},
+    {"max_grad_norm": Clipping("per-layer", 0.3)},
+    {"max_grad_norm": Clipping("automatic")},
+    {"optimizer": Optimizer("adam", momentum=0.8)},
     {"epsilon": np.inf, "epochs": 20},
 ]
 
@@ -84,10 +90,10 @@ NETWORKS = [
     "change",
     [
         *NETWORKS,
-        {"learning_rate": 0.3, "momentum": 0.0},
+        {"learning_rate": 0.3, "optimizer": Optimizer(momentum=0.0)},
         {"hidden_layer_sizes": "auto", "epochs": "auto"},
-        {"schedule": "cosine", "averaging": 0.0},
-        {"averaging": 1.0, "relation": "add_remove", "n_records": 400},
+        {"optimizer": Optimizer(schedule="cosine", averaging=0.0)},
+        {"optimizer": Optimizer(averaging=1.0), "relation": "add_remove", "n_records": 400},
         {"class_weight": {1: 3.0}},
         {"classes": range(5)},
         {"batch_size": 1, "epochs": 1},  # many batches are empty
@@ -208,37 +214,40 @@ def test_a_noise_seed_is_not_shared_by_models_trained_one_by_one():
 # Another value of every parameter, and whether the stack knows what to do with it.
 OTHERS = {
     "hidden_layer_sizes": ((3,), True),
-    "activation": ("relu", True),
     "module": (nn.Linear, False),
     "augment": (RandomShift((1, 2, 5)), False),
-    "augmentations": (2, False),
     "epsilon": (3.0, True),
     "delta": (1e-4, True),
     "noise_multiplier": (2.0, True),
     "noise": ("logistic", False),
     "max_grad_norm": (2.0, True),
-    "clipping": ("adaptive", False),
-    "target_quantile": (0.3, False),
     "batch_size": (10, True),
     "epochs": (2, True),
     "optimizer": ("adam", True),
     "learning_rate": (0.1, True),
-    "schedule": ("linear", True),
-    "momentum": (0.5, True),
-    "averaging": ("ema", False),
-    "averaging_decay": (0.5, False),
     "classes": ([0, 1, 2], True),
     "class_weight": ({1: 3.0}, True),
     "relation": ("add_remove", False),  # fit refuses one of the two without the other
     "n_records": (400, False),
     "max_group_size": (5, True),  # of groups, with which models are trained one by one
-    "group_contribution": ("sum", True),
     "device": ("cpu", True),
     "random_state": (1, True),
     "noise_seed": (1, True),
     "budget": (PrivacyBudget(1.0, 1e-5), True),
-    "distributed": ("sharded", False),
-    "verbose": (1, True),
+}
+# Another value of every part of a parameter, likewise.
+PARTS = {
+    "max_grad_norm__method": ("adaptive", False),
+    "max_grad_norm__norm": (2.0, True),
+    "max_grad_norm__target_quantile": (0.3, False),
+    "max_grad_norm__group_contribution": ("sum", True),
+    "optimizer__method": ("adam", True),
+    "optimizer__schedule": ("linear", True),
+    "optimizer__momentum": (0.5, True),
+    "optimizer__averaging": ("ema", False),
+    "optimizer__averaging_decay": (0.5, False),
+    "device__records": ("replicated", False),
+    "device__device": ("cpu", False),
 }
 
 
@@ -248,6 +257,19 @@ def test_what_the_stack_does_not_know_is_trained_one_by_one(name):
     other, known = OTHERS[name]
     assert is_stackable(DPSGDClassifier().set_params(**{name: other})) is known
     assert not is_stackable(DPSGDClassifier().set_params(**{name: object()}))  # fit says why
+
+
+OPTIONS = {"max_grad_norm": Clipping(), "optimizer": Optimizer(), "device": Distributed("sharded")}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(k for k in DPSGDClassifier(**OPTIONS).get_params() if "__" in k)
+)
+def test_parts_that_the_stack_does_not_know_are_trained_one_by_one(name):
+    other, known = PARTS[name]
+    model = DPSGDClassifier(**{k: clone(v) for k, v in OPTIONS.items() if name.startswith(k)})
+    assert is_stackable(model.set_params(**{name: other})) is known
+    assert not is_stackable(model.set_params(**{name: object()}))  # fit says why
 
 
 @dataclass(frozen=True, kw_only=True)

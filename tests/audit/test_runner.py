@@ -542,7 +542,7 @@ def test_forgotten_noise_is_caught():
     """The whole chain: DP-SGD that claims epsilon = 0.1 and adds no noise is found out."""
     pytest.importorskip("torch")
     from skprivacy.mechanisms import FloatGaussian
-    from skprivacy.neural_network import DPSGDClassifier
+    from skprivacy.neural_network import DPSGDClassifier, Optimizer
 
     rng = np.random.default_rng(0)
     data, labels = rng.normal(size=(1200, 200)), rng.integers(0, 2, 1200)
@@ -551,7 +551,7 @@ def test_forgotten_noise_is_caught():
     def report():
         model = DPSGDClassifier(
             epsilon=0.1, delta=1e-5, classes=[0, 1], epochs=100, learning_rate=1.0, random_state=0,
-            hidden_layer_sizes=(64,), schedule="constant",
+            hidden_layer_sizes=(64,), optimizer=Optimizer(schedule="constant"),
         ).fit(*parts[:2])  # fmt: skip
         assert model.epsilon_ <= 0.1
         # sampling and noise are never seeded, so this alpha is how often the test errs

@@ -239,12 +239,19 @@ def test_a_wrong_file_of_options(text, words, folder, capsys):
 
 def test_parameters_in_a_file(folder, capsys):
     pytest.importorskip("torch")
-    (folder / "run.toml").write_text("[set]\nhidden_layer_sizes = [4, 3]\nepochs = 1\n")
+    (folder / "run.toml").write_text(
+        "[set]\nhidden_layer_sizes = [4, 3]\nepochs = 1\noptimizer__momentum = 0.5\n"
+    )
     line = "train patients.csv --schema schema.json --config run.toml --save m.safetensors"
     assert run(f"{line} --delta 1e-4", capsys)[0] == 0
-    assert load_model("m.safetensors")[-1].hidden_layer_sizes in ((4, 3), [4, 3])
-    assert run(f"{line} --delta 1e-4 --set epochs=2", capsys)[0] == 0
-    assert load_model("m.safetensors")[-1].epochs == 2
+    model = load_model("m.safetensors")[-1]
+    assert model.hidden_layer_sizes in ((4, 3), [4, 3])
+    assert model.optimizer.momentum == 0.5
+    changed = "--set epochs=2 --set optimizer=adam --set max_grad_norm__method=automatic"
+    assert run(f"{line} --delta 1e-4 {changed}", capsys)[0] == 0
+    model = load_model("m.safetensors")[-1]
+    assert (model.epochs, model.optimizer.method, model.optimizer.momentum) == (2, "adam", 0.5)
+    assert model.max_grad_norm.method == "automatic"
 
 
 def test_lists_in_a_file(folder, capsys):
@@ -271,6 +278,8 @@ def test_lists_in_a_file(folder, capsys):
         ("--set epochs", "expected NAME=VALUE"),
         (f"{LINEAR} --set epochs=5", "'epochs'. The parameters of ObjectivePerturbationClassifier"),
         ("--set epoch=5", "no parameter 'epoch'. The parameters of DPSGDClassifier are"),
+        ("--set epochs__x=5", "The parameters of DPSGDClassifier are"),
+        ("--set optimizer__x=5", "Invalid parameter 'x'"),
         (f"{LINEAR} --set alpha=-1", "alpha"),
         ("--save model.pkl", "--save must end in .safetensors"),
         ("--certificate c.json", "Pass --save"),

@@ -55,7 +55,14 @@ from skprivacy.linear_model import (
 )
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
+from skprivacy.neural_network import (
+    Clipping,
+    DPNeuralNet,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    Optimizer,
+    PrivateAdam,
+)
 from skprivacy.preprocessing import (
     BoundedColumn,
     LocalPerturbation,
@@ -768,14 +775,20 @@ CASES = {
     ),
     "DPSGDClassifier-adam-automatic": Case(
         lambda **p: _dpsgd(
-            **{"optimizer": "adam", "clipping": "automatic", "schedule": "cosine", **p}
+            **{
+                "optimizer": Optimizer("adam", schedule="cosine"),
+                "max_grad_norm": Clipping("automatic", 0.7),
+                **p,
+            }
         ),
         three_classes,
         0,
         samples=True,
     ),
     "DPSGDClassifier-per-layer-weights": Case(
-        lambda **p: _dpsgd(**{"clipping": "per-layer", "class_weight": {2: 9.0}, **p}),
+        lambda **p: _dpsgd(
+            **{"max_grad_norm": Clipping("per-layer", 0.7), "class_weight": {2: 9.0}, **p}
+        ),
         three_classes,
         0,
         samples=True,
@@ -783,7 +796,7 @@ CASES = {
     "DPSGDClassifier-layers": case_of_module(Network),
     "DPSGDClassifier-torch.func": case_of_module(Shared),
     "DPSGDClassifier-augmented": Case(
-        lambda **p: _dpsgd(**{"augment": turned, "augmentations": 2, **p}),
+        lambda **p: _dpsgd(**{"augment": (turned, 2), **p}),
         three_classes,
         0,
         samples=True,
@@ -815,13 +828,13 @@ CASES = {
         lambda **p: _dpsgd(**{"noise": "exact", **p}), three_classes, 0, samples=True
     ),
     "DPNeuralNet-exact-adaptive": Case(
-        lambda **p: _net(**{"noise": "exact", "clipping": "adaptive", **p}),
+        lambda **p: _net(**{"noise": "exact", "max_grad_norm": Clipping("adaptive", 0.7), **p}),
         three_classes,
         0,
         samples=True,
     ),
     "DPSGDClassifier-logistic-ema": Case(
-        lambda **p: _dpsgd(**{"noise": "logistic", "averaging": "ema", **p}),
+        lambda **p: _dpsgd(**{"noise": "logistic", "optimizer": Optimizer(averaging="ema"), **p}),
         three_classes,
         0,
         samples=True,
@@ -830,7 +843,7 @@ CASES = {
     # adds to the sum and to the count is most. Later the noise decides where the norm is.
     "DPSGDClassifier-adaptive": Case(
         lambda **p: _dpsgd(
-            **{"clipping": "adaptive", "target_quantile": 0.3, "max_grad_norm": 1.05, **p}
+            **{"max_grad_norm": Clipping("adaptive", 1.05, target_quantile=0.3), **p}
         ),
         three_classes,
         0,
@@ -841,7 +854,12 @@ CASES = {
     ),
     "DPSGDRegressor-tree-adaptive": Case(
         lambda **p: _regressor(
-            **{"noise": "tree", "clipping": "adaptive", "optimizer": "adam", **p}
+            **{
+                "noise": "tree",
+                "max_grad_norm": Clipping("adaptive", 0.7),
+                "optimizer": "adam",
+                **p,
+            }
         ),
         numbers,
         0.0,

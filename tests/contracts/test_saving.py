@@ -23,8 +23,7 @@ METHODS = (
 )  # fmt: skip
 # Not in a file, and taken by their defaults in a new fit: code, and what is a matter of the machine
 OF_NETWORKS = {
-    "augment", "augmentations", "class_weight", "device", "distributed", "module", "random_state",
-    "verbose",
+    "augment", "class_weight", "device", "distributed", "module", "random_state", "verbose",
 }  # fmt: skip
 # Written as they were used.
 PUBLIC_FACTS = {"bounds", "classes", "image_shape", "schema", "target_bounds"}

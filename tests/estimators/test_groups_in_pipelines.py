@@ -158,7 +158,7 @@ def test_a_fine_tuned_network_protects_them_as_a_network_does():
     model = ALMFineTuner(head=head, classes=[0, 1], relation="zero_out")
     model.fit(X, Y, groups=PATIENT)
     network = model.weights_
-    assert (network.max_group_size, network.group_contribution) == (3, "sum")
+    assert (network.max_group_size, network.max_grad_norm.group_contribution) == (3, "sum")
     assert network.privacy_.unit == model.privacy_.unit == "patient"
     assert network.privacy_event_ == model.privacy_event_
     plain = model.fit(X, Y)

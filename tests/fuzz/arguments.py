@@ -157,6 +157,7 @@ OWN: dict[str, dict[str, Any]] = {
     "UpdatesMembership": {"target": UPDATES},
     "GradientInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "BayesInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
+    "Distributed": {"records": "sharded"},
     "FirstLayerInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "BayesInversion.reconstruct": {"n_records": 2}, "BayesInversion.posterior": {"n_records": 2},
     "BayesInversion.score_samples": {"n_records": 2},

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
+from skprivacy import config_context, get_config
 from skprivacy.accounting import (
     ApproxDPEvent,
     GaussianEvent,
@@ -49,7 +50,7 @@ from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, Secure
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
 from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record_score
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from ..contracts.cases import SEARCH
@@ -578,9 +579,9 @@ def test_private_records_are_not_public_ones():
 
 
 def test_processes_do_not_search_each_for_itself():
-    model = DPSGDClassifier(classes=[0, 1], epochs=2, distributed="replicated")
+    model = DPSGDClassifier(classes=[0, 1], epochs=2, device=Distributed("replicated"))
     search = searched(estimator=model, param_distributions={"learning_rate": [0.1, 0.5]})
-    with pytest.raises(ValueError, match="Leave distributed=None"):
+    with pytest.raises(ValueError, match="Train it in one process"):
         search.plan(X, y)
 
 
@@ -735,8 +736,11 @@ def test_a_scorer_of_scikit_learn_is_refused_before_anything_is_charged(scoring,
 
 @pytest.mark.heavy
 def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
+    bars = set()
+
     class Loud(OutputPerturbationClassifier):
         def fit(self, X, y):
+            bars.add(get_config()["progress"])
             warnings.warn("a fit", UserWarning, stacklevel=1)
             return super().fit(X, y)
 
@@ -750,11 +754,14 @@ def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
                 search._checked(), search._candidates(), X, y, {}, SecureRandom()
             )
             before = len(caught)
-            prepared.best_of(np.zeros(n_trials, int), SecureRandom())
+            bars.clear()
+            with config_context(progress=True):
+                prepared.best_of(np.zeros(n_trials, int), SecureRandom())
         said.add(len(caught) - before)
         assert any(issubclass(w.category, PrivacyLeakWarning) for w in caught)
         assert any("read off y" in a for a in prepared.plan.guarantee.assumptions)
     assert said == {0}
+    assert bars == {False}
 
 
 @pytest.mark.heavy

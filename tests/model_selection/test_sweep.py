@@ -41,7 +41,7 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_baselines import _make_boosting
 from skprivacy.model_selection.sweep_plan import check_affordable
 from skprivacy.model_selection.sweep_records import Candidate, Records
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 
 matplotlib.use("Agg")
@@ -293,7 +293,7 @@ def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
             (within, 1.0),
             (learns, 1.0),
             (Noisy(log=str(log)), 1.0),
-            (DPSGDClassifier(distributed="replicated", budget=budget, classes=[0, 1]), 1.0),
+            (DPSGDClassifier(device=Distributed("replicated"), budget=budget, classes=[0, 1]), 1.0),
         ]
     ]
     fits.append((Candidate("", charged_to(budget), Records(X, y), {"epsilon": np.inf}), [0, 1]))

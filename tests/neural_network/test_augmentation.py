@@ -151,7 +151,7 @@ def test_flips_are_flips_of_half_of_the_rows():
 
 
 def test_views_lie_one_after_another():
-    views = Views.from_params([lambda rows: rows + 1.0, lambda rows: rows * 2.0], 2)
+    views = Views.from_augment(([lambda rows: rows + 1.0, lambda rows: rows * 2.0], 2))
     found = views(torch.tensor([[0.0], [1.0]]))
     assert found.tolist() == [[2.0], [2.0], [4.0], [4.0]]
 
@@ -196,18 +196,18 @@ class WithTheLastBatch:
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"augmentations": 2}, "augmentations=2 views .*RandomShift"),
-        ({"augmentations": 0, "augment": noisy}, "augmentations"),
-        ({"augmentations": 2.0, "augment": noisy}, "augmentations"),
+        ({"augment": (None, 2)}, "must be a function"),
+        ({"augment": (noisy, 0)}, "number of views"),
+        ({"augment": (noisy, 2.0)}, "number of views"),
         ({"augment": "flip"}, "augment"),
         ({"augment": []}, "must be a function"),
         ({"augment": [noisy, 3]}, "must be a function"),
         ({"augment": lambda rows: rows[:, :3]}, "must keep both"),
         ({"augment": lambda rows: rows.double()}, "must keep both"),
-        ({"augment": lambda rows: rows[::2], "augmentations": 2}, "must keep both"),
+        ({"augment": (lambda rows: rows[::2], 2)}, "must keep both"),
         ({"augment": lambda rows: None}, "must return a tensor"),
         ({"augment": centred}, "mixes records"),
-        ({"augment": lambda rows: rows.flip(0), "augmentations": 2}, "mixes records"),
+        ({"augment": (lambda rows: rows.flip(0), 2)}, "mixes records"),
         ({"augment": with_the_next}, "mixes records"),
         ({"augment": with_a_partner}, "mixes records"),
         ({"augment": WithTheLastBatch()}, "mixes records|stores private records"),
@@ -251,9 +251,9 @@ class Weaker:
 def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
     X = torch.randn(5, 4)
     with pytest.raises(ValueError, match=r"mixes records|stores private records"):
-        Views.from_params(MovingMean(), 2).check(X)
-    Views.from_params(Weaker(), 2)._after(X, X)
-    assert torch.equal(*[Views.from_params(Weaker(), 2)._after(first, X) for first in (X, -X)])
+        Views.from_augment((MovingMean(), 2)).check(X)
+    Views.from_augment((Weaker(), 2))._after(X, X)
+    assert torch.equal(*[Views.from_augment((Weaker(), 2))._after(first, X) for first in (X, -X)])
 
 
 class Keeping:
@@ -314,7 +314,7 @@ def test_views_cost_no_privacy_and_reach_the_module():
     plain = DPSGDClassifier(
         module=Watching, classes=[0, 1], epochs=1, batch_size=40, delta=0.01, random_state=0
     )
-    many = clone(plain).set_params(augment=[RandomShift((1, 4, 4), 1)], augmentations=4)
+    many = clone(plain).set_params(augment=([RandomShift((1, 4, 4), 1)], 4))
     plain.fit(X, y)
     assert seen[-1] == 40
     many.fit(X, y)
@@ -327,7 +327,7 @@ def test_views_cost_no_privacy_and_reach_the_module():
 def test_regression_takes_views():
     X = np.linspace(-1, 1, 60).reshape(-1, 1)
     model = DPSGDRegressor(
-        target_bounds=(-1, 1), epsilon=20.0, augment=noisy, augmentations=2, random_state=0
+        target_bounds=(-1, 1), epsilon=20.0, augment=(noisy, 2), random_state=0
     ).fit(X, X[:, 0])
     assert model.privacy_.epsilon() <= 20.0
     assert np.isfinite(model.predict(X)).all()
@@ -349,7 +349,7 @@ def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
     monkeypatch.setattr(FloatGaussian, "release", watched)
     model = DPSGDClassifier(
         classes=[0, 1], batch_size=30, epochs=1, delta=0.01, random_state=0,
-        augment=lambda rows: rows.abs(), augmentations=3,
+        augment=(lambda rows: rows.abs(), 3),
     )  # fmt: skip
     model.fit(X, y)
     monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", 7)

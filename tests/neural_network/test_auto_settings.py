@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,13 +13,9 @@ from sklearn.model_selection import train_test_split
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network.auto_settings import PublicFacts, resolve_auto_settings
+from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
 
-AUTO = {
-    name: value
-    for name, value in DPSGDClassifier().get_params().items()
-    if isinstance(value, str) and value == "auto" and name != "device"
-}
+AUTO = {field.name: "auto" for field in fields(Recipe)}
 
 
 def facts(**known):
@@ -109,7 +106,7 @@ def test_few_records_or_little_epsilon_train_no_hidden_layer():
 
 def test_all_that_is_given_is_obeyed():
     given = {
-        "hidden_layer_sizes": (5,), "activation": "logistic", "batch_size": 30, "epochs": 2,
+        "hidden_layer_sizes": (5,), "activation": "relu", "batch_size": 30, "epochs": 2,
         "optimizer": "adam", "learning_rate": 0.02, "schedule": "cosine", "averaging": 0.25,
         "max_grad_norm": 3.0,
     }  # fmt: skip
@@ -129,7 +126,7 @@ def test_all_that_is_given_is_obeyed():
 
 def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too():
     recipe = resolve_auto_settings(AUTO | {"learning_rate": 0.5}, facts(epsilon=np.inf))
-    assert (recipe.optimizer, recipe.max_grad_norm) == ("sgd", 1.0)
+    assert (recipe.optimizer, recipe.activation, recipe.max_grad_norm) == ("sgd", "tanh", 1.0)
     assert (
         resolve_auto_settings(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate
         == 0.1

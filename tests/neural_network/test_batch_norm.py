@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
 
-from skprivacy.neural_network import DPSGDClassifier, SimCLREncoder, freeze_batch_norm
+from skprivacy.neural_network import DPSGDClassifier, Optimizer, SimCLREncoder, freeze_batch_norm
 
 
 class Shared(nn.Module):
@@ -99,7 +99,7 @@ def test_a_public_encoder_with_a_new_head_is_fine_tuned(pre_trained):
     before = {k: v.clone() for k, v in module.state_dict().items()}
     params = {
         "module": module, "classes": range(10), "epsilon": np.inf, "epochs": 4, "batch_size": 100,
-        "learning_rate": 1.0, "schedule": "constant",
+        "learning_rate": 1.0, "optimizer": Optimizer(schedule="constant"),
     }  # fmt: skip
     model = clone(DPSGDClassifier(**params, noise_seed=0)).fit(X, y)
     assert "the weights that training starts from are public" in model.privacy_.assumptions

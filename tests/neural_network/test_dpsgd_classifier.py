@@ -23,7 +23,7 @@ from skprivacy import config_context
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, RandomFlip
+from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomFlip
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.torch_modes import private_randomness
@@ -71,7 +71,8 @@ def test_the_update_is_noise_over_divisor(blobs):
     for seed in range(40):
         params = {
             "hidden_layer_sizes": (20,), "epochs": 1, "batch_size": 10**6, "learning_rate": 1.0,
-            "momentum": 0.0, "averaging": 0.0, "max_grad_norm": 0.5, "random_state": seed,
+            "optimizer": Optimizer(momentum=0.0, averaging=0.0), "max_grad_norm": 0.5,
+            "random_state": seed,
         }  # fmt: skip
         ends.append(_weights(private(**params).fit(np.full_like(X, np.nan), y)))
         starts.append(_weights(private(epsilon=np.inf, **params).fit(np.full_like(X, np.nan), y)))
@@ -89,10 +90,12 @@ def _weights(model):
 @pytest.mark.slow
 def test_averaging_takes_noise_away(blobs):
     X, y = blobs
-    spread, steady = {}, {"schedule": "constant", "momentum": 0.0}
+    spread, steady = {}, Optimizer(schedule="constant", momentum=0.0)
     for averaging in (0.0, 0.5):
         models = [
-            private(averaging=averaging, **steady, epsilon=0.5, random_state=0).fit(X, y)
+            private(optimizer=steady, epsilon=0.5, random_state=0)
+            .set_params(optimizer__averaging=averaging)
+            .fit(X, y)
             for _ in range(25)  # at 15 the spreads were five deviations apart
         ]
         spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()
@@ -190,9 +193,8 @@ BAD_PARAMETERS = [
     ({"batch_size": 0}, "batch_size"),
     ({"batch_size": 2.5}, "batch_size"),
     ({"epochs": 0}, "epochs"),
-    ({"momentum": 1.0}, "momentum"),
-    ({"averaging": 1.5}, "averaging"),
-    ({"activation": "step"}, "activation"),
+    ({"optimizer": Optimizer(momentum=1.0)}, "momentum"),
+    ({"optimizer": Optimizer(averaging=1.5)}, "averaging"),
     ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
     ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),
     ({"device": "abacus"}, "device='abacus'"),
@@ -375,7 +377,8 @@ def test_convolutions_keep_single_precision(apart, inside, seen_in_steps):
 
 
 def test_progress_is_shown_when_asked_for(blobs, capfd):
-    model = private(verbose=1).fit(*blobs)
+    with config_context(progress=True):
+        model = private().fit(*blobs)
     shown = capfd.readouterr().err
     assert "step" in shown
     assert f" 0/{model.n_steps_} " in shown  # of all epochs, in one bar
@@ -457,7 +460,9 @@ def test_a_module_of_ones_own(blobs):
 def test_a_ready_made_module_is_where_training_starts(blobs):
     public = Perceptron()
     before = {k: v.clone() for k, v in public.state_dict().items()}
-    model = private(module=public, learning_rate=1e-12, momentum=0.0).fit(*blobs)
+    model = private(module=public, learning_rate=1e-12, optimizer=Optimizer(momentum=0.0)).fit(
+        *blobs
+    )
     for name, value in model.module_.state_dict().items():
         assert torch.allclose(value, before[name], atol=1e-6)
         assert torch.equal(public.state_dict()[name], before[name])
@@ -482,9 +487,9 @@ def test_random_state_drives_a_class_of_modules(blobs):
         ({"module": lambda: 3}, "not a torch module"),
         ({"module": Perceptron(), "module__width": 5}, "is an instance"),
         ({"module__width": 5}, "module=None"),
-        ({"clipping": "none"}, "clipping"),
+        ({"max_grad_norm": Clipping("none")}, "Clipping"),
         ({"optimizer": "lbfgs"}, "optimizer"),
-        ({"schedule": "plateau"}, "schedule"),
+        ({"optimizer": Optimizer(schedule="plateau")}, "schedule"),
         ({"class_weight": "balanced"}, "class_weight"),
         ({"class_weight": {5: 1.0}}, "class_weight"),
         ({"class_weight": {0: -1.0}}, "class_weight"),

@@ -14,7 +14,7 @@ from skprivacy.accounting import GaussianEvent, RepeatedEvent
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import Clipping, DPSGDClassifier, DPSGDRegressor, Optimizer
 from skprivacy.neural_network._training import update_rules as optimizers
 from skprivacy.neural_network._training.engine import SingleProcess
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -35,7 +35,8 @@ def private(**params):
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "params", [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"schedule": "linear"}]
+    "params",
+    [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"optimizer": Optimizer(schedule="linear")}],
 )
 def test_learns(line, params):
     assert private(**params).fit(*line).score(*line) > 0.7
@@ -166,5 +167,6 @@ def test_the_variance_of_the_noise_is_taken_off():
 def test_adam_learns_classes():
     X = np.random.RandomState(0).normal(size=(500, 3))
     y = (X[:, 0] > 0).astype(int)
-    model = DPSGDClassifier(epsilon=5.0, classes=[0, 1], optimizer="adam", clipping="automatic")
+    model = DPSGDClassifier(epsilon=5.0, classes=[0, 1], optimizer="adam")
+    model.set_params(max_grad_norm=Clipping("automatic"))
     assert model.fit(X, y).score(X, y) > 0.85

@@ -17,7 +17,7 @@ from torch import nn
 
 from skprivacy import load_model, save_model
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import Clipping, DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 
 N, PATIENTS = 600, 200
 RNG = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_what_is_automatic_counts_people():
     [
         ({"max_group_size": 0}, "max_group_size"),
         ({"max_group_size": 1.5}, "max_group_size"),
-        ({"group_contribution": "median"}, "group_contribution"),
+        ({"max_grad_norm": Clipping(group_contribution="median")}, "group_contribution"),
         ({"delta": 0.006}, r"delta=0.006 must be below 1 / number of groups = 0.005"),
     ],
 )
@@ -111,14 +111,14 @@ def test_training_goes_on_for_the_same_people_alone(make):
 @pytest.mark.heavy
 @KINDS
 def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
-    model = make(max_group_size=3, group_contribution="sum")
+    model = make(max_group_size=3, max_grad_norm=Clipping(group_contribution="sum"))
     assert clone(model).get_params()["max_group_size"] == 3
     model.fit(X, Y, groups=PATIENT)
     save_model(model, tmp_path / "m")
     loaded = load_model(tmp_path / "m", **({"module": nn.Linear(4, 2)} if make is net else {}))
     for again in (pickle.loads(pickle.dumps(model)), loaded):
         assert again.privacy_ == model.privacy_
-        assert (again.max_group_size, again.group_contribution) == (3, "sum")
+        assert (again.max_group_size, again.max_grad_norm) == (3, model.max_grad_norm)
         again.partial_fit(X, Y, groups=PATIENT)
         with pytest.raises(ValueError, match="unit='record' must be 'patient'"):
             again.partial_fit(X, Y)

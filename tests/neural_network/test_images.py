@@ -67,7 +67,7 @@ def test_a_convolution_net_learns_digits():
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_shifted_views_teach_shifts():
     X, y, X_test, y_test = digits()
-    model = on_digits(noise_seed=0, augment=SHIFT, augmentations=2).fit(X, y)
+    model = on_digits(noise_seed=0, augment=(SHIFT, 2)).fit(X, y)
     shifted = SHIFT(torch.tensor(X_test)).numpy()
     assert model.score(shifted, y_test) > 0.5  # 0.54 to 0.64
 

@@ -20,7 +20,7 @@ from skprivacy import load_model, save_model
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
-from skprivacy.neural_network import DPNeuralNet, PrivateAdam
+from skprivacy.neural_network import Clipping, DPNeuralNet, PrivateAdam
 
 
 class Perceptron(nn.Module):
@@ -80,7 +80,7 @@ def accuracy(net, X, y):
         {"optimizer": torch.optim.Adam, "lr": 0.05},
         {"module__width": 20, "lr": 0.5, "schedule": "cosine", "averaging": "ema"},
         {"module": Perceptron(), "criterion": nn.CrossEntropyLoss(reduction="none")},
-        {"criterion__weight": torch.tensor([1.0, 2.0]), "clipping": "automatic"},
+        {"criterion__weight": torch.tensor([1.0, 2.0]), "max_grad_norm": Clipping("automatic")},
         {"criterion__label_smoothing": 0.1, "noise": "logistic"},
     ],
 )

@@ -27,9 +27,7 @@ def models():
     return {
         "linear": ObjectivePerturbationClassifier(bounds=(-1, 1), classes=[0, 1], delta=1e-5),
         "network": DPSGDClassifier(classes=[0, 1], **few),
-        "deep": DPSGDClassifier(
-            hidden_layer_sizes=(5, 4), classes=[0, 1], activation="relu", **few
-        ),
+        "deep": DPSGDClassifier(hidden_layer_sizes=(5, 4), classes=[0, 1], **few),
         "flat": DPSGDClassifier(hidden_layer_sizes=(), classes=[0, 1], **few),
         "numbers": DPSGDRegressor(target_bounds=(0, 1), **few),
     }

@@ -26,7 +26,10 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
-MAX_NAMES = 234
+MAX_NAMES = 237
+MAX_PARAMETERS = 22
+# DPNeuralNet also takes those of skorch.NeuralNet, under skorch's names.
+MANY_PARAMETERS = {"neural_network.DPNeuralNet"}
 
 
 def listed():
@@ -68,6 +71,28 @@ def test_every_public_name_is_in_the_reference():
 def test_the_public_names_are_few():
     """Export a name only if users write it: they learn, and we keep, each one of them."""
     assert len(listed()) <= MAX_NAMES
+
+
+def many_parameters(values):
+    """Return the estimators whose constructors name too many parameters, ``**`` apart."""
+    found = {n: inspect.signature(v).parameters for n, v in values.items() if hasattr(v, "fit")}
+    named = {n: [p for p in own.values() if p.kind != p.VAR_KEYWORD] for n, own in found.items()}
+    return {n for n, own in named.items() if len(own) > MAX_PARAMETERS}
+
+
+def test_the_parameters_of_an_estimator_are_few():
+    """Group what is never set alone into one value, as Optimizer does."""
+    pytest.importorskip("torch")
+    assert many_parameters({name: resolved(name) for name in listed()}) == MANY_PARAMETERS
+
+
+def test_an_estimator_of_many_parameters_is_found():
+    named = [inspect.Parameter(f"p{i}", inspect.Parameter.KEYWORD_ONLY) for i in range(23)]
+    few, many = (
+        type("Endless", (), {"fit": None, "__signature__": inspect.Signature(named[:most])})
+        for most in (MAX_PARAMETERS, MAX_PARAMETERS + 1)
+    )
+    assert many_parameters({"few": few, "many": many}) == {"many"}
 
 
 def sections(docstring):

@@ -66,13 +66,13 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
             "finite: without noise there is nothing to test",
         ),
         "noise": (network.noise in SCORED_NOISE, f"one of {list(SCORED_NOISE)}"),
-        "clipping": (
-            network.clipping != "per-layer",
-            "'flat', 'automatic' or 'adaptive': with 'per-layer' a canary, which is in one weight, "
-            "shows only part of what a record can",
+        "max_grad_norm": (
+            network._clipping.method != "per-layer",
+            "clipping that is flat, automatic or adaptive: with 'per-layer' a canary, which is in "
+            "one weight, shows only part of what a record can",
         ),
         "augment": (network.augment is None, "None: canaries must not be changed"),
-        "distributed": (network.distributed is None, "None: one process must see all sums"),
+        "device": (network._processes is None, "of one process, which must see all sums"),
     }
     for parameter, (fits, expected) in wanted.items():
         if not fits:

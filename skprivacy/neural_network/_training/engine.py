@@ -109,7 +109,7 @@ class Training:
         X: Tensor | MappedRows,
         y: Tensor,
         peers: Peers | None = None,
-        verbose: int = 0,
+        progress: bool = False,
         groups: Groups | None = None,
     ) -> nn.Module:
         """Train on records and their targets; return the trained module, on the CPU."""
@@ -142,7 +142,7 @@ class Training:
                 n = groups.n
             steps = range(self.config.n_steps)
             # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
-            for _ in progress_bar(steps, shown=verbose, leave=False, unit="step"):
+            for _ in progress_bar(steps, shown=progress, leave=False, unit="step"):
                 # Algorithm 1, "Take a random sample": each record with probability L / N
                 drawn = peers.draw(self._sampler, n, self.random)
                 if fixed is None:

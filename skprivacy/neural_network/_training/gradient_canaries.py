@@ -184,11 +184,11 @@ class CanaryTraining(Training):
         X: Tensor | MappedRows,
         y: Tensor,
         peers: Peers | None = None,
-        verbose: int = 0,
+        progress: bool = False,
         groups: Groups | None = None,
     ) -> nn.Module:
         """Train, observed by the watcher."""
-        return super().run(X, y, _Watched(self._canaries, self._watcher), verbose, groups)
+        return super().run(X, y, _Watched(self._canaries, self._watcher), progress, groups)
 
 
 class Watcher(Protocol):

@@ -36,19 +36,21 @@ _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
 
 
 @contextmanager
-def join_process_group(distributed: str) -> Iterator[ProcessGroup]:
+def join_process_group(records: str) -> Iterator[ProcessGroup]:
     """Join the other processes for one training; an error in one process stops all."""
     if not dist.is_available() or not dist.is_initialized():
         raise ValueError(
-            f"distributed={distributed!r} needs an initialised process group. Start the processes "
-            "with torchrun and call torch.distributed.init_process_group('gloo') before fit."
+            f"Training on {records!r} records needs an initialised process group. Start the "
+            "processes with torchrun and call torch.distributed.init_process_group('gloo') before "
+            "fit."
         )
     if torch.__version__ < _OLDEST_TORCH:
         raise ValueError(
-            f"distributed={distributed!r} needs torch {_OLDEST_TORCH} or newer, as older versions "
-            f"wait for ever at the end of a group; found {torch.__version__}. Upgrade torch."
+            f"Training on {records!r} records needs torch {_OLDEST_TORCH} or newer, as older "
+            f"versions wait for ever at the end of a group; found {torch.__version__}. Upgrade "
+            "torch."
         )
-    group = ProcessGroup(distributed)
+    group = ProcessGroup(records)
     try:
         yield group
     except BaseException as error:
@@ -91,13 +93,13 @@ class ProcessGroup(Peers):
         different = len(set(found))
         if self.replicated and different > 1:
             raise ValueError(
-                "distributed='replicated', but the processes hold different records, "
+                "The records are declared 'replicated', but the processes hold different records, "
                 f"{self._numbers} in number. If each has its own records, use 'sharded'."
             )
         if not self.replicated and different < len(found):
             raise ValueError(
-                "distributed='sharded', but two processes hold the same records, which would "
-                "count twice. If all have the same data, use 'replicated'."
+                "The records are declared 'sharded', but two processes hold the same ones, which "
+                "would count twice. If all have the same data, use 'replicated'."
             )
         if not self.replicated:
             _refuse_shared_groups([names for *_, names in every])
@@ -246,6 +248,7 @@ def _refuse_shared_groups(every: list[set[bytes] | None]) -> None:
         raise ValueError("Some processes have groups and others none. Pass groups to all.")
     if len(set().union(*of_groups)) < sum(map(len, of_groups)):
         raise ValueError(
-            "distributed='sharded', but two processes hold records of the same group, which would "
-            "contribute twice. Pass all records of a group to one process, or use 'replicated'."
+            "The records are declared 'sharded', but two processes hold records of the same group, "
+            "which would contribute twice. Pass all records of a group to one process, or use "
+            "'replicated'."
         )

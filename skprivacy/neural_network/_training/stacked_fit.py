@@ -42,7 +42,7 @@ def is_stackable_fit(estimator: Any) -> bool:
     except ValueError:
         return False  # fit raises the error
     built_in = estimator.module is None and not estimator._module_params()
-    return built_in and estimator.distributed is None and _as_supported(config) == config
+    return built_in and estimator._processes is None and _as_supported(config) == config
 
 
 def _as_supported(config: TrainingConfig) -> TrainingConfig:

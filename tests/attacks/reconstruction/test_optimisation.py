@@ -136,7 +136,7 @@ def test_a_private_network_of_ours_is_attacked(table):
 
     X, y = table.own
     model = DPSGDClassifier(
-        hidden_layer_sizes=(64,), activation="relu", epochs=1, classes=[0, 1], random_state=0
+        module=network(X.shape[1], hidden=64), epochs=1, classes=[0, 1], random_state=0
     ).fit(X, y)
     attack = FirstLayerInversion(model, columns=SCHEMA, max_grad_norm=1.0).fit(X, y)
     pairs = batches_of(table, 2, 5)

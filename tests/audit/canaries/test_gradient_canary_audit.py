@@ -25,7 +25,7 @@ from skprivacy.audit.canaries.gradient_canary_audit import NoisySums, Participat
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler
 from skprivacy.metrics.coin_guesses import best_n_guesses, guess_top_scores, refutes_curve
-from skprivacy.neural_network import DPNeuralNet
+from skprivacy.neural_network import Clipping, Distributed, DPNeuralNet
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._training.engine import Training
@@ -94,8 +94,9 @@ def sums_seen(network, records=(X, y), n_canaries=60):
             ),
             (X, y),
         ),
-        (DPSGDClassifier(classes=[0, 1], clipping="automatic"), (X.astype(float), y)),
-        (DPSGDClassifier(classes=[0, 1], clipping="adaptive"), (X, y)),
+        (DPSGDClassifier(classes=[0, 1], max_grad_norm=Clipping("automatic")),
+         (X.astype(float), y)),
+        (DPSGDClassifier(classes=[0, 1], max_grad_norm=Clipping("adaptive")), (X, y)),
         (DPSGDClassifier(classes=[0, 1], module=nn.Linear, module__in_features=30,
                          module__out_features=2), (X, y)),
         (DPSGDClassifier(classes=[0, 1], module=Doubled), (X, y)),
@@ -108,8 +109,8 @@ def sums_seen(network, records=(X, y), n_canaries=60):
 def test_a_canary_adds_the_clipping_norm_when_it_is_taken_and_nothing_else(network, records):
     network.set_params(epochs=4, random_state=0, noise_seed=0, epsilon=None, noise_multiplier=2.0)
     report, seen = sums_seen(network, records)
-    norm = 1.0 if network.max_grad_norm == "auto" else network.max_grad_norm
-    if network.clipping == "adaptive":
+    norm = 1.0 if network._clipping.norm == "auto" else network._clipping.norm
+    if network._clipping.method == "adaptive":
         norm *= math.sqrt(1 - (2.0 / (0.1 * 860 / 4)) ** 2)  # the rest is for the count
     coarse = 1e-3 * norm  # rounding of sums, of which clipping keeps some in reserve
     assert np.abs(seen[:, ~report.trained]).max() < coarse
@@ -425,9 +426,9 @@ class Unseen:
         ({"epsilon": "1"}, "'epsilon' parameter"),
         ({"noise": "banded"}, "noise='banded'; it must be one of .*gaussian"),
         ({"noise": "tree"}, "noise='tree'"),
-        ({"clipping": "per-layer"}, "clipping='per-layer'"),
+        ({"max_grad_norm": Clipping("per-layer")}, "max_grad_norm=Clipping"),
         ({"augment": Unseen()}, "augment="),
-        ({"distributed": "replicated"}, "distributed='replicated'"),
+        ({"device": Distributed("replicated")}, "device=Distributed"),
         ({"hidden_layer_sizes": ()}, "n_canaries=1000 exceeds the 62 weights"),
     ],
 )

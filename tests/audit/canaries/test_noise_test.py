@@ -13,6 +13,7 @@ from skprivacy import DPSGDClassifier
 from skprivacy.audit import audit_one_run
 from skprivacy.audit.canaries.noise_test import NEVER, NOISE_FAULTS, NoiseTest
 from skprivacy.mechanisms import FloatGaussian
+from skprivacy.neural_network import Clipping
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 STEPS, WEIGHTS = 20, 100
@@ -167,11 +168,12 @@ def test_an_audit_says_that_the_noise_is_too_small():
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.parametrize(
     "params",
-    [{}, {"noise": "logistic"}, {"clipping": "automatic"}, {"clipping": "adaptive"},
+    [{}, {"noise": "logistic"}, {"max_grad_norm": Clipping("automatic")},
+     {"max_grad_norm": Clipping("adaptive")},
      {"relation": "add_remove", "n_records": 700}, {"noise": "exact"}],
 )  # fmt: skip
 def test_an_honest_audit_says_that_the_noise_is_as_claimed(params):
-    defaults = {"clipping": "flat", "relation": "zero_out", "n_records": None}
+    defaults = {"max_grad_norm": "auto", "relation": "zero_out", "n_records": None}
     report = audited(**{**defaults, **params})
     assert set(report.noise_tests) == set(NOISE_FAULTS)
     assert report.noise_faults == ()

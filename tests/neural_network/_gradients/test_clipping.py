@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skprivacy import load_model, save_model
-from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network import Clipping, DPSGDClassifier
 from skprivacy.neural_network._gradients.clipping import _SAFETY, AdaptiveClipping
 
 
@@ -89,7 +89,7 @@ def test_a_bad_norm_is_mended_and_told(tmp_path):
     rng = np.random.RandomState(0)
     y = np.arange(2000) % 2
     X = rng.normal(size=(2000, 3)) + y[:, None]
-    params = {"classes": [0, 1], "clipping": "adaptive", "max_grad_norm": 50.0, "epsilon": 2.0}
+    params = {"classes": [0, 1], "max_grad_norm": Clipping("adaptive", 50.0), "epsilon": 2.0}
     model = DPSGDClassifier(**params, learning_rate=0.01).fit(X, y)
     assert model.max_grad_norm_ < 25.0
     assert model.noise_multiplier_ > 0
@@ -100,5 +100,6 @@ def test_a_bad_norm_is_mended_and_told(tmp_path):
 
 @pytest.mark.parametrize("quantile", [0.0, 1.0, "half"])
 def test_quantiles_are_checked(quantile):
+    clipping = Clipping(target_quantile=quantile)
     with pytest.raises(ValueError, match="target_quantile"):
-        DPSGDClassifier(classes=[0, 1], target_quantile=quantile).fit([[0.0], [1.0]], [0, 1])
+        DPSGDClassifier(classes=[0, 1], max_grad_norm=clipping).fit([[0.0], [1.0]], [0, 1])

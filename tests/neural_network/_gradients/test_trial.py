@@ -61,7 +61,7 @@ def test_augmentations_that_only_the_processor_would_refuse(augment):
         mock.patch.object(Views, "_check", blind),
         pytest.raises(ValueError, match="mixes records, or its randomness is not torch's"),
     ):
-        Views.from_params(augment, 2).check(there(4).inputs)
+        Views.from_augment((augment, 2)).check(there(4).inputs)
 
 
 @pytest.mark.parametrize("error", [TypeError, RuntimeError])
@@ -72,7 +72,7 @@ def test_augmentations_that_fail_on_the_device(error):
         return noisy(rows)
 
     with pytest.raises(ValueError, match=r"augment=.* works on the CPU .*Compute with torch"):
-        Views.from_params(augment, 1).check(there(4).inputs)
+        Views.from_augment(augment).check(there(4).inputs)
 
 
 @pytest.mark.parametrize("augment", [noisy, RandomFlip((1, 2, 2))])
@@ -82,7 +82,7 @@ def test_good_ones_are_tried_on_both(augment):
     with mock.patch.object(
         Views, "_check", lambda self, inputs: seen.add(type(inputs)) or check(self, inputs)
     ):
-        Views.from_params(augment, 1).check(there(4).inputs)
+        Views.from_augment(augment).check(there(4).inputs)
     assert seen == {Tensor, There}
 
 

@@ -17,11 +17,19 @@ from torch import distributed as dist
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import (
+    Clipping,
+    Distributed,
+    DPNeuralNet,
+    DPSGDClassifier,
+    DPSGDRegressor,
+    Optimizer,
+)
 from skprivacy.neural_network._training import process_group as distributed
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.process_group import ProcessGroup
 
+REPLICATED, SHARDED = (Distributed(how, device="cpu") for how in ("replicated", "sharded"))
 PATIENCE = timedelta(seconds=15)  # with a process that has begun
 N, FIRST = 600, 250  # records, and how many of them are the first process's
 
@@ -78,28 +86,26 @@ def same_as_one(rank: int, folder: Path) -> dict[str, Any]:
     dist.barrier()
     mapped = np.load(folder / "X.npy", mmap_mode="r")
     return {
-        "replicated": weights(private(distributed="replicated").fit(X, y)),
-        "sharded": weights(private(distributed="sharded").fit(X[own], y[own])),
-        "mapped": weights(private(distributed="replicated").fit(mapped, y)),
-        "regressor": weights(regressor(distributed="sharded").fit(X[own], X[own, 1])),
-        "further": weights(
-            private(distributed="sharded").fit(X[own], y[own]).partial_fit(X[own], y[own])
-        ),
+        "replicated": weights(private(device=REPLICATED).fit(X, y)),
+        "sharded": weights(private(device=SHARDED).fit(X[own], y[own])),
+        "mapped": weights(private(device=REPLICATED).fit(mapped, y)),
+        "regressor": weights(regressor(device=SHARDED).fit(X[own], X[own, 1])),
+        "further": weights(private(device=SHARDED).fit(X[own], y[own]).partial_fit(X[own], y[own])),
         "adaptive": weights(
-            private(distributed="sharded", clipping="adaptive").fit(X[own], y[own])
+            private(device=SHARDED, max_grad_norm=Clipping("adaptive")).fit(X[own], y[own])
         ),
         "net": weights(net(distributed="sharded").fit(X[own], y[own])),
-        "banded": weights(private(distributed="sharded", noise="banded").fit(X[own], y[own])),
-        "exact": weights(private(distributed="sharded", noise="exact").fit(X[own], y[own])),
+        "banded": weights(private(device=SHARDED, noise="banded").fit(X[own], y[own])),
+        "exact": weights(private(device=SHARDED, noise="exact").fit(X[own], y[own])),
         "other start": weights(
-            private(distributed="replicated", random_state=rank, noise_seed=None).fit(X, y)
+            private(device=REPLICATED, random_state=rank, noise_seed=None).fit(X, y)
         ),
     }
 
 
 def claims(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
-    model = private(distributed="sharded", noise_seed=None).fit(X[shard(rank)], y[shard(rank)])
+    model = private(device=SHARDED, noise_seed=None).fit(X[shard(rank)], y[shard(rank)])
     return {"privacy": repr(model.privacy_.to_dict()), "rate": model.privacy_.event.event}
 
 
@@ -108,12 +114,13 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     params = {
         "hidden_layer_sizes": (400,), "epochs": 1, "batch_size": 10**6, "learning_rate": 1.0,
-        "momentum": 0.0, "averaging": 0.0, "max_grad_norm": 0.5, "noise_seed": None,
+        "optimizer": Optimizer(momentum=0.0, averaging=0.0), "max_grad_norm": 0.5,
+        "noise_seed": None,
     }  # fmt: skip
 
     def spread() -> float:
         noisy, bare = (
-            private(distributed="replicated", epsilon=epsilon, **params).fit(X * np.nan, y)
+            private(device=REPLICATED, epsilon=epsilon, **params).fit(X * np.nan, y)
             for epsilon in (1.0, np.inf)
         )
         return float((weights(noisy) - weights(bare)).std()) / (noisy.noise_multiplier_ * 0.5 / N)
@@ -180,8 +187,8 @@ def _moved(rank: int, mode: str, record: int) -> float:
         inputs: list = []
         with _released(inputs):
             private(
-                distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
-                max_grad_norm=0.7,
+                device=Distributed(mode, device="cpu"), epochs=1, batch_size=10**6,
+                max_grad_norm=Clipping("automatic", 0.7),
             ).fit(rows[own], y[own])  # fmt: skip
         sums.append(inputs[0] if inputs else np.zeros(1))
     return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
@@ -210,24 +217,18 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
     own, whose = shard(rank), households()
     across = np.arange(N) // 3  # the household of record 249 is in both shards
     found: dict[str, Any] = {
-        "replicated": weights(private(distributed="replicated").fit(X, y, groups=whose)),
+        "replicated": weights(private(device=REPLICATED).fit(X, y, groups=whose)),
         "sharded": weights(
-            private(distributed="sharded", max_group_size=None).fit(
-                X[own], y[own], groups=whose[own]
-            )
+            private(device=SHARDED, max_group_size=None).fit(X[own], y[own], groups=whose[own])
         ),
         "in two shards": said(
-            lambda: private(distributed="sharded").fit(
-                X[own], y[own], groups=across[own].astype(float)
-            )
+            lambda: private(device=SHARDED).fit(X[own], y[own], groups=across[own].astype(float))
         ),
         "other groups": said(
-            lambda: private(distributed="replicated").fit(X, y, groups=np.roll(whose, rank))
+            lambda: private(device=REPLICATED).fit(X, y, groups=np.roll(whose, rank))
         ),
         "one without": said(
-            lambda: private(distributed="sharded").fit(
-                X[own], y[own], groups=[None, whose[own]][rank]
-            )
+            lambda: private(device=SHARDED).fit(X[own], y[own], groups=[None, whose[own]][rank])
         ),
         "moved": [
             _moved_by(rank, mode, whose, household)
@@ -252,8 +253,9 @@ def _moved_by(rank: int, mode: str, whose: Any, household: int) -> float:
         inputs: list = []
         with _released(inputs):
             private(
-                distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
-                max_grad_norm=0.7, group_contribution="sum", max_group_size=None,
+                device=Distributed(mode, device="cpu"), epochs=1, batch_size=10**6,
+                max_group_size=None,
+                max_grad_norm=Clipping("automatic", 0.7, group_contribution="sum"),
             ).fit(rows[own], y[own], groups=whose[own])  # fmt: skip
         sums.append(inputs[0] if inputs else np.zeros(1))
     return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
@@ -273,14 +275,14 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
             return part
 
         with mock.patch.object(ProcessGroup, "_own_part", noted):
-            private(distributed=mode, noise_seed=None).fit(X[own], y[own])
+            private(device=Distributed(mode, device="cpu"), noise_seed=None).fit(X[own], y[own])
     return found
 
 
 def budget(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     ledger = PrivacyBudget(epsilon=1.1, delta=1e-5, path=folder / "ledger")
-    params = {"distributed": "replicated", "noise_seed": None, "budget": ledger}
+    params = {"device": REPLICATED, "noise_seed": None, "budget": ledger}
     model = private(**params).fit(X, y)
     dist.barrier()
     after_one = len(ledger.entries())
@@ -300,22 +302,20 @@ def mistakes(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     own = shard(rank)
     calls = {
-        "not sharded": lambda: private(distributed="sharded").fit(X, y),
-        "not replicated": lambda: private(distributed="replicated").fit(X[own], y[own]),
-        "norm": lambda: private(distributed="replicated", max_grad_norm=1.0 + rank).fit(X, y),
+        "not sharded": lambda: private(device=SHARDED).fit(X, y),
+        "not replicated": lambda: private(device=REPLICATED).fit(X[own], y[own]),
+        "norm": lambda: private(device=REPLICATED, max_grad_norm=1.0 + rank).fit(X, y),
         "clipping": lambda: private(
-            distributed="replicated", clipping="automatic" if rank else "flat"
+            device=REPLICATED,
+            max_grad_norm=Clipping("automatic" if rank else "flat"),
         ).fit(X, y),
         "module": lambda: private(
-            distributed="replicated", module=torch.nn.Sequential(torch.nn.Linear(5, 2 + rank))
+            device=REPLICATED,
+            module=torch.nn.Sequential(torch.nn.Linear(5, 2 + rank)),
         ).fit(X, y),
-        "one bad": lambda: private(distributed="replicated", epsilon=-1.0 if rank else 1.0).fit(
-            X, y
-        ),
-        "one bad label": lambda: private(distributed="replicated").fit(X, y + 5 * rank),
-        "classes": lambda: private(distributed="sharded", classes=None).fit(
-            X[own], y[own] + 2 * rank
-        ),
+        "one bad": lambda: private(device=REPLICATED, epsilon=-1.0 if rank else 1.0).fit(X, y),
+        "one bad label": lambda: private(device=REPLICATED).fit(X, y + 5 * rank),
+        "classes": lambda: private(device=SHARDED, classes=None).fit(X[own], y[own] + 2 * rank),
     }
     return {name: said(call) for name, call in calls.items()}
 
@@ -324,7 +324,7 @@ def failing_step(rank: int, folder: Path) -> dict[str, Any]:
     """The second process fails in a step; the next training is none the worse."""
     X, y = data()
     ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "failing")
-    model = private(distributed="replicated", noise_seed=None).fit(X, y)
+    model = private(device=REPLICATED, noise_seed=None).fit(X, y)
     model.budget = ledger
     earlier, claim = model.module_, model.privacy_
     original = Training.step
@@ -342,7 +342,7 @@ def failing_step(rank: int, folder: Path) -> dict[str, Any]:
         "error": error,
         "kept": model.module_ is earlier and model.privacy_ is claim,
         "charged": charged,
-        "again": weights(private(distributed="replicated").fit(X, y)),
+        "again": weights(private(device=REPLICATED).fit(X, y)),
     }
 
 
@@ -357,7 +357,7 @@ def dying(rank: int, folder: Path) -> dict[str, Any]:
         return original(self, *args)
 
     with mock.patch.object(Training, "step", die):
-        return {"error": said(lambda: private(distributed="replicated").fit(X, y))}
+        return {"error": said(lambda: private(device=REPLICATED).fit(X, y))}
 
 
 SCENES = [
@@ -377,7 +377,7 @@ def freezing_on_the_way(rank: int, folder: Path) -> dict[str, Any]:
         return original(self, *args)
 
     with mock.patch.object(Training, "step", freeze):
-        model = private(distributed="replicated", noise_seed=None, budget=ledger)
+        model = private(device=REPLICATED, noise_seed=None, budget=ledger)
         return {"error": said(lambda: model.fit(X, y)), "charged": len(ledger.entries())}
 
 
@@ -387,7 +387,7 @@ def freezing_before(rank: int, folder: Path) -> dict[str, Any]:
     ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "ledger")
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
-    model = private(distributed="replicated", noise_seed=None, budget=ledger)
+    model = private(device=REPLICATED, noise_seed=None, budget=ledger)
     return {"error": said(lambda: model.fit(X, y)), "charged": len(ledger.entries())}
 
 

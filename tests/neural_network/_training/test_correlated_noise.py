@@ -23,7 +23,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import Clipping, DPSGDClassifier, DPSGDRegressor, Optimizer
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.training_config import (
     NOISE,
@@ -150,9 +150,9 @@ def test_a_public_figure_for_the_number_of_records_is_refused(blobs):
     ("params", "named"),
     [
         ({"noise": "laplace"}, "noise"),
-        ({"clipping": "adaptively"}, "clipping"),
-        ({"averaging": "mean"}, "averaging"),
-        ({"averaging_decay": 1.0}, "averaging_decay"),
+        ({"max_grad_norm": Clipping("adaptively")}, "Clipping"),
+        ({"optimizer": Optimizer(averaging="mean")}, "averaging"),
+        ({"optimizer": Optimizer(averaging_decay=1.0)}, "averaging_decay"),
         ({"class_weight": "balanced"}, "class_weight='balanced' would count the private labels"),
         ({"class_weight": {0: -1.0}}, "class_weight"),
         ({"class_weight": {7: 1.0}}, "class_weight"),
@@ -202,10 +202,14 @@ def test_the_exponential_average_weighs_to_one():
 @pytest.mark.filterwarnings("ignore:noise_seed")
 def test_the_exponential_average_is_taken_of_the_weights(blobs):
     params = {"noise_seed": 1, "random_state": 0, "epochs": 5, "hidden_layer_sizes": ()}
-    last = private(averaging=0.0, **params).fit(*blobs)
-    nearly = private(averaging="ema", averaging_decay=1e-6, **params).fit(*blobs)
-    mean = private(averaging="ema", averaging_decay=1 - 1e-6, **params).fit(*blobs)
-    uniform = private(averaging=1.0, **params).fit(*blobs)
+    last = private(optimizer=Optimizer(averaging=0.0), **params).fit(*blobs)
+    nearly = private(optimizer=Optimizer(averaging="ema", averaging_decay=1e-6), **params).fit(
+        *blobs
+    )
+    mean = private(optimizer=Optimizer(averaging="ema", averaging_decay=1 - 1e-6), **params).fit(
+        *blobs
+    )
+    uniform = private(optimizer=Optimizer(averaging=1.0), **params).fit(*blobs)
     for close, to in ((nearly, last), (mean, uniform)):
         for a, b in zip(close.module_.parameters(), to.module_.parameters(), strict=True):
             assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-4)

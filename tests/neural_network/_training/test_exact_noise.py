@@ -12,7 +12,7 @@ from torch import nn
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism, RoundedGaussian
-from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import Clipping, DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training import training_config as noise
@@ -181,7 +181,7 @@ def check_releases(**params):
         assert before.dtype == after.dtype == np.float64
         steps = after / mechanism.grid
         assert (steps == np.rint(steps)).all()
-        assert mechanism.sensitivity == params.get("max_grad_norm", 1.0)
+        assert mechanism.sensitivity == network.settings_["max_grad_norm"]
         assert mechanism.noise_multiplier == network.noise_multiplier_
     # Single precision would show: its numbers are multiples of far larger powers of two.
     sums = np.concatenate([before for _, before, _ in seen])
@@ -193,8 +193,8 @@ def check_releases(**params):
     "params",
     [
         {},
-        {"clipping": "adaptive", "max_grad_norm": 0.7},
-        {"clipping": "per-layer", "optimizer": "adam"},
+        {"max_grad_norm": Clipping("adaptive", 0.7)},
+        {"max_grad_norm": Clipping("per-layer"), "optimizer": "adam"},
         {"relation": "add_remove", "n_records": 200, "batch_size": 40},
     ],
     ids=["plain", "adaptive", "per-layer", "add/remove"],

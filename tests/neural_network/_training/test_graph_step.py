@@ -458,7 +458,7 @@ class Shared(nn.Module):
     ("params", "why"),
     [
         ({"module": Shared}, "computed by torch.func"),
-        ({"augment": RandomFlip((1, 2, 2)), "augmentations": 2}, "several views"),
+        ({"augment": (RandomFlip((1, 2, 2)), 2)}, "several views"),
         ({"noise": "exact"}, "noise is made by the processor"),
         (
             {"module": nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 2))},

@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from skprivacy._groups import Groups
 from skprivacy.neural_network import network as _network
@@ -15,15 +16,24 @@ from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
 from skprivacy.neural_network._training.engine import SingleProcess
+from skprivacy.neural_network.training_options import as_clipping
 
 from ...contracts import network_groups as people
 from ...contracts.cases import CASES
 from ...contracts.neighbors import group_table
 
 
-def case_of(name, **fixed):
+def case_of(name, group_contribution="mean", **fixed):
     case = CASES[name]
-    return replace(case, make=lambda **params: case.make(**{**fixed, **params}))
+
+    def make(**params):
+        model = case.make(**{**fixed, **params})
+        if group_contribution != "mean":
+            clipping = clone(as_clipping(model.max_grad_norm))
+            model.max_grad_norm = clipping.set_params(group_contribution=group_contribution)
+        return model
+
+    return replace(case, make=make)
 
 
 NETWORKS = {

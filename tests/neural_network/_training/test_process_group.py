@@ -12,6 +12,7 @@ from torch import distributed as dist
 from torch.torch_version import TorchVersion
 
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
+from skprivacy.neural_network import Clipping, Distributed
 
 from . import processes
 
@@ -56,7 +57,7 @@ def alone():
     found = dict.fromkeys(("replicated", "sharded", "mapped"), processes.weights(once))
     found["further"] = processes.weights(once.partial_fit(X, y))
     for name, params in (
-        ("adaptive", {"clipping": "adaptive"}),
+        ("adaptive", {"max_grad_norm": Clipping("adaptive")}),
         ("banded", {"noise": "banded"}),
         ("exact", {"noise": "exact"}),
     ):
@@ -177,7 +178,7 @@ def test_the_budget_is_charged_once(results):
         ("not sharded", "use 'replicated'"),
         ("not replicated", "use 'sharded'"),
         ("norm", "disagree on max_grad_norm"),
-        ("clipping", "disagree on clipping"),
+        ("clipping", "disagree on max_grad_norm"),
         ("module", "disagree on module"),
         ("one bad", "'epsilon' parameter"),
         ("one bad label", "labels that are not in classes"),
@@ -223,14 +224,14 @@ def test_a_frozen_process_is_waited_for_as_long_as_the_caller_said(tmp_path, sce
 def test_without_a_process_group_the_way_is_told():
     X, y = processes.data()
     with pytest.raises(ValueError, match="torchrun"):
-        processes.private(distributed="replicated").fit(X, y)
-    with pytest.raises(ValueError, match="distributed"):
-        processes.private(distributed="both").fit(X, y)
+        processes.private(device=Distributed("replicated")).fit(X, y)
+    with pytest.raises(ValueError, match="'both' records"):
+        processes.private(device=Distributed("both")).fit(X, y)
 
 
 def test_a_torch_that_waits_for_ever_at_the_end_is_refused(monkeypatch):
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(torch, "__version__", TorchVersion("2.7.1"))
     X, y = processes.data()
-    with pytest.raises(ValueError, match=r"distributed='replicated' needs torch 2\.8 .*2\.7\.1"):
-        processes.private(distributed="replicated").fit(X, y)
+    with pytest.raises(ValueError, match=r"'replicated' records needs torch 2\.8 .*2\.7\.1"):
+        processes.private(device=Distributed("replicated")).fit(X, y)
