@@ -96,7 +96,7 @@ def _stateless_step(model: Any) -> SchemaTransformer | None:
 
 
 def _step_parameters(step: SchemaTransformer) -> tuple[Any, ...]:
-    return step.schema, tuple(step.feature_range), np.dtype(step.dtype)
+    return step.schema, tuple(step.feature_range), step.bins, np.dtype(step.dtype)
 
 
 @dataclass(frozen=True)
@@ -161,20 +161,6 @@ class Split:
         return cls(*map(records.take, (train, test, np.concatenate([train, test]))))
 
 
-def share_first_steps(
-    records: Mapping[str, Records], models: Mapping[str, Any]
-) -> dict[str, Records]:
-    """Return the records of each model with its shared first step, if it has one."""
-    taken: list[FirstStep] = []
-    found = {}
-    for name, own in records.items():
-        first = next((step for step in taken if step.begins(models[name])), None)
-        if first is None and (first := fit_first_step(models[name], own.X)) is not None:
-            taken.append(first)
-        found[name] = own if first is None else replace(own, first=first)
-    return found
-
-
 def select_arguments(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
     """Return arguments for some rows; those without a value for each record are unchanged."""
     return {
@@ -198,3 +184,17 @@ class Candidate:
     records: Records
     params: dict[str, Any]  # as ``cv_results_`` shows them
     mark: str = ""  # distinguishes baselines of the same name
+
+
+def share_first_steps(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates with their shared first step, if they have one."""
+    taken: list[FirstStep] = []
+    found = []
+    for candidate in candidates:
+        model, own = candidate.model, candidate.records
+        first = next((step for step in taken if step.begins(model)), None)
+        if first is None and (first := fit_first_step(model, own.X)) is not None:
+            taken.append(first)
+        shared = own if first is None else replace(own, first=first)
+        found.append(replace(candidate, records=shared))
+    return found

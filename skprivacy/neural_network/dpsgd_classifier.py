@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -274,6 +275,14 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
+
+    def _signal_for_bins(self, n: int) -> float | None:
+        """Return n * mu of a fit to ``n`` records or groups; None outside the study of bins."""
+        self._validate_params()
+        facts = self._public_facts(n, n_features=1, n_outputs=1)
+        if not (facts.perceptron and facts.studied):
+            return None
+        return math.inf if self.epsilon == math.inf else facts.signal
 
     def _loss(self) -> nn.Module:
         weight = None if self.class_weight is None else self._class_weights()

@@ -1,26 +1,23 @@
-"""Encoding of raw columns as bounded features by a public schema, and private pipelines."""
+"""Encoding of raw columns as bounded features by a public schema."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _config
 from .._docs import fill_docs
 from .._groups import find_identifiers
 from .._input_data import validate_data
-from .._validation import sequence
-from ..base import PrivateEstimatorMixin, roll_back_on_error
+from .._validation import sequence, whole
+from ..base import roll_back_on_error
 from ..sums import open_table
 from ..sums.engines import is_table
-from .columns import Column
+from .columns import BoundedColumn, Column
 from .encoded_table import EncodedTable
 from .schema import Schema
 
@@ -50,137 +47,6 @@ ndarray of shape (n_samples, n_features_out)
 }
 
 
-def make_private_pipeline(
-    schema: Schema,
-    model: Any,
-    *,
-    n_records: int | None = None,
-    feature_range: tuple[float, float] = (-1.0, 1.0),
-    memory: Any = None,
-    verbose: bool = False,
-) -> Pipeline:
-    """Return a pipeline of a :class:`SchemaTransformer` and a private model with the schema's
-    facts.
-
-    Steps of a scikit-learn pipeline cannot pass facts on, so a model alone would read bounds and
-    classes off the data, or add more noise than needed. This function sets ``bounds``, ``radius``,
-    ``classes`` and ``target_bounds`` from the schema before any fit.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the columns and the target.
-    model : estimator
-        A private estimator. It is cloned. Its parameters ``bounds``, ``radius``, ``classes``,
-        ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
-    n_records : int, default=None
-        Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
-        of a private table. For a model with ``relation="add_remove"``.
-    feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns.
-    memory : str or Memory, default=None
-        As of :class:`sklearn.pipeline.Pipeline`.
-    verbose : bool, default=False
-        As of :class:`sklearn.pipeline.Pipeline`.
-
-    Returns
-    -------
-    Pipeline
-        A pipeline of two unfitted steps.
-
-    Raises
-    ------
-    TypeError
-        If ``schema`` is not a Schema, or ``model`` is not a private estimator.
-    ValueError
-        If ``feature_range`` is not a range; under ``strict``, if facts of the schema were read off
-        data and not confirmed.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        If the schema was read off data and not confirmed.
-
-    Notes
-    -----
-    **Guarantees.** The pipeline has the guarantee of the model. The facts depend on the schema and
-    the parameters only.
-
-    ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
-    numeric column has a number in ``feature_range``, and ``bins - 1`` features of at most 0.5. With
-    the default range and without bins, the norm of a row is at most the root of the number of
-    columns of the table. Without a schema, models use half the root of the number of *features*.
-
-    **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
-    is set, and the model reads facts off the data with its usual warnings and assumptions. If the
-    model has ``bounds``, ``radius`` is not set either, because its units depend on the bounds.
-    Later changes of the transformer by ``set_params`` do not change the facts: make a new pipeline.
-    Facts that disagree with the rows cost accuracy, not privacy: the model clips to them.
-
-    Examples
-    --------
-    >>> from skprivacy.linear_model import ObjectivePerturbationClassifier
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-    >>> from skprivacy.preprocessing import make_private_pipeline
-    >>> schema = Schema(
-    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])},
-    ...     classes=["no", "yes"],
-    ... )
-    >>> model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=1.0))
-    >>> model[-1].bounds, model[-1].classes, round(model[-1].radius, 3)
-    ((-1.0, 1.0), ('no', 'yes'), 1.414)
-    """
-    if not isinstance(schema, Schema):
-        raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
-    if isinstance(model, type) or not isinstance(model, PrivateEstimatorMixin):
-        raise TypeError(
-            f"model={model!r} must be a private estimator of skprivacy, such as "
-            "DPSGDClassifier(epsilon=1.0): the facts set its parameters. Put a search or "
-            "another wrapper around the pipeline instead."
-        )
-    encode = SchemaTransformer(schema, feature_range=feature_range)
-    encode._check_parameters()
-    facts: dict[str, Any] = {"n_records": n_records}
-    if schema.unconfirmed:
-        _config.leak(
-            f"schema={schema!r} was read off data: its facts are not public, and none is set. "
-            "Compare it with the codebook, and confirm it by `skprivacy schema confirm FILE`."
-        )
-    else:
-        facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
-        facts |= _row_facts(schema, feature_range)
-    return make_pipeline(encode, _set_known_facts(model, facts), memory=memory, verbose=verbose)
-
-
-def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:
-    """Return bounds of the features, and the largest norm of a row in units of the bounds.
-
-    Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
-    """
-    ones = [1.0] * len(schema.crosses)  # each has one 1 at most
-    bound = max([*ones, *(column.largest_feature(feature_range) for column in schema.values())])
-    norm = math.hypot(*ones, *(column.largest_norm(feature_range) for column in schema.values()))
-    return {"bounds": (-bound, bound), "radius": norm / bound}
-
-
-def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
-    """Return a clone with each fact set whose parameter is unset."""
-    told = clone(model)
-    params = told.get_params(deep=False)
-    if params.get("bounds") is not None:
-        facts.pop("radius", None)  # a radius in units of other bounds
-    missing = {
-        name: fact
-        for name, fact in facts.items()
-        if fact is not None and name in params and _is_unset(params[name])
-    }
-    return told.set_params(**missing)
-
-
-def _is_unset(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and value == "auto")
-
-
 @fill_docs(TRANSFORMER_DOCS)
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
@@ -195,6 +61,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     %(optional_schema)s
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns, not of the bits of their bins.
+    bins : int, default=None
+        Number of bins of each bounded column to which the schema gives none. ``None`` adds none.
     %(output_dtype)s
 
     Attributes
@@ -239,10 +107,12 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         schema: Schema | None = None,
         *,
         feature_range: tuple[float, float] = (-1.0, 1.0),
+        bins: int | None = None,
         dtype: Any = np.float64,
     ) -> None:
         self.schema = schema
         self.feature_range = feature_range
+        self.bins = bins
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> SchemaTransformer:
@@ -280,6 +150,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                 self.schema_ = self.schema
                 check_columns(self.schema, X)
                 self.schema.warn_if_unconfirmed()
+            self.schema_ = add_bins(self.schema_, self.bins)
             self.data_independent_ = not self.schema_.unconfirmed
         return self
 
@@ -407,6 +278,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                 f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
                 "first."
             )
+        if self.bins is not None:
+            whole("bins", self.bins)
         dtype = _try_read(lambda: np.dtype(self.dtype), None)
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
@@ -422,6 +295,18 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return validate_data(
             self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False, **checks
         )
+
+
+def add_bins(schema: Schema, bins: int | None) -> Schema:
+    """Return the schema with bins for each bounded column that has a width and no bins."""
+    if bins is None:
+        return schema
+    plain = [
+        name
+        for name, fact in schema.items()
+        if isinstance(fact, BoundedColumn) and fact.bins == 1 and fact.lower < fact.upper
+    ]
+    return schema.with_bins(bins, plain)
 
 
 def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
