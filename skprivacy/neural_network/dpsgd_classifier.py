@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -22,6 +21,7 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
+from .auto_settings import do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 
@@ -276,13 +276,12 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _n_outputs(self) -> int:
         return len(self.classes_)
 
-    def _signal_for_bins(self, n: int) -> float | None:
-        """Return n * mu of a fit to ``n`` records or groups; None outside the study of bins."""
+    def _needs_bins(self, n: int, n_features: int, n_numbers: int, bins: int) -> bool:
+        """Return whether bins of numbers pay off in a fit to ``n`` records or groups."""
         self._validate_params()
-        facts = self._public_facts(n, n_features=1, n_outputs=1)
-        if not (facts.perceptron and facts.studied):
-            return None
-        return math.inf if self.epsilon == math.inf else facts.signal
+        n_outputs = 2 if self.classes is None else np.shape(self.classes)[0]
+        facts = self._public_facts(n, n_features, n_outputs)
+        return do_bins_pay_off(self.get_params(deep=False), facts, n_numbers, bins)
 
     def _loss(self) -> nn.Module:
         weight = None if self.class_weight is None else self._class_weights()

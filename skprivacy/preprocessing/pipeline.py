@@ -12,25 +12,10 @@ from .. import _config
 from .._groups import check_groups
 from .._validation import num_samples, whole
 from ..base import PrivateEstimatorMixin
-from .columns import BoundedColumn
 from .schema import Schema
 from .transformer import SchemaTransformer, add_bins
 
 AUTO_BINS = 16
-# Signal (records times the Gaussian-DP parameter) per root of the number of bits, from which bins
-# pay off in the benchmark of bins and gaps.
-_MIN_SIGNAL_PER_ROOT = 25.0
-
-
-def choose_bins(schema: Schema, signal: float) -> int | None:
-    """Return the number of bins that pays off at a signal: 16 or None.
-
-    The signal is the number of records times the Gaussian-DP parameter mu of the whole fit. The
-    noise in the weights of m bits has a norm of about sqrt(m) / signal.
-    """
-    added = add_bins(schema, AUTO_BINS).n_features_out - schema.n_features_out
-    worth = math.isfinite(signal) and signal >= _MIN_SIGNAL_PER_ROOT * math.sqrt(added)
-    return AUTO_BINS if added and worth else None
 
 
 class PrivatePipeline(Pipeline):
@@ -65,12 +50,13 @@ class PrivatePipeline(Pipeline):
     def _steps_for(self, n: int) -> list[tuple[str, Any]]:
         """Return the steps with bins for this public number of records or groups."""
         (name, encode), *others = self.steps
-        signal_of = getattr(self.steps[-1][1], "_signal_for_bins", None)
-        if type(encode) is not SchemaTransformer or encode.schema is None or signal_of is None:
+        needs_bins = getattr(self.steps[-1][1], "_needs_bins", None)
+        if type(encode) is not SchemaTransformer or encode.schema is None or needs_bins is None:
             return list(self.steps)
-        signal = signal_of(n)
-        bins = None if signal is None else choose_bins(encode.schema, signal)
-        return [(name, clone(encode).set_params(bins=bins)), *others]
+        before = encode.schema.n_features_out
+        n_bits = add_bins(encode.schema, AUTO_BINS).n_features_out - before
+        chosen = needs_bins(n, before, n_bits // (AUTO_BINS - 1), AUTO_BINS)
+        return [(name, clone(encode).set_params(bins=AUTO_BINS if chosen else None)), *others]
 
 
 def count_units(X: Any, fit_params: dict[str, Any]) -> int:
@@ -207,7 +193,7 @@ def make_private_pipeline(
     else:
         facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
         facts |= _row_facts(add_bins(schema, encode.bins), feature_range)
-    kind = PrivatePipeline if automatic and hasattr(model, "_signal_for_bins") else Pipeline
+    kind = PrivatePipeline if automatic and hasattr(model, "_needs_bins") else Pipeline
     steps = [
         (type(step).__name__.lower(), step) for step in (encode, _set_known_facts(model, facts))
     ]
