@@ -151,7 +151,7 @@ def gaps(seeds: int, tables: list[str], records: int) -> None:
 
 
 def lost(seeds: int, tables: list[str], records: int) -> None:
-    for name in tables or choose(("k401ksubs", "lending_club"), HELD_BACK[:1]):
+    for name in tables or choose(("HealthInsurance", "lending_club"), HELD_BACK[:1]):
         for kind, share in product(("random", "class", "large"), choose((0.09, 0.28), (0.28,))):
             at = _delete_numbers(load_mixed_table(name), kind, share)
             _compare_marks(f"{name}, {kind}", at, seeds, records)

@@ -95,10 +95,10 @@ KEEL = ("banana", "german", "magic", "page-blocks0", "phoneme", "spambase", "two
 # On these the rules were studied; the others were used for no choice.
 STUDY = (
     "BudgetFood", "CPS1988", "Computers", "GSSvocab", "adult", "banana", "diamonds", "german",
-    "hotel_rates", "nassCDS", "page-blocks0", "spambase", "twonorm",
+    "hotel_rates", "k401ksubs", "nassCDS", "page-blocks0", "spambase", "twonorm",
 )  # fmt: skip
 HELD_BACK = (
-    "Default", "HealthInsurance", "flights", "k401ksubs", "lending_club", "magic", "mlc_churn",
+    "Default", "HealthInsurance", "flights", "lending_club", "magic", "mlc_churn",
     "movies", "phoneme", "rwm5yr",
 )  # fmt: skip
 STUDY_OF_GAPS = "flchain", "storms", "txhousing", "weather"

@@ -40,7 +40,7 @@ from .sweep_plan import (
     validate_targets,
     warn_of_unprotected_groups,
 )
-from .sweep_records import Candidate, Records, share_first_steps
+from .sweep_records import Candidate, Records, share_first_steps, warn_of_gaps
 from .sweep_results import ResultsMixin, arrange_results
 from .sweep_runner import (
     SweepRunner,
@@ -279,6 +279,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
             warn_of_unprotected_groups(models, people)
         else:
             warn_of_identifiers(getattr(self, "feature_names_in_", ()), "What a sweep shows")
+        warn_of_gaps(models.values(), X)
         compared = validate_baselines(self.baseline, models, names, epsilons, X)
         members = splits[0][0]
         n_train = len(members) if people is None else len(np.unique(people.codes[members]))

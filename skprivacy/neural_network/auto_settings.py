@@ -28,7 +28,7 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 _MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
-_MIN_SIGNAL_PER_BIT = 10.0  # times the root of the number of bits: less, and bins are mostly noise
+_MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly noise
 
 
 @dataclass(frozen=True)
@@ -103,22 +103,12 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
     return (_classifier_settings if facts.classifies else _regressor_settings)(given, facts)
 
 
-def do_bins_pay_off(
-    settings: Mapping[str, Any], facts: PublicFacts, n_numbers: int, bins: int
-) -> bool:
-    """Return whether public bins of ``n_numbers`` of the features raise the accuracy.
-
-    The facts are those without bins. A linear model learns steps from bins. A hidden layer learns
-    steps by itself, and bins of most features would shorten its training.
-    """
-    outside = not (facts.perceptron and facts.studied and facts.classifies)
-    if outside or not n_numbers or facts.epsilon is None or math.isinf(facts.epsilon):
+def do_bins_pay_off(facts: PublicFacts, n_bits: int) -> bool:
+    """Return whether ``n_bits`` features of public bins raise the accuracy of a network."""
+    studied = facts.perceptron and facts.studied and facts.classifies
+    if not studied or facts.epsilon is None or math.isinf(facts.epsilon):
         return False
-    given = {k: v for k, v in settings.items() if k == "hidden_layer_sizes" and not _is_auto(v)}
-    is_linear = not len(np.atleast_1d(_hidden_layers(given, facts)))
-    if facts.signal < _MIN_SIGNAL_PER_BIT * math.sqrt(n_numbers * (bins - 1)):
-        return False
-    return is_linear or 2 * n_numbers <= facts.n_features
+    return facts.signal >= _MIN_SIGNAL_PER_ROOT_OF_BITS * math.sqrt(n_bits)
 
 
 def _is_auto(value: Any) -> bool:

@@ -276,12 +276,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _n_outputs(self) -> int:
         return len(self.classes_)
 
-    def _needs_bins(self, n: int, n_features: int, n_numbers: int, bins: int) -> bool:
-        """Return whether bins of numbers pay off in a fit to ``n`` records or groups."""
+    def _needs_bins(self, n: int, n_bits: int) -> bool:
+        """Return whether bits of public bins pay off in a fit to ``n`` records or groups."""
         self._validate_params()
-        n_outputs = 2 if self.classes is None else np.shape(self.classes)[0]
-        facts = self._public_facts(n, n_features, n_outputs)
-        return do_bins_pay_off(self.get_params(deep=False), facts, n_numbers, bins)
+        return do_bins_pay_off(self._public_facts(n, n_features=n_bits, n_outputs=1), n_bits)
 
     def _loss(self) -> nn.Module:
         weight = None if self.class_weight is None else self._class_weights()

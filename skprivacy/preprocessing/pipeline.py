@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from .. import _config
 from .._groups import check_groups
-from .._validation import num_samples, whole
+from .._validation import num_samples
 from ..base import PrivateEstimatorMixin
 from .schema import Schema
 from .transformer import SchemaTransformer, add_bins
@@ -53,10 +53,9 @@ class PrivatePipeline(Pipeline):
         needs_bins = getattr(self.steps[-1][1], "_needs_bins", None)
         if type(encode) is not SchemaTransformer or encode.schema is None or needs_bins is None:
             return list(self.steps)
-        before = encode.schema.n_features_out
-        n_bits = add_bins(encode.schema, AUTO_BINS).n_features_out - before
-        chosen = needs_bins(n, before, n_bits // (AUTO_BINS - 1), AUTO_BINS)
-        return [(name, clone(encode).set_params(bins=AUTO_BINS if chosen else None)), *others]
+        n_bits = add_bins(encode.schema, AUTO_BINS).n_features_out - encode.schema.n_features_out
+        bins = AUTO_BINS if n_bits and needs_bins(n, n_bits) else None
+        return [(name, clone(encode).set_params(bins=bins)), *others]
 
 
 def count_units(X: Any, fit_params: dict[str, Any]) -> int:
@@ -132,8 +131,8 @@ def make_private_pipeline(
     TypeError
         If ``schema`` is not a Schema, or ``model`` is not a private estimator.
     ValueError
-        If ``feature_range`` is not a range or ``bins`` no number of bins; under ``strict``, if facts of the schema were read off
-        data and not confirmed.
+        If ``feature_range`` is not a range or ``bins`` is not a number of bins; under ``strict``,
+        if facts of the schema were read off data and not confirmed.
 
     Warns
     -----
@@ -149,6 +148,11 @@ def make_private_pipeline(
     numeric column has a number in ``feature_range``, and ``bins - 1`` features of at most 0.5. With
     the default range and without bins, the norm of a row is at most the root of the number of
     columns of the table. Without a schema, models use half the root of the number of *features*.
+
+    **Bins** under "auto" depend on the schema, the epsilon and delta of the model, and the number of
+    records or groups, which is public under the guarantee of the model or is its ``n_records``. Each
+    ``fit`` chooses anew. Let c be the number of bounded columns without bins, and mu the Gaussian-DP
+    parameter of epsilon and delta. There are 16 bins if n * mu is at least 10 * sqrt(15 * c).
 
     **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
     is set, and the model reads facts off the data with its usual warnings and assumptions. If the
@@ -178,11 +182,8 @@ def make_private_pipeline(
             "another wrapper around the pipeline instead."
         )
     automatic = isinstance(bins, str) and bins == "auto"
-    if bins is not None and not automatic:
-        whole("bins", bins)
-    encode = SchemaTransformer(
-        schema, feature_range=feature_range, bins=None if automatic else bins
-    )
+    given: Any = None if automatic else bins
+    encode = SchemaTransformer(schema, feature_range=feature_range, bins=given)
     encode._check_parameters()
     facts: dict[str, Any] = {"n_records": n_records}
     if schema.unconfirmed:

@@ -457,13 +457,14 @@ the same unit?
             If a name is not that of a bounded column.
         """
         whole("bins", bins)
-        bounded = [name for name, column in self.items() if isinstance(column, BoundedColumn)]
-        chosen = bounded if names is None else list(sequence("names", names))
-        if unknown := [name for name in chosen if name not in bounded]:
+        bounded = {k: column for k, column in self.items() if isinstance(column, BoundedColumn)}
+        chosen = list(bounded) if names is None else list(sequence("names", names))
+        if unknown := [name for name in chosen if name not in list(bounded)]:
             raise ValueError(
-                f"names={unknown!r} must be bounded columns of the schema, which are {bounded!r}."
+                f"names={unknown!r} must be bounded columns of the schema, which are "
+                f"{list(bounded)!r}."
             )
-        columns = {name: replace(self[name], bins=bins) for name in chosen}
+        columns = {name: replace(bounded[name], bins=bins) for name in chosen}
         return self._with({**self, **columns}, self._confirmed)
 
     def with_crosses(self, crosses: Iterable[tuple[str, str]]) -> Schema:
