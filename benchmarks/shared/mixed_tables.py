@@ -50,6 +50,14 @@ SOURCES = {
     "GSSvocab": Source(
         "carData", "GSSvocab", "vocab", lambda v: v > 6, ("ageGroup", "educGroup")
     ),
+    "RandHIE": Source(
+        "sampleSelection", "RandHIE", "mdvis", lambda v: v > 1,
+        (
+            "binexp", "drugdol", "ghindx", "inpdol", "lambda", "lmeddol", "lnmeddol", "lnum",
+            "meddol", "mentdol", "mhvis", "opp", "outpdol", "plan", "site", "suppdol", "totadm",
+            "zper",
+        ),
+    ),
     "diamonds": Source("ggplot2", "diamonds", "cut", lambda v: v == "Ideal"),
     "hotel_rates": Source(
         "modeldata", "hotel_rates", "avg_price_per_room", lambda v: v > 95,
@@ -91,15 +99,18 @@ SOURCES = {
     "nafld1": Source("survival", "nafld1", "status", is_yes, ("id", "case.id", "futime")),
     "yrbss": Source("openintro", "yrbss", "physically_active_7d", lambda v: v > 4),
 }  # fmt: skip
-KEEL = ("banana", "german", "magic", "page-blocks0", "phoneme", "spambase", "twonorm")
+KEEL = (
+    "banana", "german", "magic", "page-blocks0", "phoneme", "spambase", "twonorm", "yeast1",
+)  # fmt: skip
 # On these the rules were studied; the others were used for no choice.
 STUDY = (
-    "BudgetFood", "CPS1988", "Computers", "GSSvocab", "adult", "banana", "diamonds", "german",
-    "hotel_rates", "k401ksubs", "nassCDS", "page-blocks0", "spambase", "twonorm",
+    "BudgetFood", "CPS1988", "Computers", "GSSvocab", "RandHIE", "adult", "banana", "diamonds",
+    "german", "hotel_rates", "k401ksubs", "nassCDS", "page-blocks0", "spambase", "twonorm",
+    "weather", "yeast1",
 )  # fmt: skip
 HELD_BACK = (
-    "Default", "HealthInsurance", "flights", "lending_club", "magic", "mlc_churn",
-    "movies", "phoneme", "rwm5yr",
+    "Default", "HealthInsurance", "flights", "lending_club", "magic", "mlc_churn", "movies",
+    "phoneme", "rwm5yr",
 )  # fmt: skip
 STUDY_OF_GAPS = "flchain", "storms", "txhousing", "weather"
 HELD_BACK_WITH_GAPS = "credit_data", "nafld1", "yrbss"

@@ -149,10 +149,10 @@ def make_private_pipeline(
     the default range and without bins, the norm of a row is at most the root of the number of
     columns of the table. Without a schema, models use half the root of the number of *features*.
 
-    **Bins** under "auto" depend on the schema, the epsilon and delta of the model, and the number of
-    records or groups, which is public under the guarantee of the model or is its ``n_records``. Each
-    ``fit`` chooses anew. Let c be the number of bounded columns without bins, and mu the Gaussian-DP
-    parameter of epsilon and delta. There are 16 bins if n * mu is at least 10 * sqrt(15 * c).
+    **Bins** under "auto" depend on the schema, the epsilon and delta of the model, and the number n
+    of records or groups: public under its guarantee, or ``n_records``. Each ``fit`` chooses
+    anew. Let c be the number of bounded columns without bins, and mu the Gaussian-DP parameter of
+    epsilon and delta. There are 16 bins if n * mu is at least 10 * sqrt(15 * c) and c at most 40.
 
     **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
     is set, and the model reads facts off the data with its usual warnings and assumptions. If the

@@ -75,7 +75,7 @@ def test_records_times_mu_must_exceed_ten_times_the_root_of_the_bits():
         least = 10 * math.sqrt(15 * n_numbers) / mu
         assert chosen(int(least) + 1, n_numbers) == 16
         assert chosen(int(least) - 1, n_numbers) is None
-    assert chosen(10**6, 0) is None
+    assert (chosen(10**6, 0), chosen(10**6, 40), chosen(10**6, 41)) == (None, 16, None)
 
 
 def test_only_a_column_that_has_a_width_and_no_bins_gets_them():
