@@ -17,6 +17,7 @@ by split, each with its standard error. By default they run on tables that were 
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -62,7 +63,7 @@ def adult() -> tuple[Any, Any]:
     return train, test
 
 
-def facts(seeds: int, tables: list[str], records: int) -> None:
+def facts(options: Namespace, tables: list[str]) -> None:
     train, test = adult()
     schema = train.schema
     for kind, delta in (
@@ -78,7 +79,7 @@ def facts(seeds: int, tables: list[str], records: int) -> None:
             for name, model in (("default", default), ("told", told)):
                 found = [
                     model.fit(train.data, train.target).score(test.data, test.target)
-                    for _ in range(seeds)
+                    for _ in range(options.seeds)
                 ]
                 title = f"{kind.__name__.removesuffix('Classifier')}, delta {delta:g}, {name}"
                 print(
@@ -90,10 +91,10 @@ def facts(seeds: int, tables: list[str], records: int) -> None:
 class Comparison:
     """The default network on the splits of a table, encoded by several schemas."""
 
-    def __init__(self, at: MixedTable, seeds: int, records: int) -> None:
-        self.at, self.seeds = at, seeds
-        self.n = min(len(at.X) * 7 // 10, records)
-        self.orders = [np.random.default_rng(seed).permutation(len(at.X)) for seed in range(seeds)]
+    def __init__(self, at: MixedTable, options: Namespace) -> None:
+        self.at, self.seeds = at, range(options.seeds)
+        self.n = min(len(at.X) * 7 // 10, options.records)
+        self.orders = [np.random.default_rng(seed).permutation(len(at.X)) for seed in self.seeds]
         self._scores: dict[tuple[Schema, float], Floats] = {}
 
     def bins_by_rule(self, epsilon: float) -> int | None:
@@ -111,7 +112,7 @@ class Comparison:
         X = SchemaTransformer(schema, dtype=np.float32).fit_transform(self.at.X)
         model = DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=[False, True])
         members = [order[: self.n] for order in self.orders]
-        trained = train_stacked(model, X, self.at.y, members, range(self.seeds), n_jobs=1)
+        trained = train_stacked(model, X, self.at.y, members, self.seeds, n_jobs=1)
         tests = [order[self.n : self.n + N_TEST] for order in self.orders]
         return np.array(
             [
@@ -136,33 +137,33 @@ def standard_error(values: Floats) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def bins(seeds: int, tables: list[str], records: int) -> None:
+def bins(options: Namespace, tables: list[str]) -> None:
     for name in tables or choose(HELD_BACK, HELD_BACK[:1]):
-        one = Comparison(load_mixed_table(name), seeds, records)
+        one = Comparison(load_mixed_table(name), options)
         plain = one.at.schema
-        for epsilon in EPSILONS:
+        for epsilon in options.epsilons:
             rule = add_bins(plain, one.bins_by_rule(epsilon))
             one.show(name, epsilon, {"none": plain, "16": add_bins(plain, 16), "rule": rule})
 
 
-def gaps(seeds: int, tables: list[str], records: int) -> None:
+def gaps(options: Namespace, tables: list[str]) -> None:
     for name in tables or choose(HELD_BACK_WITH_GAPS, HELD_BACK_WITH_GAPS[:1]):
-        _compare_marks(name, load_mixed_table(name, gaps=True), seeds, records)
+        _compare_marks(name, load_mixed_table(name, gaps=True), options)
 
 
-def lost(seeds: int, tables: list[str], records: int) -> None:
+def lost(options: Namespace, tables: list[str]) -> None:
     for name in tables or choose(("HealthInsurance", "lending_club"), HELD_BACK[:1]):
         for kind, share in product(("random", "class", "large"), choose((0.09, 0.28), (0.28,))):
             at = _delete_numbers(load_mixed_table(name), kind, share)
-            _compare_marks(f"{name}, {kind}", at, seeds, records)
+            _compare_marks(f"{name}, {kind}", at, options)
 
 
-def _compare_marks(name: str, at: MixedTable, seeds: int, records: int) -> None:
-    one = Comparison(at, seeds, records)
+def _compare_marks(name: str, at: MixedTable, options: Namespace) -> None:
+    one = Comparison(at, options)
     numbers = [n for n, fact in at.schema.items() if isinstance(fact, BoundedColumn)]
     open_ones = [n for n in numbers if at.X[n].isna().any()]
     share = at.X[open_ones].isna().any(axis=1).mean()
-    for epsilon in EPSILONS:
+    for epsilon in options.epsilons:
         chosen = add_bins(at.schema, one.bins_by_rule(epsilon))
         schemas = {
             "middle": chosen,
@@ -195,6 +196,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--tables", nargs="*", default=[])
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--study", action="store_true", help="the tables of the study")
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
     parser.add_argument("--records", type=int, default=10_000, help="most records to train on")
@@ -207,7 +209,7 @@ def main() -> None:
     studied = {"bins": list(STUDY), "gaps": list(STUDY_OF_GAPS), "lost": ["BudgetFood"]}
     for name in options.parts or parts:
         tables = options.tables or (studied.get(name, []) if options.study else [])
-        parts[name](options.seeds, tables, options.records)
+        parts[name](options, tables)
 
 
 if __name__ == "__main__":
