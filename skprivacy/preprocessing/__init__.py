@@ -11,8 +11,7 @@ Files, in reading order:
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
-- ``encoded_table``: a table in its engine, encoded by a schema batch by batch
-- ``transformer``: SchemaTransformer
+- ``transformer``: SchemaTransformer, in memory or batch by batch in an engine
 - ``pipeline``: make_private_pipeline, bins by rule
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise
