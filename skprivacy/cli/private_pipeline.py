@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+from dataclasses import replace
 from typing import Any
 
 from sklearn.base import is_regressor
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from .._clones import group_names
 from ..base import PrivateEstimatorMixin
 from ..preprocessing import BoundedColumn, Schema, SchemaTransformer, make_private_pipeline
+from ..preprocessing.transformer import add_bins
 from .console import UserError
 from .data import Records
 from .registry import MODELS, model_class
@@ -40,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter of the model, or a part of one, such as --set epochs=50 or "
         "--set optimizer__momentum=0.5; can be repeated",
+    )
+    group.add_argument(
+        "--bins",
+        type=number_of_bins,
+        default="auto",
+        metavar="N",
+        help="number of bins of each bounded column to which the schema gives none, or none, or "
+        "auto: 16 where the noise of a DPSGDClassifier leaves room for them (default: auto)",
     )
     group.add_argument(
         "--delta",
@@ -75,6 +85,15 @@ def setting(text: str) -> tuple[str, Any]:
         return name.strip(), ast.literal_eval(value.strip())
     except (ValueError, SyntaxError):
         return name.strip(), value.strip()
+
+
+def number_of_bins(text: str) -> int | str | None:
+    """Parse ``16``, ``none`` or ``auto``."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of bins, none or auto; got {text!r}")
+    return int(text)
 
 
 def check(args: argparse.Namespace, *epsilons: float) -> None:
@@ -124,11 +143,12 @@ def make_model(
             f"target of {records.name} holds {'classes' if records.classifies else 'numbers'}. "
             "Choose another --model, or correct the schema."
         )
+    bins = None if args.bins == "auto" else args.bins
     if "schema" in known:
-        return _set_schema_facts(model, records)
+        return _set_schema_facts(model, replace(records, schema=add_bins(records.schema, bins)))
     if isinstance(model, PrivateEstimatorMixin):
-        return make_private_pipeline(records.schema, model)
-    return make_pipeline(SchemaTransformer(records.schema), model)
+        return make_private_pipeline(records.schema, model, bins=args.bins)
+    return make_pipeline(SchemaTransformer(records.schema, bins=bins), model)
 
 
 def schema_in(model: Any) -> Schema | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.pipeline import Pipeline
 
 from ..accounting import PrivacyGuarantee
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin, rehearse_fit
+from ..preprocessing.pipeline import is_plain_pipeline
 from .search_scores import HeldOut
 
 __all__ = ["Candidates", "list_settings"]
@@ -77,7 +77,7 @@ class Candidates:
         """Refuse a model whose fit cannot be rehearsed."""
         for number in range(len(self.settings)):
             model = last = self.model(number, 1.0, 0.0)
-            while type(last) is Pipeline:
+            while is_plain_pipeline(last):
                 last = last.steps[-1][1]
             part = self.private_part(model)
             if part is not last or not isinstance(part, PrivateEstimatorMixin):

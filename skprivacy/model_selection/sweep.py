@@ -20,6 +20,7 @@ from ..accounting import NonPrivateEvent, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
+from ..preprocessing.pipeline import settle_bins
 from .delegation import RefittedMixin
 from .sweep_baselines import make_constant, name_constant, sibling_name, validate_baselines
 from .sweep_groups import collect_groups, resolve_subgroups
@@ -39,7 +40,7 @@ from .sweep_plan import (
     validate_targets,
     warn_of_unprotected_groups,
 )
-from .sweep_records import Candidate, Records, share_first_steps
+from .sweep_records import Candidate, Records, share_first_steps, warn_of_gaps
 from .sweep_results import ResultsMixin, arrange_results
 from .sweep_runner import (
     SweepRunner,
@@ -278,12 +279,14 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
             warn_of_unprotected_groups(models, people)
         else:
             warn_of_identifiers(getattr(self, "feature_names_in_", ()), "What a sweep shows")
+        warn_of_gaps(models.values(), X)
         compared = validate_baselines(self.baseline, models, names, epsilons, X)
-        records = share_first_steps(records, models)
+        members = splits[0][0]
+        n_train = len(members) if people is None else len(np.unique(people.codes[members]))
         candidates = [
             Candidate(
                 name,
-                clone(model).set_params(**{param: epsilon}),
+                settle_bins(clone(model).set_params(**{param: epsilon}), n_train),
                 records[name],
                 {param: epsilon} | ({"estimator": name} if name else {}),
             )
@@ -291,8 +294,11 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
             for epsilon in epsilons
         ]
         others = [
-            _baseline_candidate(name, model, models, records) for name, model in compared.items()
+            _baseline_candidate(name, settle_bins(model, n_train), models, records)
+            for name, model in compared.items()
         ]
+        shared = share_first_steps(candidates + others)
+        candidates, others = shared[: len(candidates)], shared[len(candidates) :]
         constant = _baseline_candidate(
             name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,9 +14,11 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from .._config import warn_caller
 from .._sklearn import output_container, safe_indexing
 from .._validation import num_samples
 from ..preprocessing import SchemaTransformer
+from ..preprocessing.schema_check import find_unmarked_gaps
 
 __all__ = [
     "Candidate",
@@ -26,6 +28,7 @@ __all__ = [
     "fit_first_step",
     "select_arguments",
     "share_first_steps",
+    "warn_of_gaps",
 ]
 
 _MAX_FEATURE_BYTES = 1 << 30  # of the cached features
@@ -96,7 +99,27 @@ def _stateless_step(model: Any) -> SchemaTransformer | None:
 
 
 def _step_parameters(step: SchemaTransformer) -> tuple[Any, ...]:
-    return step.schema, tuple(step.feature_range), np.dtype(step.dtype)
+    return step.schema, tuple(step.feature_range), step.bins, np.dtype(step.dtype)
+
+
+def warn_of_gaps(models: Iterable[Any], X: Any) -> None:
+    """Warn of gaps that a schema reads as the middle of a range.
+
+    A sweep reads the data and is not private. ``fit`` of a model must not warn: it would reveal a
+    record.
+    """
+    for model in models:
+        step = model.steps[0][1] if isinstance(model, Pipeline) else None
+        if not isinstance(step, SchemaTransformer) or step.schema is None:
+            continue
+        if isinstance(X, pd.DataFrame) and (found := find_unmarked_gaps(step.schema, X)):
+            warn_caller(
+                f"The columns {', '.join(map(repr, found))} have missing values, which become the "
+                "middle of the range. Write missing=True in the schema of a column that may have "
+                "them.",
+                UserWarning,
+            )
+            return
 
 
 @dataclass(frozen=True)
@@ -161,20 +184,6 @@ class Split:
         return cls(*map(records.take, (train, test, np.concatenate([train, test]))))
 
 
-def share_first_steps(
-    records: Mapping[str, Records], models: Mapping[str, Any]
-) -> dict[str, Records]:
-    """Return the records of each model with its shared first step, if it has one."""
-    taken: list[FirstStep] = []
-    found = {}
-    for name, own in records.items():
-        first = next((step for step in taken if step.begins(models[name])), None)
-        if first is None and (first := fit_first_step(models[name], own.X)) is not None:
-            taken.append(first)
-        found[name] = own if first is None else replace(own, first=first)
-    return found
-
-
 def select_arguments(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
     """Return arguments for some rows; those without a value for each record are unchanged."""
     return {
@@ -198,3 +207,17 @@ class Candidate:
     records: Records
     params: dict[str, Any]  # as ``cv_results_`` shows them
     mark: str = ""  # distinguishes baselines of the same name
+
+
+def share_first_steps(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates with their shared first step, if they have one."""
+    taken: list[FirstStep] = []
+    found = []
+    for candidate in candidates:
+        model, own = candidate.model, candidate.records
+        first = next((step for step in taken if step.begins(model)), None)
+        if first is None and (first := fit_first_step(model, own.X)) is not None:
+            taken.append(first)
+        shared = own if first is None else replace(own, first=first)
+        found.append(replace(candidate, records=shared))
+    return found

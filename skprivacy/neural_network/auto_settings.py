@@ -28,6 +28,8 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 _MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
+_MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly noise
+_MAX_BITS = 600  # of 40 columns; bins of pixels and word counts cost time and accuracy
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,14 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
     if not (facts.perceptron and facts.studied):
         return _default_settings(given, facts)
     return (_classifier_settings if facts.classifies else _regressor_settings)(given, facts)
+
+
+def do_bins_pay_off(facts: PublicFacts, n_bits: int) -> bool:
+    """Return whether ``n_bits`` features of public bins raise the accuracy of a network."""
+    studied = facts.perceptron and facts.studied and facts.classifies
+    if not studied or n_bits > _MAX_BITS or facts.epsilon is None or math.isinf(facts.epsilon):
+        return False
+    return facts.signal >= _MIN_SIGNAL_PER_ROOT_OF_BITS * math.sqrt(n_bits)
 
 
 def _is_auto(value: Any) -> bool:

@@ -21,6 +21,7 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
+from .auto_settings import do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 from .training_options import Clipping, Distributed, Optimizer
@@ -251,6 +252,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
+
+    def _needs_bins(self, n: int, n_bits: int) -> bool:
+        """Return whether bits of public bins pay off in a fit to ``n`` records or groups."""
+        self._validate_params()
+        return do_bins_pay_off(self._public_facts(n, n_features=n_bits, n_outputs=1), n_bits)
 
     def _loss(self) -> nn.Module:
         weight = None if self.class_weight is None else self._class_weights()

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._extras import name_missing_extra
 from .._sklearn import output_container
+from ..preprocessing.pipeline import is_plain_pipeline
 from . import third_party
 from .attribute_states import (
     StateReader,
@@ -107,9 +108,9 @@ def to_state(
 ) -> dict[str, Any]:
     """Return the JSON description of a model, and add its arrays to ``arrays``."""
     kind = type(model).__name__
-    if type(model) is Pipeline:
+    if is_plain_pipeline(model):
         steps = [_step_to_state(n, step, prefix, arrays, learner) for n, step in model.steps]
-        return {"kind": kind, "steps": steps}
+        return {"kind": "Pipeline", "steps": steps}
     if type(model) is FrozenEstimator:
         return {"kind": kind, "estimator": to_state(model.estimator, prefix, arrays, learner)}
     if learner and type(model) is ColumnTransformer:

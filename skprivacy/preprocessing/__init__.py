@@ -11,8 +11,8 @@ Files, in reading order:
 - ``schema``: Schema and its JSON format
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
-- ``encoded_table``: a table in its engine, encoded by a schema batch by batch
-- ``transformer``: SchemaTransformer, make_private_pipeline
+- ``transformer``: SchemaTransformer, in memory or batch by batch in an engine
+- ``pipeline``: make_private_pipeline, bins by rule
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise
 - ``cell_counts``: exact counts of records in public cells
@@ -27,6 +27,7 @@ from .columns import BoundedColumn, CategoricalColumn, HashedColumn
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
 from .parquet_summary import private_summary
+from .pipeline import make_private_pipeline
 from .schema import Schema
 from .schema_draft import draft_schema
 from .standard_scaler import PrivateStandardScaler
@@ -39,7 +40,7 @@ from .statistics import (
     private_sum,
     private_variance,
 )
-from .transformer import SchemaTransformer, make_private_pipeline
+from .transformer import SchemaTransformer
 
 __all__ = [
     "BoundedColumn",

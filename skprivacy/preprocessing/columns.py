@@ -248,7 +248,8 @@ class BoundedColumn(Column):
     bins : int, default=1
         Number of bins, equally wide on the scale. :class:`SchemaTransformer` adds a bit for each of
         the ``bins - 1`` edges between them ("thermometer" code), from which a linear model learns
-        steps. Costs no privacy, but more features need more noise: try it on public data.
+        steps. Costs no privacy, but more features need more noise: see
+        :func:`make_private_pipeline`, which adds bins where they pay off.
     %(column_options)s
     unit : str, default=""
         The unit of the numbers, such as ``"years"``, for readers of the schema.

@@ -436,25 +436,36 @@ the same unit?
             cross.n_features_out for cross in self.crossed_columns()
         )
 
-    def with_bins(self, bins: int) -> Schema:
-        """Return a copy in which every bounded column has this number of bins.
+    def with_bins(self, bins: int, names: Iterable[str] | None = None) -> Schema:
+        """Return a copy in which bounded columns have this number of bins.
 
         Parameters
         ----------
         bins : int
             At least 1, which adds no features.
+        names : iterable of str, default=None
+            Bounded columns. ``None`` means all.
 
         Returns
         -------
         Schema
             A copy with all other facts unchanged.
+
+        Raises
+        ------
+        ValueError
+            If a name is not that of a bounded column.
         """
         whole("bins", bins)
-        columns = {
-            name: replace(column, bins=bins) if isinstance(column, BoundedColumn) else column
-            for name, column in self.items()
-        }
-        return self._with(columns, self._confirmed)
+        bounded = {k: column for k, column in self.items() if isinstance(column, BoundedColumn)}
+        chosen = list(bounded) if names is None else list(sequence("names", names))
+        if unknown := [name for name in chosen if name not in list(bounded)]:
+            raise ValueError(
+                f"names={unknown!r} must be bounded columns of the schema, which are "
+                f"{list(bounded)!r}."
+            )
+        columns = {name: replace(bounded[name], bins=bins) for name in chosen}
+        return self._with({**self, **columns}, self._confirmed)
 
     def with_crosses(self, crosses: Iterable[tuple[str, str]]) -> Schema:
         """Return a copy in which these pairs of columns are crossed.

@@ -262,9 +262,24 @@ def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
         hints += _extreme_hints(finite, lower, upper, int(isinstance(fact, DateColumn)))
+    if missing.any() and not is_target and _reads_gaps_as_middle(fact):
+        hints += ('the missing ones become the middle of the range: add "missing": true',)
     if not isinstance(fact, DateColumn) and not is_target:
         hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
+
+
+def _reads_gaps_as_middle(fact: Column) -> bool:
+    return isinstance(fact, (BoundedColumn, DateColumn)) and not fact.missing
+
+
+def find_unmarked_gaps(columns: Mapping[str, Column], table: pd.DataFrame) -> list[str]:
+    """Return the columns with gaps that become the middle of the range, for the data holder."""
+    return [
+        name
+        for name, fact in columns.items()
+        if _reads_gaps_as_middle(fact) and name in table and table[name].isna().any()
+    ]
 
 
 def _is_missing(column: pd.Series) -> np.ndarray:

@@ -1,27 +1,27 @@
-"""Encoding of raw columns as bounded features by a public schema, and private pipelines."""
+"""Encoding of raw columns as bounded features by a public schema, in memory or in an engine."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.pipeline import Pipeline, make_pipeline
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _config
 from .._docs import fill_docs
 from .._groups import find_identifiers
 from .._input_data import validate_data
-from .._validation import sequence
-from ..base import PrivateEstimatorMixin, roll_back_on_error
-from ..sums import open_table
+from .._validation import sequence, whole
+from ..base import roll_back_on_error
+from ..sums import SumPlan, Table, open_table
+from ..sums.batch_columns import count_rows, read_numbers, read_series
 from ..sums.engines import is_table
-from .columns import Column
-from .encoded_table import EncodedTable
+from ..sums.sum_plan import Integers
+from .columns import BoundedColumn, Column
 from .schema import Schema
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
@@ -50,137 +50,6 @@ ndarray of shape (n_samples, n_features_out)
 }
 
 
-def make_private_pipeline(
-    schema: Schema,
-    model: Any,
-    *,
-    n_records: int | None = None,
-    feature_range: tuple[float, float] = (-1.0, 1.0),
-    memory: Any = None,
-    verbose: bool = False,
-) -> Pipeline:
-    """Return a pipeline of a :class:`SchemaTransformer` and a private model with the schema's
-    facts.
-
-    Steps of a scikit-learn pipeline cannot pass facts on, so a model alone would read bounds and
-    classes off the data, or add more noise than needed. This function sets ``bounds``, ``radius``,
-    ``classes`` and ``target_bounds`` from the schema before any fit.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the columns and the target.
-    model : estimator
-        A private estimator. It is cloned. Its parameters ``bounds``, ``radius``, ``classes``,
-        ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
-    n_records : int, default=None
-        Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
-        of a private table. For a model with ``relation="add_remove"``.
-    feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns.
-    memory : str or Memory, default=None
-        As of :class:`sklearn.pipeline.Pipeline`.
-    verbose : bool, default=False
-        As of :class:`sklearn.pipeline.Pipeline`.
-
-    Returns
-    -------
-    Pipeline
-        A pipeline of two unfitted steps.
-
-    Raises
-    ------
-    TypeError
-        If ``schema`` is not a Schema, or ``model`` is not a private estimator.
-    ValueError
-        If ``feature_range`` is not a range; under ``strict``, if facts of the schema were read off
-        data and not confirmed.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        If the schema was read off data and not confirmed.
-
-    Notes
-    -----
-    **Guarantees.** The pipeline has the guarantee of the model. The facts depend on the schema and
-    the parameters only.
-
-    ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
-    numeric column has a number in ``feature_range``, and ``bins - 1`` features of at most 0.5. With
-    the default range and without bins, the norm of a row is at most the root of the number of
-    columns of the table. Without a schema, models use half the root of the number of *features*.
-
-    **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
-    is set, and the model reads facts off the data with its usual warnings and assumptions. If the
-    model has ``bounds``, ``radius`` is not set either, because its units depend on the bounds.
-    Later changes of the transformer by ``set_params`` do not change the facts: make a new pipeline.
-    Facts that disagree with the rows cost accuracy, not privacy: the model clips to them.
-
-    Examples
-    --------
-    >>> from skprivacy.linear_model import ObjectivePerturbationClassifier
-    >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-    >>> from skprivacy.preprocessing import make_private_pipeline
-    >>> schema = Schema(
-    ...     {"age": BoundedColumn(0, 120), "sex": CategoricalColumn(["Female", "Male"])},
-    ...     classes=["no", "yes"],
-    ... )
-    >>> model = make_private_pipeline(schema, ObjectivePerturbationClassifier(epsilon=1.0))
-    >>> model[-1].bounds, model[-1].classes, round(model[-1].radius, 3)
-    ((-1.0, 1.0), ('no', 'yes'), 1.414)
-    """
-    if not isinstance(schema, Schema):
-        raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
-    if isinstance(model, type) or not isinstance(model, PrivateEstimatorMixin):
-        raise TypeError(
-            f"model={model!r} must be a private estimator of skprivacy, such as "
-            "DPSGDClassifier(epsilon=1.0): the facts set its parameters. Put a search or "
-            "another wrapper around the pipeline instead."
-        )
-    encode = SchemaTransformer(schema, feature_range=feature_range)
-    encode._check_parameters()
-    facts: dict[str, Any] = {"n_records": n_records}
-    if schema.unconfirmed:
-        _config.leak(
-            f"schema={schema!r} was read off data: its facts are not public, and none is set. "
-            "Compare it with the codebook, and confirm it by `skprivacy schema confirm FILE`."
-        )
-    else:
-        facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
-        facts |= _row_facts(schema, feature_range)
-    return make_pipeline(encode, _set_known_facts(model, facts), memory=memory, verbose=verbose)
-
-
-def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:
-    """Return bounds of the features, and the largest norm of a row in units of the bounds.
-
-    Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
-    """
-    ones = [1.0] * len(schema.crosses)  # each has one 1 at most
-    bound = max([*ones, *(column.largest_feature(feature_range) for column in schema.values())])
-    norm = math.hypot(*ones, *(column.largest_norm(feature_range) for column in schema.values()))
-    return {"bounds": (-bound, bound), "radius": norm / bound}
-
-
-def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
-    """Return a clone with each fact set whose parameter is unset."""
-    told = clone(model)
-    params = told.get_params(deep=False)
-    if params.get("bounds") is not None:
-        facts.pop("radius", None)  # a radius in units of other bounds
-    missing = {
-        name: fact
-        for name, fact in facts.items()
-        if fact is not None and name in params and _is_unset(params[name])
-    }
-    return told.set_params(**missing)
-
-
-def _is_unset(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and value == "auto")
-
-
 @fill_docs(TRANSFORMER_DOCS)
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
@@ -195,6 +64,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     %(optional_schema)s
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns, not of the bits of their bins.
+    bins : int, default=None
+        Number of bins of each bounded column to which the schema gives none. ``None`` adds none.
     %(output_dtype)s
 
     Attributes
@@ -239,10 +110,12 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         schema: Schema | None = None,
         *,
         feature_range: tuple[float, float] = (-1.0, 1.0),
+        bins: int | None = None,
         dtype: Any = np.float64,
     ) -> None:
         self.schema = schema
         self.feature_range = feature_range
+        self.bins = bins
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> SchemaTransformer:
@@ -280,6 +153,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                 self.schema_ = self.schema
                 check_columns(self.schema, X)
                 self.schema.warn_if_unconfirmed()
+            self.schema_ = add_bins(self.schema_, self.bins)
             self.data_independent_ = not self.schema_.unconfirmed
         return self
 
@@ -407,6 +281,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
                 f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
                 "first."
             )
+        if self.bins is not None:
+            whole("bins", self.bins)
         dtype = _try_read(lambda: np.dtype(self.dtype), None)
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
@@ -422,6 +298,18 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return validate_data(
             self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False, **checks
         )
+
+
+def add_bins(schema: Schema, bins: int | None) -> Schema:
+    """Return the schema with bins for each bounded column that has a width and no bins."""
+    if bins is None:
+        return schema
+    plain = [
+        name
+        for name, fact in schema.items()
+        if isinstance(fact, BoundedColumn) and fact.bins == 1 and fact.lower < fact.upper
+    ]
+    return schema.with_bins(bins, plain)
 
 
 def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
@@ -467,3 +355,94 @@ def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Colum
         else:  # pandas' string type cannot hold all Python strings
             dtype = object if X.dtype.kind in "OUS" else None
             yield pd.Series(X[:, i], dtype=dtype, copy=False), fact
+
+
+class EncodedTable(Table):
+    """Features x0, x1 ... of the schema's columns, beside the other columns of a table.
+
+    ``encoder`` is a fitted SchemaTransformer.
+    """
+
+    def __init__(self, table: Table, encoder: Any) -> None:
+        super().__init__(table.frame)
+        self._table, self._encoder = table, encoder
+        self.encoded_features: list[str] = [f"x{i}" for i in range(encoder.schema_.n_features_out)]
+
+    @property
+    def names(self) -> list[str]:
+        return [
+            *self.encoded_features,
+            *(n for n in self._table.names if n not in self._encoder.schema_),
+        ]
+
+    def kinds(self) -> dict[str, str]:
+        return {**self._table.kinds(), **dict.fromkeys(self.encoded_features, "number")}
+
+    def empty_frame(self) -> pd.DataFrame:
+        return pd.DataFrame(columns=self.encoded_features, dtype=np.float64)
+
+    def check_parts(self, columns: Iterable[str]) -> None:
+        others = [name for name in columns if name not in self.encoded_features]
+        self._table.check_parts([*self._encoder.schema_, *others])
+
+    def count_units(self, groups: str | None) -> int:
+        return self._table.count_units(groups)
+
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+        kinds, schema = self._table.kinds(), self._encoder.schema_
+        numbers = tuple(
+            name
+            for name, fact in schema.items()
+            if isinstance(fact, BoundedColumn) and kinds[name] == "number"
+        )
+        encoded = EncodedPlan(plan, self._encoder, numbers, unit=plan.unit)
+        return self._table.sum_parts(encoded, groups)
+
+
+@dataclass(frozen=True)
+class EncodedPlan(SumPlan):
+    """A plan whose features are made of other columns by a schema."""
+
+    plan: SumPlan
+    encoder: Any
+    numbers: tuple[str, ...]  # bounded columns whose type is a number, such as a decimal
+
+    @property
+    def _plain_columns(self) -> list[str]:
+        """Columns that are not encoded, such as the target."""
+        width = self.encoder.schema_.n_features_out
+        return list(self.plan.record_columns)[width:]
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return (*self.encoder.schema_, *self._plain_columns)
+
+    @property
+    def n_sums(self) -> int:
+        return self.plan.n_sums
+
+    def column_kinds(self) -> dict[str, str]:
+        return self.plan.column_kinds()
+
+    def facts(self) -> dict[str, Any]:
+        encoder = [self.encoder.schema_.to_dict(), list(self.encoder.feature_range)]
+        return {"plan": self.plan.digest, "encoder": encoder}
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        raw = {name: self._read_column(batch, name) for name in self.encoder.feature_names_in_}
+        rows = np.empty((0, self.encoder.schema_.n_features_out))
+        if count_rows(batch):  # scikit-learn refuses a table without rows
+            rows = np.asarray(self.encoder.transform(pd.DataFrame(raw)))
+        frame = pd.DataFrame(rows, columns=list(self.plan.record_columns[: rows.shape[1]]))
+        others = {
+            name: read_series(batch, name).reset_index(drop=True) for name in self._plain_columns
+        }
+        return self.plan._read_batch(frame.assign(**others))
+
+    def _read_column(self, batch: Any, name: str) -> Any:
+        if name in self.numbers:
+            return read_numbers(batch, (name,))[:, 0]
+        return read_series(batch, name).reset_index(drop=True)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        return self.plan._sum_slice(sizes, *records)

@@ -532,3 +532,30 @@ def test_an_engine_refuses_what_needs_rows(folder, capsys, options, message):
     found = run(f"train patients.parquet --engine pyarrow {options}{model}", capsys)
     assert found[0] == 2
     assert message in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize(
+    ("options", "bins"),
+    [
+        ("--epsilon 9", 16),
+        ("--epsilon 0.01", 1),
+        ("--epsilon 9 --bins none", 1),
+        ("--epsilon 9 --bins 5", 5),
+        ("--epsilon 9 --bins 5 --model ObjectivePerturbationClassifier", 5),
+        ("--epsilon 9 --model ObjectivePerturbationClassifier", 1),
+    ],
+)
+def test_a_network_gets_bins_where_its_noise_leaves_room(folder, capsys, options, bins):
+    table = "patients.csv --schema schema.json"
+    network = "" if "--model" in options else "--set epochs=1"
+    code, _, err = run(f"train {table} --save m.safetensors {options} {network}", capsys)
+    assert code == 0, err
+    schema = load_model("m.safetensors")[0].schema_
+    assert {schema["age"].bins, schema["weight"].bins} == {bins}
+
+
+def test_a_wrong_number_of_bins_is_refused(folder, capsys):
+    for wrong in ("0", "many", "2.5"):
+        code, _, err = run(f"train patients.csv --schema schema.json --bins {wrong}", capsys)
+        assert code == 2
+        assert "expected a number of bins, none or auto" in err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -316,3 +318,14 @@ def test_shadow_models_share_it_too():
         model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
         swept(model, X, y, shared=shared, counts=counts, attack=attack, baseline=None)
     assert counts[0] < counts[1] / 2
+
+
+def test_a_gap_that_becomes_the_middle_of_the_range_is_named_and_a_marked_one_is_not():
+    X, y = frame()
+    X.loc[3, "age"] = np.nan
+    with pytest.warns(UserWarning, match="'age' have missing values"):
+        swept(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X, y, baseline=None)
+    marked = Schema({**SCHEMA, "age": replace(SCHEMA["age"], missing=True)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        swept(make_pipeline(SchemaTransformer(marked), Exact()), X, y, baseline=None)

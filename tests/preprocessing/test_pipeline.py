@@ -36,9 +36,7 @@ from skprivacy.preprocessing import (
     Schema,
     SchemaTransformer,
     make_private_pipeline,
-)
-from skprivacy.preprocessing import (
-    transformer as pipeline,
+    pipeline,
 )
 
 COLUMNS = {

@@ -11,6 +11,7 @@ from skprivacy.preprocessing import (
     HashedColumn,
     Schema,
 )
+from skprivacy.preprocessing.schema_check import find_unmarked_gaps
 
 TABLE = pd.DataFrame(
     {
@@ -175,3 +176,21 @@ def test_a_feature_that_identifies_people():
     schema = Schema({"PatNr": BoundedColumn(0, 9), "age": BoundedColumn(0, 120)})
     check = schema.check(pd.DataFrame({"PatNr": [1, 2], "age": [3, 4]}))
     assert "its name says that it identifies people" in repr(check)
+
+
+def test_a_gap_that_becomes_the_middle_of_the_range_is_named():
+    table = pd.DataFrame(
+        {"a": [1.0, None], "b": [None, 2.0], "c": ["x", None], "d": ["2020-02-01", None]}
+    )
+    columns = {
+        "a": BoundedColumn(0, 9),
+        "b": BoundedColumn(0, 9, missing=True),
+        "c": CategoricalColumn(["x"]),
+        "d": DateColumn("2020-01-01", "2021-01-01"),
+    }
+    found = Schema(columns).check(table)
+    hinted = [each.name for each in found.columns if "middle of the range" in str(each)]
+    assert hinted == ["a", "d"]
+    assert "a: 50.00% missing; the missing ones become the middle" in repr(found)
+    assert find_unmarked_gaps(columns, table) == ["a", "d"]
+    assert find_unmarked_gaps(columns, table.dropna()) == []

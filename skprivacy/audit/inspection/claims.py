@@ -50,6 +50,7 @@ from ...accounting import PrivacyGuarantee
 from ...base import is_third_party_claim, list_frozen_assumptions
 from ...defenses import SmoothedClassifier
 from ...defenses.output_defense import OutputDefense
+from ...preprocessing.pipeline import PrivatePipeline
 from ...preprocessing.schema import Schema
 from .attempts import is_alarm
 from .guarantees import (
@@ -544,6 +545,7 @@ def _try_compute(compute: Callable[[], Any]) -> Any:
 # By exact type: a subclass may train differently.
 _OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
     Pipeline: _pipeline,
+    PrivatePipeline: _pipeline,
     ColumnTransformer: _columns,
     FeatureUnion: _union,
     VotingClassifier: _voting,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.pipeline import FeatureUnion
 
 from ..._sklearn import is_search
 from ...accounting import (
@@ -26,6 +26,7 @@ from ...accounting import (
     weakest_arithmetic,
 )
 from ...accounting.noise_arithmetic import UNSPECIFIED
+from ...preprocessing.pipeline import is_plain_pipeline
 
 __all__ = [
     "compose_guarantees",
@@ -203,7 +204,7 @@ def _finite(value: Any) -> float | None:
 
 def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the steps of a model, fitted or not, by their dotted names."""
-    if type(model) is Pipeline:
+    if is_plain_pipeline(model):
         parts = model.steps
     elif type(model) is ColumnTransformer:
         unfitted = [*model.transformers, ("remainder", model.remainder, None)]
