@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -279,6 +280,16 @@ class Training:
         for name, p in self._released.named_parameters():
             p.data = released[name]
         return self._released.eval()
+
+
+@dataclass
+class ChargedRun:
+    """A run that has been charged, with its data; whoever trains it sets ``trained``."""
+
+    training: Training
+    data: tuple[Tensor | MappedRows, Tensor, Groups | None]
+    peers: Peers
+    trained: nn.Module | None = None
 
 
 def needs_public_rows(device: str) -> bool:
