@@ -195,9 +195,12 @@ class Training:
         random = self._random_of_step(peers)
         # Abadi et al. 2016, Algorithm 1, "Compute gradient" and "Clip gradient"; then their sum
         total = self._sum(X, y, drawn, self._group_rows)
+        self.release_and_update(total, peers, random)
+
+    def release_and_update(self, total: Tensor, peers: Peers, random: SecureRandom) -> None:
+        """Release a clipped sum, and move the weights by it."""
         # Algorithm 1, "Add noise": N(0, sigma^2 C^2 I), added to the sum by the mechanism
-        noisy = self._noisy(total, peers, random)
-        self.update(noisy)
+        self.update(self._noisy(total, peers, random))
 
     def update(self, noisy: Tensor) -> None:
         """Move the weights by a released sum."""
@@ -290,6 +293,7 @@ class ChargedRun:
     data: tuple[Tensor | MappedRows, Tensor, Groups | None]
     peers: Peers
     trained: nn.Module | None = None
+    error: Exception | None = None  # why it could not be trained
 
 
 def needs_public_rows(device: str) -> bool:
