@@ -301,7 +301,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """
         return self._fit(X, y, groups, True)
 
-    @ordinary_torch("cpu")
     def _fit(
         self: Self,
         X: ArrayLike,
@@ -324,7 +323,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         classes: ArrayLike | None = None,
     ) -> Iterator[ChargedRun]:
         """Do all of a fit but its training, which the ``with`` block does."""
-        with self._private_fit() as fit, self._peers() as peers:
+        with ordinary_torch("cpu"), self._private_fit() as fit, self._peers() as peers:
             if groups is not None:
                 check_order(groups, X)
             rows, y = self._rows(X, y, first)

@@ -285,7 +285,7 @@ class Training:
         return self._released.eval()
 
 
-@dataclass
+@dataclass(eq=False)
 class ChargedRun:
     """A run that has been charged, with its data; whoever trains it sets ``trained``."""
 

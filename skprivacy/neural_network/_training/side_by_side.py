@@ -9,14 +9,15 @@ together. Start reading at :func:`train_side_by_side`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,11 +35,13 @@ _CACHED_NUMBERS = 3 << 19  # numbers that the networks of a stack may hold to fi
 # Multiplications by weights in a step from which on several threads are faster than one. In shorter
 # steps they wait for Python's lock.
 _MIN_THREAD_WORK = 1 << 20
+# ... and up to which a stack is faster than its runs one by one: beyond, time goes to products.
+_MAX_STACK_WORK = 1 << 23
 _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 
 def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
-    """Train runs of which :func:`stack_kind` knows the kind; set ``trained``, or ``error``.
+    """Train runs, those of one kind in stacks and others alone; set ``trained``, or ``error``.
 
     **Guarantees.** A run releases what ``Training.run`` releases: the clipped sums of its own
     batches, by its own mechanism, with noise of its own stream. With one noise seed, both give the
@@ -47,19 +50,20 @@ def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
 
     **Edge cases.** A run that fails ends alone. An interrupt ends all, and none of them is trained.
     """
-    n_threads = _count_threads(runs)
-    stacks = _divide_into_stacks(runs, n_threads)
-    stop = threading.Event()
+    short = [run for run in runs if _is_short(run)]
+    for run in runs:
+        if run not in short:  # it uses all threads by itself
+            _train_alone(run)
+    n_threads, stop = _count_threads(short), threading.Event()
+    works = _divide_into_works(short, n_threads, stop)
     with one_blas_thread():
-        if n_threads == 1:
-            for own in stacks:
-                _train_stack(own, stop)
+        if n_threads < 2:
+            for work in works:
+                work()
             return
         with ThreadPoolExecutor(n_threads) as pool:
             try:  # the context holds what records releases
-                for done in [
-                    pool.submit(copy_context().run, _train_stack, own, stop) for own in stacks
-                ]:
+                for done in [pool.submit(copy_context().run, work) for work in works]:
                     done.result()
             except BaseException:
                 stop.set()
@@ -69,15 +73,13 @@ def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
 def stack_kind(run: ChargedRun) -> Hashable | None:
     """Return the kind of a run that a stack can train beside others of its kind, or None.
 
-    Public facts alone decide. A stack takes less processor time than runs one by one in every shape
-    that it knows (``python benchmarks/run.py speed/side_by_side shapes``). Runs with longer steps
-    use all threads by themselves.
+    Public facts alone decide. Up to ``_MAX_STACK_WORK`` a stack takes less processor time than runs
+    one by one in every shape measured (``python benchmarks/run.py speed/side_by_side shapes``).
     """
     training, (X, _, groups) = run.training, run.data
     gradients = training._clipped.gradients
     if (
-        type(training) is not Training
-        or type(run.peers) is not SingleProcess
+        not _is_short(run)
         or groups is not None
         or not isinstance(X, Tensor)
         or type(gradients) is not PerceptronGradients
@@ -85,53 +87,78 @@ def stack_kind(run: ChargedRun) -> Hashable | None:
         or isinstance(training._clip, AdaptiveClipping)
         or training._grad is not training._sums  # sums in double precision
         or not training._sum.is_single(X.shape[1])
-        or not training._is_short()
+        or _step_work(run) > _MAX_STACK_WORK
     ):
         return None
     kinds = tuple(gradients.activations)
     return tuple(_sizes(training)), kinds, training._clip, training._clipped.max_grad_norm
 
 
+def _is_short(run: ChargedRun) -> bool:
+    """Return True for a run in one process whose steps use a single thread."""
+    own = type(run.training) is Training and type(run.peers) is SingleProcess
+    return own and run.training._is_short()
+
+
+def _step_work(run: ChargedRun) -> int:
+    """Return the multiplications by weights in a step."""
+    return run.training.config.batch_size * len(run.training._weights)
+
+
 def _sizes(training: Training) -> list[int]:
     """Return the numbers of features, hidden units and outputs of a perceptron."""
-    layers = training._clipped.gradients.layers
+    layers = training._clipped.gradients.layers  # type: ignore[attr-defined]
     return [layers[0][0].shape[1], *(len(bias) for _, bias in layers)]
 
 
 def _count_threads(runs: Sequence[ChargedRun]) -> int:
-    """Return the number of threads: as many as linear algebra may use, if all steps are long."""
-    plans = [(run.training.config.batch_size, len(run.training._weights)) for run in runs]
-    long = all(batch * weights >= _MIN_THREAD_WORK for batch, weights in plans)
-    return min(blas_threads(), len(runs)) if long else 1
+    """Return the number of threads: as many as linear algebra may use, if no step is tiny."""
+    if any(_step_work(run) < _MIN_THREAD_WORK for run in runs):
+        return 1
+    return min(blas_threads(), len(runs))
 
 
-def _divide_into_stacks(runs: Sequence[ChargedRun], n_threads: int) -> list[list[ChargedRun]]:
-    """Return runs of one kind in stacks that fit the cache, at least one for each thread."""
+def _divide_into_works(
+    runs: Sequence[ChargedRun], n_threads: int, stop: threading.Event
+) -> list[Callable[[], None]]:
+    """Return functions that train stacks, which fit the cache, or single runs.
+
+    Runs of one kind are in at least one stack for each thread, mixed by their numbers of steps.
+    """
     kinds: dict[Hashable, list[ChargedRun]] = {}
     for run in sorted(runs, key=lambda run: -run.training.config.n_steps):
         kinds.setdefault(stack_kind(run), []).append(run)
-    stacks = []
+    works: list[Callable[[], None]] = [partial(_train_alone, run) for run in kinds.pop(None, [])]
     for own in kinds.values():
         longest = max(run.training.config.batch_size for run in own)
         fitting = max(1, _CACHED_NUMBERS // count_numbers(_sizes(own[0].training), longest))
         n_stacks = max(-(-len(own) // fitting), min(n_threads, len(own)))
-        stacks += [own[i::n_stacks] for i in range(n_stacks)]
-    return stacks
+        works += [partial(_train_stack, own[i::n_stacks], stop) for i in range(n_stacks)]
+    return works
+
+
+def _train_alone(run: ChargedRun) -> None:
+    """Train a run by its own steps."""
+    X, y, groups = run.data
+    try:
+        run.trained = run.training.run(X, y, run.peers, groups=groups)
+    except Exception as error:
+        run.error = error
 
 
 def _train_stack(runs: list[ChargedRun], stop: threading.Event) -> None:
-    """Train runs of one kind; a stack that has been trained to the end of one goes on without it."""
+    """Train runs of one kind; where one ends, a smaller stack goes on."""
     with (
         flush_denormals(),
         one_torch_thread(),
         ordinary_torch("cpu"),
         ExitStack() as hidden,
     ):
-        tables = _append_facts(runs)
+        tables = dict(zip(runs, _append_facts(runs), strict=True))
         for run in runs:
             hidden.enter_context(private_randomness(run.training.random, "cpu"))
         while runs and not stop.is_set():
-            stack = _ClippedStack(runs, [tables[id(run)] for run in runs])
+            stack = _ClippedStack(runs, [tables[run] for run in runs])
             left = min(run.training.config.n_steps - run.training._step for run in runs)
             while left and not stop.is_set() and not any(run.error for run in runs):
                 stack.step()
@@ -142,25 +169,31 @@ def _train_stack(runs: list[ChargedRun], stop: threading.Event) -> None:
             runs = [run for run in runs if run.trained is None and run.error is None]
 
 
-def _append_facts(runs: Sequence[ChargedRun]) -> dict[int, Float32Array]:
-    """Return the records of each run with a one, the label, the weight 1 and their squared norm."""
-    found: dict[int, Float32Array] = {}
-    known: list[tuple[int, NDArray[np.int64], Float32Array]] = []
-    for run in runs:
-        X, y, _ = run.data
-        assert isinstance(X, Tensor)
-        rows, labels = X.numpy(), y.numpy()
-        place = X.data_ptr()
-        table = next(
-            (t for at, of, t in known if at == place and len(t) == len(rows) and (of == labels).all()),
-            None,
-        )
-        if table is None:
+def _append_facts(runs: Sequence[ChargedRun]) -> list[Float32Array]:
+    """Return the records of each run with a one, the label, the weight 1 and their squared norm.
+
+    Runs on the same records and labels share them.
+    """
+    found: list[Float32Array] = []
+    for i, run in enumerate(runs):
+        rows, labels = _records(run)
+        for other, table in zip(runs[:i], found, strict=True):
+            others, names = _records(other)
+            same = rows.ctypes.data == others.ctypes.data and rows.shape == others.shape
+            if same and np.array_equal(labels, names):
+                found.append(table)
+                break
+        else:
             square = np.einsum("nk,nk->n", rows, rows) + np.float32(1.0)
-            table = append_columns(rows, labels, np.ones(len(rows), np.float32), square)
-            known.append((place, labels, table))
-        found[id(run)] = table
+            found.append(append_columns(rows, labels, np.ones(len(rows), np.float32), square))
     return found
+
+
+def _records(run: ChargedRun) -> tuple[Float32Array, NDArray[np.int64]]:
+    """Return the records and labels of a run as arrays."""
+    X, y, _ = run.data
+    assert isinstance(X, Tensor)
+    return X.numpy(), y.numpy()
 
 
 class _ClippedStack:
@@ -170,9 +203,11 @@ class _ClippedStack:
         self._runs, self._tables = runs, tables
         first = runs[0].training
         gradients, sizes = first._clipped.gradients, _sizes(first)
-        kinds = set(gradients.activations)
+        kinds: set[Any] = set(gradients.activations)  # type: ignore[attr-defined]
         name = _NAMES[kinds.pop()] if kinds else "identity"
-        blank = [(np.zeros(pair, np.float32), np.zeros(pair[1], np.float32)) for pair in pairwise(sizes)]
+        blank = [
+            (np.zeros(pair, np.float32), np.zeros(pair[1], np.float32)) for pair in pairwise(sizes)
+        ]
         self._stack = PerceptronStack([blank] * len(runs), name, _N_FACTS)
         self._order = _stack_order(sizes)
         self._inverse = np.argsort(self._order)
@@ -189,16 +224,12 @@ class _ClippedStack:
             np.take(training._weights.data.numpy(), self._order, out=weights)
         stack.load(self._tables, drawn)
         # "Compute gradient" and "Clip gradient", of all runs at once
-        sum_clipped_gradients(
-            stack, trainings[0]._clip, trainings[0]._clipped.max_grad_norm, LOST
-        )
+        sum_clipped_gradients(stack, trainings[0]._clip, trainings[0]._clipped.max_grad_norm, LOST)
         for run, total in zip(self._runs, stack.gradient, strict=True):
             np.take(total, self._inverse, out=run.training._grad.numpy())
             try:
                 # "Add noise" and "Descent", each run by its own mechanism and optimizer
-                run.training.release_and_update(
-                    run.training._grad, run.peers, run.training.random
-                )
+                run.training.release_and_update(run.training._grad, run.peers, run.training.random)
             except Exception as error:
                 run.error = error
 
