@@ -26,9 +26,10 @@ def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
         if not plain or model.verbose:
             return False
         model = model.steps[-1][1]
-    if params or getattr(model, "verbose", 0) or not hasattr(model, "_stacked_training"):
+    if len(params) or getattr(model, "verbose", 0) or not hasattr(model, "_stacked_training"):
         return False
-    return model._stacked_training() is not None
+    known: Any = model._stacked_training()
+    return known is not None
 
 
 class PlannedFit:
