@@ -147,26 +147,31 @@ def _train_alone(run: ChargedRun) -> None:
 
 
 def _train_stack(runs: list[ChargedRun], stop: threading.Event) -> None:
-    """Train runs of one kind; where one ends, a smaller stack goes on."""
-    with (
-        flush_denormals(),
-        one_torch_thread(),
-        ordinary_torch("cpu"),
-        ExitStack() as hidden,
-    ):
-        tables = dict(zip(runs, _append_facts(runs), strict=True))
-        for run in runs:
-            hidden.enter_context(private_randomness(run.training.random, "cpu"))
-        while runs and not stop.is_set():
-            stack = _ClippedStack(runs, [tables[run] for run in runs])
-            left = min(run.training.config.n_steps - run.training._step for run in runs)
-            while left and not stop.is_set() and not any(run.error for run in runs):
-                stack.step()
-                left -= 1
+    """Train runs of one kind; an error outside the steps of one run ends all."""
+    try:
+        with flush_denormals(), one_torch_thread(), ordinary_torch("cpu"), ExitStack() as hidden:
             for run in runs:
-                if run.training._step == run.training.config.n_steps and run.error is None:
-                    run.trained = run.training._released_module()
-            runs = [run for run in runs if run.trained is None and run.error is None]
+                hidden.enter_context(private_randomness(run.training.random, "cpu"))
+            _train_until_stopped(runs, stop)
+    except Exception as error:
+        for run in runs:
+            if run.trained is None and run.error is None:
+                run.error = error
+
+
+def _train_until_stopped(runs: list[ChargedRun], stop: threading.Event) -> None:
+    """Train runs of one kind; where one ends, a smaller stack goes on."""
+    tables = dict(zip(runs, _append_facts(runs), strict=True))
+    while runs and not stop.is_set():
+        stack = _ClippedStack(runs, [tables[run] for run in runs])
+        left = min(run.training.config.n_steps - run.training._step for run in runs)
+        while left and not stop.is_set() and not any(run.error for run in runs):
+            stack.step()
+            left -= 1
+        for run in runs:
+            if run.training._step == run.training.config.n_steps and run.error is None:
+                run.trained = run.training._released_module()
+        runs = [run for run in runs if run.trained is None and run.error is None]
 
 
 def _append_facts(runs: Sequence[ChargedRun]) -> list[Float32Array]:
