@@ -101,7 +101,9 @@ def test_a_stack_trains_what_the_settings_above_share():
 
 
 @pytest.mark.parametrize(
-    "change", [{"class_weight": {1: 2.0}}, {"batch_size": 300, "noise": "exact"}], ids=str
+    "change",
+    [{"class_weight": {1: 2.0}}, {"noise": "exact"}, {"hidden_layer_sizes": (5000,)}],
+    ids=str,
 )
 def test_a_run_that_no_stack_knows_trains_alone(change):
     with network(**change)._begin_fit(*problem()) as run:

@@ -25,7 +25,7 @@ from ..._environment import blas_threads, one_blas_thread, one_torch_thread
 from ..._stacked.perceptrons import Float32Array, PerceptronStack, append_columns, count_numbers
 from ..._stacked.stacked_dpsgd import sum_clipped_gradients
 from .._gradients.clipping import AdaptiveClipping
-from .._gradients.contributions import LOST
+from .._gradients.contributions import LOST, SUMMED
 from .._gradients.perceptron import ACTIVATIONS, PerceptronGradients
 from .engine import ChargedRun, SingleProcess, Training
 from .torch_modes import flush_denormals, ordinary_torch, private_randomness
@@ -87,6 +87,7 @@ def stack_kind(run: ChargedRun) -> Hashable | None:
         or isinstance(training._clip, AdaptiveClipping)
         or training._grad is not training._sums  # sums in double precision
         or not training._sum.is_single(X.shape[1])
+        or max(_sizes(training)) > SUMMED  # norms in double precision
         or _step_work(run) > _MAX_STACK_WORK
     ):
         return None
@@ -226,12 +227,12 @@ class _ClippedStack:
             for training, table in zip(trainings, self._tables, strict=True)
         ]
         for training, weights in zip(trainings, stack.weights, strict=True):
-            np.take(training._weights.data.numpy(), self._order, out=weights)
+            np.take(training._weights.data.numpy(), self._order, out=weights, mode="clip")
         stack.load(self._tables, drawn)
         # "Compute gradient" and "Clip gradient", of all runs at once
         sum_clipped_gradients(stack, trainings[0]._clip, trainings[0]._clipped.max_grad_norm, LOST)
         for run, total in zip(self._runs, stack.gradient, strict=True):
-            np.take(total, self._inverse, out=run.training._grad.numpy())
+            np.take(total, self._inverse, out=run.training._grad.numpy(), mode="clip")
             try:
                 # "Add noise" and "Descent", each run by its own mechanism and optimizer
                 run.training.release_and_update(run.training._grad, run.peers, run.training.random)
