@@ -158,6 +158,9 @@ def _train_stack(runs: list[ChargedRun], stop: threading.Event) -> None:
         for run in runs:
             if run.trained is None and run.error is None:
                 run.error = error
+    except BaseException:
+        stop.set()
+        raise
 
 
 def _train_until_stopped(runs: list[ChargedRun], stop: threading.Event) -> None:
