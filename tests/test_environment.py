@@ -37,7 +37,7 @@ from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
 from skprivacy.linear_model import OutputPerturbationClassifier  # noqa: E402
 from skprivacy.linear_model import logistic_solver as _logistic  # noqa: E402
 from skprivacy.model_selection.sweep_records import Records, Split  # noqa: E402
-from skprivacy.model_selection.sweep_runner import fit_baseline  # noqa: E402
+from skprivacy.model_selection.sweep_runner import SplitModel, fit_baseline  # noqa: E402
 from skprivacy.neural_network import SCARFEncoder, VATStudent  # noqa: E402
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
@@ -134,7 +134,7 @@ def quantiles(X, Y):
 def baseline(X, Y):
     split = Split(*[Records(X, Y)] * 3)
     trees = HistGradientBoostingClassifier(max_iter=1)
-    return partial(fit_baseline, trees, split, {}, None, "trees", False)
+    return partial(fit_baseline, SplitModel(trees, split), {}, None, "trees", False)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Training of many small neural networks at once, such as shadow models.
+"""Training of many small neural networks at once, such as shadow models or the fits of a sweep.
 
 Files, in reading order:
 
@@ -10,8 +10,10 @@ Files, in reading order:
 - ``tensors``: stack of networks on a torch device
 - ``device_mlp``: ``stacked_mlp`` on a torch device; networks that must not influence each other
 - ``device_dpsgd``: ``stacked_dpsgd`` on a torch device, where the noise is drawn
+- ``joint_fits``: private fits charged one by one, and trained side by side
 """
 
+from .joint_fits import MAX_FITS, PlannedFit, can_wait, fit_together
 from .scheduling import (
     StackedMember,
     is_mlp,
@@ -23,7 +25,11 @@ from .scheduling import (
 )
 
 __all__ = [
+    "MAX_FITS",
+    "PlannedFit",
     "StackedMember",
+    "can_wait",
+    "fit_together",
     "is_mlp",
     "is_stackable",
     "resolve_device",

@@ -21,6 +21,8 @@ Layers = list[
 
 # Largest difference between logits whose exponential fits single precision.
 _RANGE = 80.0
+# Rows that one product adds up: over more, products of few columns round more.
+_ROWS = 512
 
 
 def _logistic(z: Float32Array) -> None:
@@ -129,7 +131,10 @@ class PerceptronStack:
     def sum_gradients(self, seen: list[tuple[Float32Array, Float32Array]]) -> None:
         """Fill ``gradient`` with the sum over the batch."""
         for (value, error), gradient in zip(seen, self.gradients, strict=True):
-            np.matmul(value.swapaxes(1, 2), error, out=gradient)
+            np.matmul(value[:, :_ROWS].swapaxes(1, 2), error[:, :_ROWS], out=gradient)
+            for start in range(_ROWS, self.size, _ROWS):
+                part = slice(start, start + _ROWS)
+                gradient += np.matmul(value[:, part].swapaxes(1, 2), error[:, part])
 
     def network(self, index: int, flat: Float32Array | None = None) -> Layers:
         """Return a copy of one network's layers, with weights from ``flat`` if given."""

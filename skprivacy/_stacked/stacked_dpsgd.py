@@ -176,25 +176,47 @@ def append_step_columns(fit: StackedFit) -> Float32Array:
 def _average_clipped(
     stack: PerceptronStack, clip: Clip, norm: float, divisor: Float32Array
 ) -> None:
-    """Sum the batch's clipped gradients by book-keeping, and divide by the expected size."""
+    """Sum the batch's clipped gradients, and divide by the expected size."""
+    sum_clipped_gradients(stack, clip, norm)
+    stack.gradient /= divisor
+
+
+def sum_clipped_gradients(
+    stack: PerceptronStack, clip: Clip, norm: float, lost_square: float = 0.0
+) -> None:
+    """Fill ``gradient`` with each network's sum of clipped gradients over the loaded batch.
+
+    The facts of a record are its label, its weight, and its squared norm plus one. ``lost_square``
+    is added to a squared norm for each number of an error, whose square may have vanished.
+
+    **Guarantees.** A network's sum is a function of its own weights and records, and of the length
+    of the batch. A record's vector has a norm of at most ``norm``, up to rounding, whatever the
+    other records are.
+
+    **Edge cases.** A record whose gradient, or its squared norm, is not finite adds nothing.
+    """
     if stack.size == 0:
         stack.gradient[:] = 0.0
         return
     label, weight, square = np.moveaxis(stack.facts, -1, 0)  # padding has weight zero
-    softmax_error(stack.forward(), label.astype(np.intp), False)
+    logits = stack.forward()
+    logits -= logits.max(axis=-1, keepdims=True)  # or all rows would share one shift
+    softmax_error(logits, label.astype(np.intp), False)
     seen = stack.backward()[::-1]  # from the output down, the order of the private estimator
     # Bu et al. 2023: a layer's gradient norm is the product of its input's and its error's norms
     squared = np.empty((len(seen), *label.shape), np.float32)
     for norms, (value, error) in zip(squared, seen, strict=True):
         np.einsum("sbk,sbk->sb", error, error, out=norms)
+        norms += np.float32(lost_square * error.shape[-1])
         norms *= square if value is seen[-1][0] else np.einsum("sbk,sbk->sb", value, value)
     squared *= weight * weight
     total = squared.sum(0)
-    factors = clip(squared, total, norm) * (weight / divisor)
-    per_layer = factors if factors.ndim == squared.ndim else repeat(factors)
+    # Abadi et al. 2016, Algorithm 1, "Clip gradient"
+    factors = clip(squared, total, norm) * weight
     lost = ~np.isfinite(total)
+    per_layer = factors if factors.ndim == squared.ndim else repeat(factors)
     for (value, error), factor in zip(seen, per_layer):  # noqa: B905 (repeat has no end)
         error *= factor[:, :, None]
-        if lost.any():  # records without a finite gradient are ignored
+        if lost.any():
             value[lost] = error[lost] = 0.0
     stack.sum_gradients(seen[::-1])

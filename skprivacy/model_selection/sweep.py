@@ -162,7 +162,9 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
 
     A :class:`~skprivacy.preprocessing.SchemaTransformer` at the start of a pipeline learns nothing,
     if its schema was not read off data. It runs once for all models, and ``fit_time`` does not
-    include it. All other steps are fitted for every model.
+    include it. All other steps are fitted for every model. Up to eight classifiers by DP-SGD at a
+    time are charged one by one and trained side by side; ``fit_time`` is the share of each by its
+    number of steps.
 
     **Edge cases.** The figures of a scorer or an attack that fails are NaN, with a warning: the
     model has been paid for. A sweep with ``numpy.inf``, or over a model without a claim, costs

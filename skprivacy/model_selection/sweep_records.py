@@ -165,6 +165,11 @@ class Records:
         )
 
     @property
+    def n_numbers(self) -> int:
+        """How many numbers the records hold, or the features of the shared first step."""
+        return int(np.prod(np.shape(self.X if self.first is None else self.first.features)))
+
+    @property
     def scoring(self) -> Any:
         """The names of the scorers, and the arguments of each."""
         return self.score_params.items()

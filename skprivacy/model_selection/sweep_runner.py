@@ -9,13 +9,15 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.base import clone, is_regressor
 from sklearn.utils.parallel import Parallel, delayed
@@ -25,6 +27,7 @@ from .._config import warn_caller
 from .._environment import limit_workers, one_thread, progress_bar
 from .._groups import check_groups, group_unit
 from .._sklearn import uses_predictions_only
+from .._stacked import MAX_FITS, PlannedFit, can_wait, fit_together
 from .._validation import num_samples, raise_alone
 from ..accounting.budget import LedgerError
 from ..accounting.guarantee import auc_ceiling
@@ -60,6 +63,7 @@ __all__ = [
 ]
 
 FPR = 0.01
+_MAX_NUMBERS = 1 << 26  # features in memory of the fits that are made together
 
 
 def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
@@ -107,6 +111,8 @@ class SplitModel:
         self._first = first if first is not None and first.begins(model) else None
         self._fitted = model if self._first is None else model[1:]
         self._name = "" if self._first is None else model.steps[0][0]
+        own = split.own
+        self.planned = PlannedFit(*self.model_and_features(own), own.y, own.fit_params)
 
     @property
     def model(self) -> Any:
@@ -124,22 +130,15 @@ class SplitModel:
             return self.model, records.X
         return self._fitted, records.first.features
 
-    def fit(self) -> None:
-        """Fit the model to the training records."""
-        own = self.split.own
-        model, X = self.model_and_features(own)
-        model.fit(X, own.y, **own.fit_params)
-
 
 def fit_and_score(fitting: SplitModel, scorers: dict[str, Any]) -> dict[str, Any]:
-    """Fit a model, and return its times and scores."""
-    start, split = time.perf_counter(), fitting.split
-    fitting.fit()
+    """Fit a model unless that is done, and return its times and scores."""
+    seconds, split = fitting.planned.finish(), fitting.split
     fitted = time.perf_counter()
     test = {f"test_{k}": _score(fitting, split.new, k, scorer) for k, scorer in scorers.items()}
     done = time.perf_counter()
     train = {f"train_{k}": _score(fitting, split.own, k, scorer) for k, scorer in scorers.items()}
-    return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
+    return {"fit_time": seconds, "score_time": done - fitted, **test, **train}
 
 
 def _score(fitting: SplitModel, records: Records, name: str, scorer: Any) -> float:
@@ -221,11 +220,10 @@ def measure_leakage(
 
 
 def fit_and_attack(
-    model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any
+    fitting: SplitModel, scorers: dict[str, Any], attack: Any, pool: Any
 ) -> dict[str, Any]:
     """Return the results of a private model on one split, with its claim."""
-    fitting = SplitModel(model, split)
-    row = fit_and_score(fitting, scorers)
+    split, row = fitting.split, fit_and_score(fitting, scorers)
     claim = claim_of(fitting.model, split.own.X)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(
@@ -245,7 +243,7 @@ def fit_and_attack(
 
 
 def fit_baseline(
-    model: Any, split: Split, scorers: Any, attack: Any, name: str, optional: bool
+    fitting: SplitModel, scorers: Any, attack: Any, name: str, optional: bool
 ) -> dict[str, Any] | None:
     """Return the results of a baseline on one split; None if it is optional and cannot be fitted.
 
@@ -254,12 +252,10 @@ def fit_baseline(
     """
     attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
-        trees = isinstance(last_step(model), BOOSTING)
-        few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
-        with warnings.catch_warnings(), few:  # the private models give the same warnings
-            warnings.simplefilter("ignore")
+        trees = isinstance(last_step(fitting.model), BOOSTING)
+        few = one_thread(math.prod(np.shape(fitting.split.own.X)) if trees else math.inf)
+        with _ignore_warnings(), few:
             warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
-            fitting = SplitModel(model, split)
             row = fit_and_score(fitting, scorers)
             return row | measure_leakage(fitting, scorers, attack if attackable else None)
     except Exception as error:
@@ -285,11 +281,18 @@ def fit_baseline(
         return None
 
 
+@contextmanager
+def _ignore_warnings() -> Iterator[None]:
+    """Ignore warnings of baselines: the private models give the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def fit_constant(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
     """Return the scores of a constant predictor on one split; NaN from scorers that need more."""
     fitting = SplitModel(model, split)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _ignore_warnings():
         return fit_and_score(fitting, scorers) | measure_leakage(fitting, scorers, None)
 
 
@@ -366,17 +369,20 @@ class SweepRunner:
         """Yield the result of each candidate on each split, stored or computed now."""
         files = self._files(candidates)
         known = [load_result(file) for file in files]
-        jobs = [
+        each = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
+        ]
+        jobs = [
+            _Job(c, split, own, file)
+            for (c, split, own), file, row in zip(each, files, known, strict=True)
+            if row is None
         ]
         backend, _ = get_active_backend()  # Ray's backend returns all results at once
         how_returned = "generator" if backend.supports_return_generator else "list"
-        n_jobs = limit_workers(self.n_jobs, known.count(None))
-        made = iter(
+        n_jobs = limit_workers(self.n_jobs, len(jobs))
+        made = chain.from_iterable(
             Parallel(n_jobs=n_jobs, return_as=how_returned)(
-                delayed(_run_on_split)(fit, c.records, split, file, clone(c.model), *own)
-                for (c, split, own), file, row in zip(jobs, files, known, strict=True)
-                if row is None
+                delayed(_run_jobs)(fit, own) for own in _cut_into_batches(jobs, n_jobs)
             )
         )
         for row in known:
@@ -453,10 +459,45 @@ def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
     check_weights(model, weights, num_samples(records.X))
 
 
-def _run_on_split(
-    fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
-) -> Any:
-    """Run a fit on one split and store its result; the worker divides the records."""
-    row = fit(model, Split.from_indices(records, *split), *how)
-    store_result(row, file)
-    return row
+@dataclass(frozen=True)
+class _Job:
+    """A candidate on one split, with further arguments of the function that measures it."""
+
+    candidate: Candidate
+    split: tuple[Any, Any]
+    how: tuple[Any, ...]
+    file: Path | None
+
+
+def _cut_into_batches(jobs: list[_Job], n_jobs: int | None) -> Iterator[list[_Job]]:
+    """Yield the jobs of a worker at a time: several if their networks can be trained together."""
+    share = -(-len(jobs) // effective_n_jobs(n_jobs))
+    able = {
+        id(j.candidate): can_wait(j.candidate.model, j.candidate.records.fit_params) for j in jobs
+    }
+    for waits, group in groupby(jobs, key=lambda job: able[id(job.candidate)]):
+        own = list(group)
+        numbers = max(job.candidate.records.n_numbers for job in own)
+        most = min(MAX_FITS, share, max(1, _MAX_NUMBERS // numbers)) if waits else 1
+        for start in range(0, len(own), most):
+            yield own[start : start + most]
+
+
+def _run_jobs(fit: Callable[..., Any], jobs: list[_Job]) -> list[Any]:
+    """Return the result of each job and store it; the worker divides the records."""
+    splits: dict[tuple[int, int], Split] = {}
+    fittings = []
+    for job in jobs:
+        records = job.candidate.records
+        key = id(records), id(job.split)
+        if key not in splits:
+            splits[key] = Split.from_indices(records, *job.split)
+        fittings.append(SplitModel(clone(job.candidate.model), splits[key]))
+    if len(jobs) > 1:
+        with _ignore_warnings() if fit is fit_baseline else nullcontext():
+            fit_together([fitting.planned for fitting in fittings])
+    rows = []
+    for job, fitting in zip(jobs, fittings, strict=True):
+        rows.append(fit(fitting, *job.how))
+        store_result(rows[-1], job.file)
+    return rows

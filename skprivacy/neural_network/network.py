@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
@@ -42,7 +42,7 @@ from ._gradients.perceptron import (
     mlp_to_arrays,
 )
 from ._gradients.trial import Probe
-from ._training.engine import Peers, SingleProcess, Training, needs_public_rows
+from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_public_rows
 from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, PerGroup, TrainingConfig
@@ -176,15 +176,16 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         peers.same(start)
         return start
 
-    def _run(
+    @contextmanager
+    def _charge_run(
         self,
         fit: PrivateFit,
         peers: Peers,
         training: Training,
         data: TrainingData,
         first: bool,
-    ) -> None:
-        """Charge the budget, train, and set the attributes that describe the run."""
+    ) -> Iterator[ChargedRun]:
+        """Charge the budget, yield the run to be trained, and set the attributes it leads to."""
         config = training.config
         fit.assume(*config.assumptions)
         if config.views is not None and not config.views.are_built_in:
@@ -200,8 +201,10 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             charging=peers.reserve,
             arithmetic=config.noise_kind.arithmetic,
         ):
-            trained = self._trained(training, data, peers)
-        self.module_ = trained
+            run = ChargedRun(training, data, peers)
+            yield run
+        assert run.trained is not None
+        self.module_ = run.trained
         self.noise_multiplier_ = config.noise_multiplier
         self.n_steps_ = config.n_steps
         self.gradients_ = training.gradients
@@ -324,7 +327,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """
         return self._fit(X, y, groups, True)
 
-    @ordinary_torch("cpu")
     def _fit(
         self: Self,
         X: ArrayLike,
@@ -333,13 +335,27 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         first: bool,
         classes: ArrayLike | None = None,
     ) -> Self:
-        with self._private_fit() as fit, self._peers() as peers:
+        with self._begin_fit(X, y, groups, first, classes) as run:
+            run.trained = self._trained(run.training, run.data, run.peers)
+        return self
+
+    @contextmanager
+    def _begin_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        first: bool = True,
+        classes: ArrayLike | None = None,
+    ) -> Iterator[ChargedRun]:
+        """Do all of a fit but its training, which the ``with`` block does."""
+        with ordinary_torch("cpu"), self._private_fit() as fit, self._peers() as peers:
             if groups is not None:
                 check_order(groups, X)
             rows, y = self._rows(X, y, first)
             targets = self._encode(fit, y, first, classes)
-            self._train_on(fit, peers, rows, targets, groups, first)
-        return self
+            with self._prepare_run(fit, peers, rows, targets, groups, first) as run:
+                yield run
 
     def _rows(self, X: ArrayLike, y: ArrayLike, first: bool) -> tuple[Any, Any]:
         """Validate parameters, rows and targets."""
@@ -361,7 +377,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     def _check_width(self, X: NDArray, reset: bool) -> None:
         validate_data(self, np.zeros((min(1, len(X)), X.shape[1])), reset=reset)
 
-    def _train_on(
+    @contextmanager
+    def _prepare_run(
         self,
         fit: PrivateFit,
         peers: Peers,
@@ -369,8 +386,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         targets: NDArray,
         groups: ArrayLike | None,
         first: bool,
-    ) -> None:
-        """Train on validated rows, and on targets as the loss takes them."""
+    ) -> Iterator[ChargedRun]:
+        """Plan and charge a run on validated rows, and on targets as the loss takes them."""
         whose, per_group = self._groups(groups, rows)
         data = training_rows(rows), torch.from_numpy(targets), whose
         n = peers.count(*data)
@@ -398,7 +415,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         start = self._synchronize_start(peers, module, config, first)
         random = SecureRandom(self.noise_seed)
         training = self._training(config, start, loss, probe, random)
-        self._run(fit, peers, training, data, first)
+        with self._charge_run(fit, peers, training, data, first) as run:
+            yield run
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
 
     def _needs_no_trial(self, module: nn.Module, loss: nn.Module, config: TrainingConfig) -> bool:

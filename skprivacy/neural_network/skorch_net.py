@@ -364,7 +364,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
                 loss = PerExample(loss)
             start = self._synchronize_start(peers, self.module_, config, first)
             training = Training(config, start, loss, probe, SecureRandom(self.noise_seed))
-            self._run(fit, peers, training, data, first)
+            with self._charge_run(fit, peers, training, data, first) as run:
+                run.trained = self._trained(training, data, peers)
             self.module_ = to_device(self.module_, self.device)
         return self
 

@@ -206,6 +206,10 @@ class BatchSum:
                 whole += addend
         return total
 
+    def is_single(self, n_features: int) -> bool:
+        """Return True if steps on records add them up in single precision, in one pass."""
+        return 2 * self._expected <= self._rows_at_once(n_features)
+
     def _rows_at_once(self, n_features: int) -> int:
         """Return the number of records of one forward pass."""
         views = 1 if self._views is None else self._views.count

@@ -7,6 +7,7 @@ Files, in reading order:
 - ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
 - ``skorch_rules``: settings of skorch that private training refuses
 - ``mapped_rows``: records in single precision, in memory or on disk
+- ``side_by_side``: several runs, whose clipped sums one stack computes
 - ``graph_step``: a step as CUDA graphs on fixed memory
 - ``process_group``: training in several processes (torch.distributed)
 - ``torch_modes``: torch's global modes during private training

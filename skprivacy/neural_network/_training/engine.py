@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -194,9 +195,12 @@ class Training:
         random = self._random_of_step(peers)
         # Abadi et al. 2016, Algorithm 1, "Compute gradient" and "Clip gradient"; then their sum
         total = self._sum(X, y, drawn, self._group_rows)
+        self.release_and_update(total, peers, random)
+
+    def release_and_update(self, total: Tensor, peers: Peers, random: SecureRandom) -> None:
+        """Release a clipped sum, and move the weights by it."""
         # Algorithm 1, "Add noise": N(0, sigma^2 C^2 I), added to the sum by the mechanism
-        noisy = self._noisy(total, peers, random)
-        self.update(noisy)
+        self.update(self._noisy(total, peers, random))
 
     def update(self, noisy: Tensor) -> None:
         """Move the weights by a released sum."""
@@ -279,6 +283,17 @@ class Training:
         for name, p in self._released.named_parameters():
             p.data = released[name]
         return self._released.eval()
+
+
+@dataclass(eq=False)
+class ChargedRun:
+    """A run that has been charged, with its data; whoever trains it sets ``trained``."""
+
+    training: Training
+    data: tuple[Tensor | MappedRows, Tensor, Groups | None]
+    peers: Peers
+    trained: nn.Module | None = None
+    error: Exception | None = None  # why it could not be trained
 
 
 def needs_public_rows(device: str) -> bool:
