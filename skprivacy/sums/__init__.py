@@ -12,6 +12,7 @@ Files, in reading order:
 - ``cluster_tables``: Dask and Spark
 - ``engines``: open_table, which recognises an engine's table
 - ``sources``: records in memory, a table or a finished total, as a fit reads them
+- ``running_fit``: a fit that waits for the total of its next scan
 - ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
+from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
 from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
@@ -19,11 +20,28 @@ from .tables import Table
 __all__ = [
     "ArraySource",
     "ColumnSource",
+    "ScanReleases",
+    "Scans",
     "SumRelease",
     "SumSource",
     "TableSource",
     "TotalSource",
 ]
+
+
+# Yields the plan of each further scan, receives its total, and returns what was released.
+Scans = Generator[SumPlan, SumTotal, Any]
+
+
+@dataclass(frozen=True)
+class ScanReleases:
+    """Releases of several scans, each planned from public facts and earlier releases."""
+
+    plan: SumPlan  # of the first scan
+    event: Event  # of all releases
+    arithmetic: str
+    scan: Callable[[SumTotal, SecureRandom], Scans]  # starts with the total of the first scan
+    read: Callable[[Any, int], Any]  # as of SumRelease
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,19 @@ class SumRelease:
     vector: Callable[[SumTotal], NDArray[np.float64]]  # the mechanism bounds its sensitivity
     # post-processing of the noisy vector, and of the public number of units if there is one
     read: Callable[[Any, int], Any]
+
+    @property
+    def event(self) -> Event:
+        return self.mechanism.event
+
+    @property
+    def arithmetic(self) -> str:
+        return self.mechanism.arithmetic
+
+    def scan(self, total: SumTotal, random: SecureRandom) -> Scans:
+        """Return the noisy vector; there is no further scan."""
+        return self.mechanism.release(self.vector(total), random)
+        yield
 
     def release(self, source: SumSource, random: SecureRandom) -> Any:
         """Sum all records and return the noisy vector; call it after the charge only."""
@@ -156,7 +187,7 @@ class TotalSource(_RemoteSource):
                 "total is the sum of another plan: parameters of the estimator or the version of "
                 "skprivacy differ. Compute it again by model.plan."
             )
+        self._total.check_sizes()
 
     def sum(self, plan: SumPlan) -> SumTotal:
-        self._total.check_sizes()
-        return self._total
+        raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,27 @@ from .._validation import sequence
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from .engines import is_table, open_table
-from .sources import ArraySource, ColumnSource, SumRelease, SumSource, TableSource, TotalSource
+from .running_fit import RunningFit
+from .sources import (
+    ArraySource,
+    ColumnSource,
+    ScanReleases,
+    Scans,
+    SumRelease,
+    SumSource,
+    TableSource,
+    TotalSource,
+)
 from .sum_plan import SumPlan
 from .sum_total import SumTotal
 
-__all__ = ["SumEstimator", "check_table_names"]
+__all__ = ["SumEstimator", "check_group_name", "check_table_names"]
 
 _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
 
 class SumEstimator(PrivateEstimatorMixin):
-    """Base of estimators that release exact sums over records, once.
+    """Base of estimators that release exact sums over records, from one scan or several.
 
     A subclass has the method ``_make_release``. ``plan`` and ``fit_sums`` follow from it, and
     ``fit`` calls ``_open_source`` and ``_fit_source``.
@@ -38,24 +49,41 @@ class SumEstimator(PrivateEstimatorMixin):
     noise_seed: int | None
 
     @abstractmethod
-    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
-        """Return the release of the fit, from public facts; its ``read`` sets the attributes."""
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease | ScanReleases:
+        """Return the releases of the fit, from public facts; ``read`` sets the attributes."""
 
     def _check_source(self, source: SumSource) -> None:
         """Refuse parameters that do not fit the public size of the source."""
 
     def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
         """Charge, sum, release and read."""
+        vars(self).pop("_running_fit", None)
+        with closing(RunningFit(self, self._scan(fit, source))) as running:
+            is_waiting = True
+            while is_waiting:
+                total = source.sum(running.plan)
+                running.check(total)
+                is_waiting = running.send(total)
+
+    def _scan(self, fit: PrivateFit, source: SumSource) -> Scans:
+        """Charge, yield the plan of each scan, and read the releases at the end."""
         self._check_source(source)
         release = self._make_release(fit, source)
         source.check(release.plan)
         n_units = 0 if self.relation == "add_remove" else source.n_units
         with fit.charged(
-            release.mechanism.event, relation=self.relation, at_delta=self.delta,
-            unit=source.unit, arithmetic=release.mechanism.arithmetic,
+            release.event, relation=self.relation, at_delta=self.delta,
+            unit=source.unit, arithmetic=release.arithmetic,
         ):  # fmt: skip
-            noisy = release.release(source, SecureRandom(self.noise_seed))
-        release.read(noisy, n_units)
+            total = yield release.plan
+            released = yield from release.scan(total, SecureRandom(self.noise_seed))
+        release.read(released, n_units)
+
+    def _scan_total(self, total: SumTotal) -> Scans:
+        """Start a fit from the total of its first plan."""
+        with self._private_fit() as fit:
+            self._validate_params()
+            yield from self._scan(fit, self._source_of_total(total))
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
         """Return records in memory, their targets if there are any, and their groups."""
@@ -101,7 +129,7 @@ class SumEstimator(PrivateEstimatorMixin):
     def plan(
         self, columns: Sequence[str], y: str | None = None, groups: str | None = None
     ) -> SumPlan:
-        """Return the plan of the sums that a fit releases.
+        """Return the plan of the sums that a fit releases, or of the first scan of several.
 
         Parameters
         ----------
@@ -126,51 +154,77 @@ class SumEstimator(PrivateEstimatorMixin):
             If a parameter is not as described, or a public fact such as ``bounds`` is missing.
         """
         model: SumEstimator = clone(self)
-        features = sequence("columns", columns)
         model._validate_params()
-        check_table_names([*features, *([] if y is None else [y])], y, None)
-        if groups is not None and not (isinstance(groups, str) and groups != "record"):
-            raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
-        model._state_columns(features)
+        source = model._source_of_columns(columns, y, groups)
         with model._private_fit() as fit:
-            source = ColumnSource(len(features), y or "", groups or "record")
             return model._make_release(fit, source).plan
 
+    def _source_of_columns(self, columns: Any, y: Any, groups: Any) -> ColumnSource:
+        """Return the source of a plan that is made from the names of columns."""
+        features = sequence("columns", columns)
+        check_table_names([*features, *([] if y is None else [y])], y, None)
+        check_group_name(groups)
+        self._state_columns(features)
+        return ColumnSource(len(features), y or "", groups or "record")
+
+    def _source_of_total(self, total: SumTotal) -> TotalSource:
+        """Return the source of a fit to the total of its first plan."""
+        target = total.plan.target_column
+        features = [name for name in total.plan.record_columns if name != target]
+        self._state_columns(features)
+        return TotalSource(total, len(features), target)
+
     def fit_sums(self, total: SumTotal) -> Any:
-        """Fit to sums that were computed elsewhere by ``plan``.
+        """Fit to sums that were computed elsewhere by ``plan``, scan after scan.
 
         Parameters
         ----------
         total : SumTotal
-            The sum of all parts of the table.
+            The sum of all parts of the table, by the plan of the next scan.
 
         Returns
         -------
         object
-            The fitted estimator.
+            The fitted estimator or, if the fit needs another scan, the SumPlan of it.
 
         Raises
         ------
         TypeError
             If ``total`` is not a SumTotal.
         ValueError
-            If the total is of another plan. Nothing is released or charged then.
+            If the total is of another plan, of an earlier scan, or of other rows than the scan
+            before. Nothing is released or charged then, and the fit still waits for its total.
 
         Notes
         -----
         **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
-        groups, ``skprivacy_group_size`` is right. The budget is charged here, once. A total that
-        is fitted twice is charged twice.
+        groups, ``skprivacy_group_size`` is right. The first total is charged, for all scans. A
+        fit that ends between two scans stays charged. A total that is fitted twice is charged
+        twice.
+
+        **Edge cases.** Until the last scan, the fit lives in this object: it cannot be pickled, and
+        its parameters are as at the first total. ``fit`` gives it up.
         """
         if not isinstance(total, SumTotal):
             raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")
-        with self._private_fit() as fit:
-            self._validate_params()
-            target = total.plan.target_column
-            features = [name for name in total.plan.record_columns if name != target]
-            self._state_columns(features)
-            self._fit_source(fit, TotalSource(total, len(features), target))
+        running = vars(self).get("_running_fit")
+        if running is None:
+            model: SumEstimator = clone(self)
+            running = RunningFit(model, model._scan_total(total))
+        running.check(total)
+        vars(self).pop("_running_fit", None)  # an error below ends the fit
+        if running.send(total):
+            self._running_fit = running
+            return running.plan
+        params = running.model.get_params(deep=False)
+        vars(self).update({k: v for k, v in vars(running.model).items() if k not in params})
         return self
+
+
+def check_group_name(groups: Any) -> None:
+    """Refuse a name of the groups that is not the unit of a guarantee."""
+    if groups is not None and not (isinstance(groups, str) and groups != "record"):
+        raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
 
 
 def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:
