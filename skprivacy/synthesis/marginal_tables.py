@@ -107,16 +107,6 @@ class EncodedRecords:
         counts = count_cells(self.codes, columns, shape, self.weights)
         return counts.reshape(shape).astype(np.float64)
 
-    def binned(self, bins: list[Integers], cliques: Iterable[tuple[int, ...]]) -> EncodedRecords:
-        """Return the records with bins instead of cells; overwrites the codes to save memory.
-
-        Any table can be counted afterwards, whether or not ``cliques`` has it.
-        """
-        for j, own in enumerate(bins):
-            self.codes[:, j] = own[self.codes[:, j]]
-        sizes = [int(own.max()) + 1 for own in bins]
-        return EncodedRecords(self.codes, sizes, self.weights)
-
 
 def l1_distance(table: Floats, expected: Floats) -> float:
     """Return the L1 distance between counts and expected counts, without rounding errors.
