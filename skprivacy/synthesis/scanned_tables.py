@@ -77,9 +77,9 @@ class MarginalPlan(SumPlan):
 
     def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         kept = records[0][:, 0] >= 0
-        codes = records[0][kept]
-        if self.bins is not None:
-            codes = np.column_stack([np.asarray(b)[codes[:, j]] for j, b in enumerate(self.bins)])
+        codes = np.asfortranarray(records[0] if kept.all() else records[0][kept], np.int64)
+        if self.bins is not None:  # columns stay contiguous, for many counts
+            codes = np.array([np.asarray(b)[codes[:, j]] for j, b in enumerate(self.bins)]).T
         weights = None
         if sizes is not None:
             weights = Groups.exact_shares_of(sizes)[kept] * SHARES_PER_GROUP
