@@ -24,7 +24,7 @@ from skprivacy.linear_model import (
     functional_mechanism,
 )
 from skprivacy.linear_model import base as linear
-from skprivacy.linear_model.gram_model import TargetRange
+from skprivacy.sums.targets import TargetRange
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
