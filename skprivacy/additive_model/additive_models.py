@@ -183,16 +183,21 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         tags.input_tags.categorical = given
         return tags
 
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
-        """Fit to private records.
+    def fit(self, X: Any, y: ArrayLike | str, *, groups: ArrayLike | str | None = None) -> Any:
+        """Fit to private records in memory, or to a table where it lies.
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, with the schema's columns.
-        y : array-like of shape (n_samples,)
-            Their targets.
-        %(groups)s
+        X : DataFrame or array-like of shape (n_samples, n_features), or table
+            Private records, with the schema's columns. A table of pandas, polars, pyarrow, DuckDB,
+            Dask or Spark stays in its engine, which computes sums: one scan for the start and one
+            for each round.
+        y : array-like of shape (n_samples,) or str
+            Targets, or the column of a table that holds them.
+        groups : array-like of shape (n_samples,) or str, default=None
+            Group of each record, such as a patient's number, or the column of a table that holds
+            it. The guarantee then protects all records of a group together. The name of a Series
+            or a column is the unit of the guarantee.
 
         Returns
         -------
@@ -204,6 +209,13 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
             If a parameter, a shape or a label is not as described. Nothing has been released then.
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        RuntimeError
+            If an engine fails in one of the scans. The charge of all scans stays.
+
+        Notes
+        -----
+        **Edge cases.** A table's record with a missing target or an unknown label contributes
+        nothing; in memory it is refused. A table's record without a group is left out.
         """
         with self._private_fit() as fit:
             self._validate_params()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class RowPlan(SumPlan):
         return {
             "columns": [describe_cells(column) for column in self.domain.columns],
             "target": [self.target, *self.encoding.facts()],
-            "loss": [type(self.loss).__name__, asdict(self.loss)],
+            "loss": [type(self.loss).__name__, dict(vars(self.loss))],
             "cliques": self.cliques,
             "released": None if self.released is None else self.released.facts(),
         }
@@ -133,15 +134,7 @@ class RowPlan(SumPlan):
             codes = np.array([own[codes[:, j]] for j, own in enumerate(self.released.bins)]).T
         shares = None if sizes is None else Groups.exact_shares_of(sizes)[kept]
         rows = weighted_rows(self._rows(codes, records[1][kept]), shares) * _ROW_STEPS
-        rows = np.ascontiguousarray(rows.T)
-        found = np.empty(self.n_sums)
-        end = 0
-        for clique, shape in zip(self.cliques, self.shapes, strict=True):
-            cells, size = flatten_cells(codes, clique, shape), math.prod(shape)
-            for row in rows:
-                start, end = end, end + size
-                found[start:end] = np.bincount(cells, row, size)
-        return found.astype(np.int64)
+        return sum_rows(rows, codes, self.cliques, self.shapes).astype(np.int64)
 
     def _rows(self, codes: NDArray[Any], target: Floats) -> Floats:
         """Return the row of each record, before its share."""
@@ -158,6 +151,18 @@ class RowPlan(SumPlan):
             table = sums[start:end].reshape(self.row_length, *shape)
             tables[clique] = np.ascontiguousarray(np.moveaxis(table, 0, -1))
         return tables
+
+
+def sum_rows(
+    rows: Floats, codes: NDArray[Any], cliques: Sequence[Clique], shapes: Sequence[Clique]
+) -> Floats:
+    """Return the sums of rows over each set of columns: for each number of a row, its cells."""
+    numbers = np.ascontiguousarray(rows.T)
+    sums = []
+    for clique, shape in zip(cliques, shapes, strict=True):
+        cells, size = flatten_cells(codes, clique, shape), math.prod(shape)
+        sums += [np.bincount(cells, own, size) for own in numbers]
+    return np.concatenate(sums)
 
 
 def weighted_rows(rows: Floats, shares: Floats | None) -> Floats:
