@@ -29,12 +29,12 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns
 from ..sums import SumTotal
-from ..sums.sources import ScanReleases, Scans, SumSource
+from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
 from ..sums.targets import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
 from ..synthesis.scanned_tables import encode_cells
-from ..synthesis.schema_sums import FrameSource, SchemaSumEstimator
+from ..synthesis.schema_sums import SchemaSumEstimator
 from ..synthesis.synthetic_training import check_target_values
 from .effects import AdditiveEffect, bin_codes
 from .gradient_plan import GradientPlan
@@ -230,7 +230,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
         schema, X = public_schema(fit, source.rows, self.schema)
-        if not isinstance(source, FrameSource):
+        if not isinstance(source, ArraySource):
             self._check_target_facts(source.target, schema)
         facts = schema.check_kinds(fit.source, missing=True)
         integers = _find_integers(facts, X)
@@ -240,7 +240,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         loss, encoding = self._public_target(fit, np.asarray(source.y), schema)
         singles = tuple((c,) for c in range(len(schema)))
         start_plan = RowPlan(domain, source.target, encoding, loss, singles, unit=source.unit)
-        if isinstance(source, FrameSource):
+        if isinstance(source, ArraySource):
             series = [column for column, _ in described_columns(schema, X)]
             target = encoding.encode(np.asarray(source.y))
             source.read = lambda: (encode_cells(domain, series), target)

@@ -81,8 +81,9 @@ class SumSource(ABC):
 
     unit: str
     target: str  # name of the target's column
-    rows: NDArray[Any]
-    y: NDArray[Any]
+    rows: Any
+    y: Any
+    public: Any = None  # public records, of estimators that take some
 
     @property
     @abstractmethod
@@ -98,18 +99,24 @@ class SumSource(ABC):
 
 
 class ArraySource(SumSource):
-    """Records in memory."""
+    """Records in memory.
 
-    def __init__(self, rows: NDArray[Any], y: NDArray[Any] | None, who: Groups) -> None:
+    ``read`` returns them as the ``sum_records`` of a plan takes them: once, in the first scan.
+    """
+
+    def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
         self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
         self.y = np.empty(0) if y is None else y
-        self._records = (rows,) if y is None else (rows, y)
+        self.read: Callable[[], tuple[Any, ...]] = lambda: (rows,) if y is None else (rows, y)
+        self._records: tuple[Any, ...] | None = None
 
     @property
     def n_units(self) -> int:
         return self.who.n
 
     def sum(self, plan: SumPlan) -> SumTotal:
+        if self._records is None:
+            self._records = self.read()
         sizes = None if self.unit == "record" else self.who.sizes()[self.who.codes]
         total = SumTotal(plan)
         total.add("all records", plan.sum_records(sizes, *self._records))

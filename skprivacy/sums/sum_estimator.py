@@ -57,8 +57,12 @@ class SumEstimator(PrivateEstimatorMixin):
 
     def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
         """Charge, sum, release and read."""
+        self._drive(source, self._scan(fit, source))
+
+    def _drive(self, source: SumSource, scans: Scans) -> None:
+        """Run a fit by the sums of a source."""
         vars(self).pop("_running_fit", None)
-        with closing(RunningFit(self, self._scan(fit, source))) as running:
+        with closing(RunningFit(self, scans)) as running:
             is_waiting = True
             while is_waiting:
                 total = source.sum(running.plan)
@@ -68,7 +72,12 @@ class SumEstimator(PrivateEstimatorMixin):
     def _scan(self, fit: PrivateFit, source: SumSource) -> Scans:
         """Charge, yield the plan of each scan, and read the releases at the end."""
         self._check_source(source)
-        release = self._make_release(fit, source)
+        yield from self._charge_scans(fit, source, self._make_release(fit, source))
+
+    def _charge_scans(
+        self, fit: PrivateFit, source: SumSource, release: SumRelease | ScanReleases
+    ) -> Scans:
+        """Charge all releases before the first plan is yielded."""
         source.check(release.plan)
         n_units = 0 if self.relation == "add_remove" else source.n_units
         with fit.charged(
@@ -79,11 +88,13 @@ class SumEstimator(PrivateEstimatorMixin):
             released = yield from release.scan(total, SecureRandom(self.noise_seed))
         release.read(released, n_units)
 
-    def _scan_total(self, total: SumTotal) -> Scans:
+    def _scan_total(self, total: SumTotal, public: Any) -> Scans:
         """Start a fit from the total of its first plan."""
         with self._private_fit() as fit:
             self._validate_params()
-            yield from self._scan(fit, self._source_of_total(total))
+            source = self._source_of_total(total)
+            source.public = public
+            yield from self._scan(fit, source)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
         """Return records in memory, their targets if there are any, and their groups."""
@@ -153,9 +164,14 @@ class SumEstimator(PrivateEstimatorMixin):
         ValueError
             If a parameter is not as described, or a public fact such as ``bounds`` is missing.
         """
+        return self._plan_first(columns, y, groups)
+
+    def _plan_first(self, columns: Any, y: Any, groups: Any, public: Any = None) -> SumPlan:
+        """Return the plan of the first scan, from public facts."""
         model: SumEstimator = clone(self)
         model._validate_params()
         source = model._source_of_columns(columns, y, groups)
+        source.public = public
         with model._private_fit() as fit:
             return model._make_release(fit, source).plan
 
@@ -205,12 +221,16 @@ class SumEstimator(PrivateEstimatorMixin):
         **Edge cases.** Until the last scan, the fit lives in this object: it cannot be pickled, and
         its parameters are as at the first total. ``fit`` gives it up.
         """
+        return self._take_total(total)
+
+    def _take_total(self, total: SumTotal, public: Any = None) -> Any:
+        """Start a fit, or go on with it; return the next plan or the fitted estimator."""
         if not isinstance(total, SumTotal):
             raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")
         running = vars(self).get("_running_fit")
         if running is None:
             model: SumEstimator = clone(self)
-            running = RunningFit(model, model._scan_total(total))
+            running = RunningFit(model, model._scan_total(total, public))
         running.check(total)
         vars(self).pop("_running_fit", None)  # an error below ends the fit
         if running.send(total):

@@ -25,7 +25,7 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..sums import SumTotal
 from ..sums.engines import is_table
-from ..sums.sources import ScanReleases, Scans, SumSource
+from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
@@ -43,7 +43,7 @@ from .marginal_tables import (
 )
 from .measurement_plan import METHODS, MeasurementPlan, noise_std
 from .scanned_tables import MarginalPlan, ScannedTables, encode_cells
-from .schema_sums import FrameSource, SchemaSumEstimator
+from .schema_sums import SchemaSumEstimator
 
 __all__ = ["MarginalSynthesizer"]
 
@@ -260,11 +260,11 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
                 "engine, all columns are synthesized; label names a column to count others with."
             )
         if not is_table(X, groups):
-            return FrameSource(*self._read_arrays(X, y, groups))
+            return ArraySource(*self._read_arrays(X, y, groups))
         return super()._open_source(X, None, groups)
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
-        y = source.y if isinstance(source, FrameSource) else None
+        y = source.y if len(source.y) else None
         facts = TableFacts.from_table(fit, source.rows, y, self.schema, self.label)
         domain = facts.build_domain(
             {} if self.grids is None else self.grids, self.columns_with_missing
@@ -277,7 +277,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         ).calibrated(float(self.epsilon), float(self.delta))
         cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
         cell_plan = MarginalPlan(domain, cells, unit=source.unit)
-        if isinstance(source, FrameSource):
+        if isinstance(source, ArraySource):
             source.read = lambda: (encode_cells(domain, facts.series),)
 
         def release_tables(total: SumTotal, random: SecureRandom) -> Scans:

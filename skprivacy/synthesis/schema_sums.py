@@ -5,46 +5,22 @@ The types of columns are public: a column of integers has cells of whole numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from .._groups import Groups
 from .._input_data import validate_data
 from .._validation import check_delta_is_small, sequence
 from ..accounting.event import check_delta
 from ..preprocessing import Schema
-from ..sums import SumEstimator, SumPlan, SumTotal, open_table
+from ..sums import SumEstimator, SumTotal, open_table
 from ..sums.engines import is_table
-from ..sums.sources import ColumnSource, SumSource, TableSource, TotalSource
+from ..sums.sources import ArraySource, ColumnSource, SumSource, TableSource, TotalSource
 from ..sums.sum_estimator import check_group_name, check_table_names
 
-__all__ = ["FrameSource", "SchemaSumEstimator"]
-
-
-class FrameSource(SumSource):
-    """A table in memory; ``read`` encodes its records in the first scan, for all scans."""
-
-    read: Callable[[], tuple[NDArray[Any], ...]]  # set once the public facts are known
-
-    def __init__(self, X: Any, y: Any, who: Groups) -> None:
-        self.rows, self.y, self.who, self.unit, self.target = X, y, who, who.unit, ""
-        self._records: tuple[NDArray[Any], ...] | None = None
-
-    @property
-    def n_units(self) -> int:
-        return self.who.n
-
-    def sum(self, plan: SumPlan) -> SumTotal:
-        if self._records is None:
-            self._records = self.read()
-        sizes = None if self.unit == "record" else self.who.sizes()[self.who.codes]
-        total = SumTotal(plan)
-        total.add("all records", plan.sum_records(sizes, *self._records))
-        return total
+__all__ = ["SchemaSumEstimator"]
 
 
 class SchemaSumEstimator(SumEstimator):
@@ -68,7 +44,7 @@ class SchemaSumEstimator(SumEstimator):
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if not is_table(X, y, groups):
-            return FrameSource(*self._read_arrays(X, y, groups))
+            return ArraySource(*self._read_arrays(X, y, groups))
         table = open_table(X)
         names = check_table_names(table.names, y, groups)
         source = TableSource(table, len(names), y or "", groups)
