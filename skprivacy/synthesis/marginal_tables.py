@@ -6,7 +6,7 @@ All that a marginal synthesizer computes from private records are the counts of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
