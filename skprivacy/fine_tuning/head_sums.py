@@ -225,6 +225,6 @@ class HeadSums(SumEstimator):
 
 
 def _digest_encoder(encoder: Any, whitening: Any, rows: Any) -> str:
-    """Return a digest of what an encoder makes of a few records that are not private."""
+    """Return a digest of a few records that are not private, and of their features."""
     features, _ = head_rows(encoder, whitening, rows, private=True)
-    return hashlib.sha256(features.tobytes()).hexdigest()
+    return hashlib.sha256(np.asarray(rows, np.float64).tobytes() + features.tobytes()).hexdigest()
