@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._groups import Groups
 from .._input_data import read_records
 from .._sklearn import StrOptions
 from .._validation import Interval
@@ -25,7 +24,7 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..sums import SumTotal
 from ..sums.engines import is_table
-from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
+from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
@@ -249,10 +248,6 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
             self._fit_source(fit, self._open_source(X, y, groups))
         return self
 
-    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Groups]:
-        X, _, who = read_records(self, X, groups=groups, **self._input_checks())
-        return X, y, who
-
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if isinstance(y, str):
             raise ValueError(
@@ -260,11 +255,21 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
                 "engine, all columns are synthesized; label names a column to count others with."
             )
         if not is_table(X, groups):
-            return ArraySource(*self._read_arrays(X, y, groups))
+            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
+            source = ArraySource(X, None, who)
+            source.y = y  # TableFacts checks it
+            return source
         return super()._open_source(X, None, groups)
 
+    def _source_of_columns(self, columns: Any, y: Any, groups: Any) -> ColumnSource:
+        if y is not None:
+            raise ValueError(
+                f"y={y!r} must be None: all columns are synthesized. label names one of them."
+            )
+        return super()._source_of_columns(columns, None, groups)
+
     def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
-        y = source.y if len(source.y) else None
+        y = source.y if isinstance(source, ArraySource) else None
         facts = TableFacts.from_table(fit, source.rows, y, self.schema, self.label)
         domain = facts.build_domain(
             {} if self.grids is None else self.grids, self.columns_with_missing

@@ -80,6 +80,14 @@ class SchemaSumEstimator(SumEstimator):
 
 def _empty_frame(types: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table without records; None stands for numbers."""
-    return pd.DataFrame(
-        {n: pd.Series(dtype=np.float64 if t is None else t) for n, t in types.items()}
-    )
+    return pd.DataFrame({name: pd.Series(dtype=_as_type(name, t)) for name, t in types.items()})
+
+
+def _as_type(name: str, given: Any) -> Any:
+    try:
+        return pd.api.types.pandas_dtype(np.float64 if given is None else given)
+    except TypeError:
+        raise TypeError(
+            f"columns gives {name!r} the type {given!r}; expected a type of pandas, such as "
+            "'int64'. Pass dict(frame.dtypes)."
+        ) from None
