@@ -276,7 +276,7 @@ def bins_of_the_data(original):
     """Cut each numeric column at the largest value of its records."""
 
     def plan_bins(self, bins, cliques):
-        for (j, *_), table in list(self._tables.items())[:-1]:
+        for (j, *_), table in self._tables.items():
             held = np.flatnonzero(table.reshape(len(table), -1).any(axis=1))
             bins[j] = (np.arange(len(table)) >= max(held.max(), 1)).astype(np.int64)
         return original(self, bins, cliques)
@@ -287,9 +287,8 @@ def bins_of_the_data(original):
 def label_rates_unpaid(original):
     def release_fine_tables(records, columns, label_index, plan, random):
         noisy = original(records, columns, label_index, plan, random)
-        return [
-            t * records.table(label_index) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy
-        ]
+        rates = records.table((columns[0], *label_index)).sum(axis=0)
+        return [t * rates / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy]
 
     return release_fine_tables
 
