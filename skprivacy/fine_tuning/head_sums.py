@@ -180,7 +180,7 @@ class HeadSums(SumEstimator):
             Name of the unit of the guarantee, such as "patient_id". Batches then have the column
             ``skprivacy_group_size``: the number of rows of the row's group in the whole table.
         X_public : array-like, DataFrame or PublicRecords, default=None
-            As in :meth:`fit`. The plan holds the encoder that is fitted to them.
+            As in ``fit``. The plan holds the encoder that is fitted to them.
 
         Returns
         -------

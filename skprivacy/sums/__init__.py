@@ -13,8 +13,7 @@ Files, in reading order:
 - ``engines``: open_table, which recognises an engine's table
 - ``targets``: targets of a batch, encoded by public facts
 - ``sources``: records in memory, a table or a finished total, as a fit reads them
-- ``running_fit``: a fit that waits for the total of its next scan
-- ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums
+- ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums, scan by scan
 """
 
 from .engines import open_table
