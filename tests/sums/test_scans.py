@@ -240,6 +240,15 @@ def test_a_synthesizer_fits_to_totals(params, grouped, budget):
     assert len(budget.entries()) == 1
 
 
+def test_a_synthesizer_refuses_tables_by_the_bins_of_another():
+    fits = [synthesizer(noise_seed=seed) for seed in (1, 2)]
+    rows, types = TABLE[TABLE.index % 11 > 0], dict(TABLE[list(SCHEMA)].dtypes)
+    plans = [model.fit_sums(total_of(model.plan(types), rows)) for model in fits]
+    with pytest.raises(ValueError, match="not of the plan that fit_sums returned last"):
+        fits[0].fit_sums(total_of(plans[1], rows))
+    assert fits[0].fit_sums(total_of(plans[0], rows)) is fits[0]
+
+
 def digest_of(model, columns=TYPES, **names):
     return model.plan(columns, **names).digest
 
