@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,7 +162,7 @@ class HeadSums(SumEstimator):
 
     def plan(
         self,
-        columns: Sequence[str],
+        columns: Sequence[str] | Mapping[str, Any],
         y: str | None = None,
         groups: str | None = None,
         *,

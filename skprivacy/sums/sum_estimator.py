@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -137,14 +137,18 @@ class SumEstimator(PrivateEstimatorMixin):
         return tuple(map(str, known))
 
     def plan(
-        self, columns: Sequence[str], y: str | None = None, groups: str | None = None
+        self,
+        columns: Sequence[str] | Mapping[str, Any],
+        y: str | None = None,
+        groups: str | None = None,
     ) -> SumPlan:
         """Return the plan of the sums that a fit releases, or of the first scan of several.
 
         Parameters
         ----------
-        columns : sequence of str
-            Names of the features.
+        columns : sequence of str, or mapping of str to dtype
+            Names of the features. Models of cells count a column of integers in whole cells: give
+            them the types, such as ``dict(frame.dtypes)``. Without types, numbers have fractions.
         y : str, default=None
             Name of the target, for models that predict one.
         groups : str, default=None
