@@ -7,6 +7,7 @@ Files, in reading order:
 - ``column_bins``: bins of a column at several resolutions, from noisy tables
 - ``shrinkage``: Newton steps shrunk by empirical Bayes
 - ``effects``: sums of steps over bins, and their lookup for records
+- ``row_plan``: plans of exact sums of derivatives over cells
 - ``rounds``: private choice and measurement of one table after another
 - ``additive_models``: PrivateAdditiveClassifier, PrivateAdditiveRegressor
 """

@@ -18,24 +18,29 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
+from .._groups import Groups
 from .._input_data import RegressorMixin, read_records, validate_data
 from .._sklearn import StrOptions
-from .._validation import Interval, check_delta_is_small
+from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..accounting.event import check_delta
-from ..base import PrivateEstimatorMixin, PrivateFit, public_classes, public_target_bounds
+from ..base import PrivateFit, public_classes, public_target_bounds
 from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom
 from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns
+from ..sums import SumTotal
+from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
+from ..sums.targets import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
-from ..synthesis.marginal_tables import EncodedRecords
+from ..synthesis.scanned_tables import encode_cells
+from ..synthesis.schema_sums import SchemaSumEstimator
 from ..synthesis.synthetic_training import check_target_values
 from .effects import AdditiveEffect, bin_codes
 from .gradient_plan import GradientPlan
 from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from .rounds import FittedEffects, PairOffer, fit_effects
+from .row_plan import RowPlan
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
 
@@ -114,7 +119,7 @@ def _find_integers(facts: Mapping[str, Any], X: Any) -> list[str]:
     ]
 
 
-class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
+class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
     """Base class: sums of effects of one and two columns, fitted in private rounds."""
 
     epsilon: float
@@ -178,16 +183,21 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.categorical = given
         return tags
 
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
-        """Fit to private records.
+    def fit(self, X: Any, y: ArrayLike | str, *, groups: ArrayLike | str | None = None) -> Any:
+        """Fit to private records in memory, or to a table where it lies.
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, with the schema's columns.
-        y : array-like of shape (n_samples,)
-            Their targets.
-        %(groups)s
+        X : DataFrame or array-like of shape (n_samples, n_features), or table
+            Private records, with the schema's columns. A table of pandas, polars, pyarrow, DuckDB,
+            Dask or Spark stays in its engine, which computes sums: one scan for the start and one
+            for each round.
+        y : array-like of shape (n_samples,) or str
+            Targets, or the column of a table that holds them.
+        groups : array-like of shape (n_samples,) or str, default=None
+            Group of each record, such as a patient's number, or the column of a table that holds
+            it. The guarantee then protects all records of a group together. The name of a Series
+            or a column is the unit of the guarantee.
 
         Returns
         -------
@@ -199,44 +209,67 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
             If a parameter, a shape or a label is not as described. Nothing has been released then.
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        RuntimeError
+            If an engine fails in one of the scans. The charge of all scans stays.
+
+        Notes
+        -----
+        **Edge cases.** A table's record with a missing target or an unknown label contributes
+        nothing; in memory it is refused. A table's record without a group is left out.
         """
         with self._private_fit() as fit:
             self._validate_params()
-            check_delta_is_small(self.delta)
-            y = check_target_values(self, X, y)
-            X, y, who = read_records(
-                self, X, y, groups, y_numeric=is_regressor(self), **self._input_checks()
-            )
-            if self.relation != "add_remove":
-                check_delta(self.delta, who.n)
-            schema, X = public_schema(fit, X, self.schema)
-            facts = schema.check_kinds(fit.source, missing=True)
-            integers = _find_integers(facts, X)
-            if integers:
-                fit.assume("the types of the columns are public")
-            domain = build_domain(facts, integers)
-            loss, target = self._public_target(fit, np.asarray(y), schema)
-            plan = GradientPlan(
-                len(schema), self._count_rounds(len(schema)), False, self.relation
-            ).calibrated(float(self.epsilon), float(self.delta))
-            with fit.charged(
-                plan.event,
-                relation=self.relation,
-                at_delta=self.delta,
-                unit=who.unit,
-                arithmetic=plan.arithmetic,
-            ):
-                codes, kept = domain.encode([column for column, _ in described_columns(schema, X)])
-                records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
-                random = SecureRandom(self.noise_seed)
-                names = list(schema)
-                crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
-                offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
-                target = target[kept]
-                fitted = fit_effects(loss, target, records, domain, plan, offer, random)
+            self._fit_source(fit, self._open_source(X, y, groups))
+        return self
+
+    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Groups]:
+        y = check_target_values(self, X, y)
+        return read_records(
+            self, X, y, groups, y_numeric=is_regressor(self), **self._input_checks()
+        )
+
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
+        schema, X = public_schema(fit, source.rows, self.schema)
+        if not isinstance(source, ArraySource):
+            self._check_target_facts(source.target, schema)
+        facts = schema.check_kinds(fit.source, missing=True)
+        integers = _find_integers(facts, X)
+        if integers:
+            fit.assume("the types of the columns are public")
+        domain = build_domain(facts, integers)
+        loss, encoding = self._public_target(fit, np.asarray(source.y), schema)
+        singles = tuple((c,) for c in range(len(schema)))
+        start_plan = RowPlan(domain, source.target, encoding, loss, singles, unit=source.unit)
+        if isinstance(source, ArraySource):
+            series = [column for column, _ in described_columns(schema, X)]
+            target = encoding.encode(np.asarray(source.y))
+            source.read = lambda: (encode_cells(domain, series), target)
+        plan = GradientPlan(
+            len(schema), self._count_rounds(len(schema)), False, self.relation
+        ).calibrated(float(self.epsilon), float(self.delta))
+        names = list(schema)
+        crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
+        offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
+
+        def fit_rounds(total: SumTotal, random: SecureRandom) -> Scans:
+            return (yield from fit_effects(start_plan, total, plan, offer, random))
+
+        def store(fitted: FittedEffects, _: int) -> None:
             self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
             self._store(fitted)
-        return self
+
+        return ScanReleases(start_plan, plan.event, plan.arithmetic, fit_rounds, store)
+
+    def _check_target_facts(self, target: str, schema: Schema) -> None:
+        """Refuse a fit by sums without a target, or without the public facts of the target."""
+        if not target:
+            raise ValueError("y=None: the model needs a target. Pass y, the name of its column.")
+        fact = "target_bounds" if is_regressor(self) else "classes"
+        if getattr(schema, fact) is None:
+            raise ValueError(
+                f"The schema has {fact}=None: a fit by sums reads no public fact off the table. "
+                f"Pass Schema(..., {fact}=...) from public knowledge."
+            )
 
     def _count_rounds(self, n_columns: int) -> int:
         """Return the number of rounds, from public facts."""
@@ -247,8 +280,10 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
         return for_each * max(n_columns, _LEAST_COLUMNS)
 
     @abstractmethod
-    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
-        """Return the loss and the targets in its form, from public facts."""
+    def _public_target(
+        self, fit: PrivateFit, y: NDArray, schema: Schema
+    ) -> tuple[Loss, Labels | TargetRange]:
+        """Return the loss and the form of its targets, from public facts."""
 
     def _score_unit(self) -> float:
         """Return the unit of the effects in units of the loss."""
@@ -281,12 +316,6 @@ class PrivateAdditiveModel(PrivateEstimatorMixin, BaseEstimator):
                 f"the schema has {len(self.schema_)} columns, and the model another number"
             )
         self.domain_ = build_domain(self.schema_, self.integer_columns_)
-
-    def _input_checks(self) -> dict[str, Any]:
-        """Return the checks of the table: without a schema, facts are read off finite numbers."""
-        if self.schema is None:
-            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
-        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "effects_")
@@ -364,10 +393,13 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
 
     _saved_state = {"classes_": "labels", **PrivateAdditiveModel._saved_state}
 
-    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
-        self.classes_, codes = public_classes(fit, y, schema.classes)
+    def _public_target(
+        self, fit: PrivateFit, y: NDArray, schema: Schema
+    ) -> tuple[Loss, Labels | TargetRange]:
+        self.classes_, _ = public_classes(fit, y, schema.classes)
         n_classes = len(self.classes_)
-        return LogisticLoss() if n_classes == 2 else SoftmaxLoss(n_classes), codes
+        loss = LogisticLoss() if n_classes == 2 else SoftmaxLoss(n_classes)
+        return loss, Labels(tuple(self.classes_))
 
 
 @fill_docs(_DOCS)
@@ -425,11 +457,12 @@ class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
 
     target_bounds_: tuple[float, float]
 
-    def _public_target(self, fit: PrivateFit, y: NDArray, schema: Schema) -> tuple[Loss, NDArray]:
+    def _public_target(
+        self, fit: PrivateFit, y: NDArray, schema: Schema
+    ) -> tuple[Loss, Labels | TargetRange]:
         y = y.astype(np.float64)
-        lower, upper = self.target_bounds_ = public_target_bounds(fit, y, schema.target_bounds)
-        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
-        return SquaredLoss(), np.clip(scaled, -1.0, 1.0)
+        self.target_bounds_ = public_target_bounds(fit, y, schema.target_bounds)
+        return SquaredLoss(), TargetRange(*self.target_bounds_)
 
     def _score_unit(self) -> float:
         return (self.target_bounds_[1] - self.target_bounds_[0]) / 2

@@ -8,9 +8,9 @@ noise is spent on tables that matter only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations, groupby
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ..mechanisms import SecureRandom
-from ..mechanisms.bounds import quantize
-from ..synthesis.domain import Domain
-from ..synthesis.marginal_tables import EncodedRecords, average_sums, release_together
+from ..sums import SumTotal
+from ..synthesis.marginal_tables import average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
 from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
 from .effects import EffectSum
 from .gradient_plan import GradientPlan
 from .losses import Loss
+from .row_plan import ReleasedScores, RowPlan
 from .shrinkage import shrink_step
 
 __all__ = ["FittedEffects", "PairOffer", "fit_effects"]
@@ -77,50 +77,35 @@ class FittedEffects:
 
 
 def fit_effects(
-    loss: Loss,
-    target: NDArray,
-    records: EncodedRecords,
-    domain: Domain,
-    plan: GradientPlan,
-    offer: PairOffer,
-    random: SecureRandom,
-) -> FittedEffects:
-    """Release the start tables and the tables of all rounds, and add up their steps."""
-    fitted = _start(loss, target, records, domain, plan, random)
+    start_plan: RowPlan, start: SumTotal, plan: GradientPlan, offer: PairOffer, random: SecureRandom
+) -> Generator[RowPlan, SumTotal, FittedEffects]:
+    """Release the start tables and the tables of all rounds, and add up their steps.
+
+    Each round yields the plan of its sums, and receives their total.
+    """
+    fitted = _start(start_plan, start, plan, random)
     loss = fitted.loss
-    records = records.binned([bins.cells for bins in fitted.bins], ())
-    scores = fitted.constant + _start_scores(fitted, records)
     candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
+    cliques = tuple(dict.fromkeys(candidate.columns for candidate in candidates))
+    released = ReleasedScores(
+        tuple(bins.cells for bins in fitted.bins),
+        fitted.constant,
+        tuple(fitted.effects[c,].scores.copy() for c in range(len(fitted.bins))),
+    )
     mechanism, sampling = plan.marginal_mechanism, fitted.sampling
     for _ in range(plan.n_choices):
-        rows = _weighted_rows(loss.derivative_row(scores, target), records)
-        chosen = _choose_table(candidates, fitted, records, rows, sampling, plan, random)
-        table = _join_bins(_sum_rows(records, chosen.columns, rows), chosen, fitted.bins)
+        round_plan = replace(start_plan, loss=loss, cliques=cliques, released=released)
+        tables = round_plan.tables((yield round_plan))
+        chosen = _choose_table(candidates, fitted, tables, sampling, plan, random)
+        table = _join_bins(tables[chosen.columns], chosen, fitted.bins)
         sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
         n_ordered = tuple(fitted.bins[c].n_ordered(chosen.level) for c in chosen.columns)
         step, noise = shrink_step(sums, loss.dispersion, n_ordered)
         added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
-        scores = scores + added.reshape(-1, loss.n_outputs)[records.cells(chosen.columns)]
+        released = released.after(chosen.columns, added)
         sampling = sums.sampling_variance(loss)
         loss = loss.after(sums, step)
     return fitted
-
-
-def _weighted_rows(rows: Floats, records: EncodedRecords) -> Floats:
-    """Return rows times the records' shares, on a grid on which sums are exact."""
-    if records.weights is not None:
-        rows = rows * records.weights[:, None]
-    return quantize(rows, out=rows)
-
-
-def _sum_rows(records: EncodedRecords, columns: tuple[int, ...], rows: Floats) -> Floats:
-    """Return the sums of rows over the cells of a table, (n_cells, ..., row length)."""
-    shape = [records.sizes[c] for c in columns]
-    cells, size = records.cells(columns), math.prod(shape)
-    sums = np.empty((size, rows.shape[1]))
-    for k in range(rows.shape[1]):
-        sums[:, k] = np.bincount(cells, rows[:, k], size)
-    return sums.reshape(*shape, -1)
 
 
 def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> Floats:
@@ -131,18 +116,11 @@ def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> F
 
 
 def _start(
-    loss: Loss,
-    target: NDArray,
-    records: EncodedRecords,
-    domain: Domain,
-    plan: GradientPlan,
-    random: SecureRandom,
+    start_plan: RowPlan, start: SumTotal, plan: GradientPlan, random: SecureRandom
 ) -> FittedEffects:
     """Release a table of each column, and compute bins and first effects from them."""
-    rows = _weighted_rows(loss.start_row(target), records)
-    columns = range(len(records.sizes))
-    mechanism = plan.fine_mechanism
-    tables = release_together([_sum_rows(records, (c,), rows) for c in columns], mechanism, random)
+    loss, domain, mechanism = start_plan.loss, start_plan.domain, plan.fine_mechanism
+    tables = release_together(list(start_plan.tables(start).values()), mechanism, random)
     loss, constant, n_records = loss.start(average_sums(tables))
     bins, counts = [], []
     effects: dict[tuple[int, ...], EffectSum] = {}
@@ -192,8 +170,7 @@ def _choose_pairs(fitted: FittedEffects, offer: PairOffer) -> list[tuple[int, in
 def _choose_table(
     candidates: list[Candidate],
     fitted: FittedEffects,
-    records: EncodedRecords,
-    rows: Floats,
+    tables: dict[tuple[int, ...], Floats],
     sampling: float,
     plan: GradientPlan,
     random: SecureRandom,
@@ -206,7 +183,7 @@ def _choose_table(
     mechanism, std = plan.choice_mechanism, noise_std(plan.marginal_mechanism)
     unit = 2 * mechanism.sensitivity / mechanism.epsilon  # score of a factor e in probability
     scores = []
-    for candidate, table in _gradient_tables(candidates, fitted, records, rows):
+    for candidate, table in _gradient_tables(candidates, fitted, tables):
         noise = _expected_size(table.shape, std)
         by_chance = _expected_size(table.shape, math.sqrt(sampling / _count_cells(table.shape)))
         score = _score(_size(table), noise) - _score(by_chance, noise)
@@ -215,14 +192,12 @@ def _choose_table(
 
 
 def _gradient_tables(
-    candidates: list[Candidate], fitted: FittedEffects, records: EncodedRecords, rows: Floats
+    candidates: list[Candidate], fitted: FittedEffects, tables: dict[tuple[int, ...], Floats]
 ) -> Iterator[tuple[Candidate, Floats]]:
-    """Yield the gradient sums of each candidate; candidates of equal columns share one pass."""
-    gradients = rows[:, : fitted.loss.n_outputs]
-    for columns, same in groupby(candidates, lambda candidate: candidate.columns):
-        finest = _sum_rows(records, columns, gradients)
-        for candidate in same:
-            yield candidate, _join_bins(finest, candidate, fitted.bins)
+    """Yield the gradient sums of each candidate, whose table is over the finest bins."""
+    for candidate in candidates:
+        gradients = np.ascontiguousarray(tables[candidate.columns][..., : fitted.loss.n_outputs])
+        yield candidate, _join_bins(gradients, candidate, fitted.bins)
 
 
 def _size(table: Floats) -> float:
@@ -245,11 +220,3 @@ def _expected_size(shape: tuple[int, ...], std: float) -> float:
 
 def _count_cells(shape: tuple[int, ...]) -> int:
     return math.prod(shape[:-1])
-
-
-def _start_scores(fitted: FittedEffects, records: EncodedRecords) -> Floats:
-    """Return the sum of the start effects of each record, (n, n_outputs)."""
-    total = np.zeros((len(records.codes), fitted.loss.n_outputs))
-    for (c,), effect in fitted.effects.items():
-        total += effect.scores[records.codes[:, c]]
-    return total

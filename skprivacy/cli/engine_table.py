@@ -58,7 +58,8 @@ def check_model(model: Any, engine: str) -> None:
     if not isinstance(last, SumEstimator):
         raise UserError(
             f"--engine {engine}: {type(last).__name__} needs more than sums over records. Choose "
-            "AdaSSPRegressor or a functional mechanism by --model, or leave --engine out."
+            "AdaSSPRegressor, an additive model or a functional mechanism by --model, or leave "
+            "--engine out."
         )
 
 

@@ -5,6 +5,7 @@ Files, in reading order:
 - ``alm``: ALMFineTuner, the estimator
 - ``head``: the interface of heads
 - ``heads``: gradient descent, least squares, prototypes and softmax regression; the choice
+- ``head_sums``: fits to sums, of a table in its engine or computed elsewhere
 - ``network_head``: a perceptron trained by DP-SGD
 - ``features``: features of records, scaled to rows in the unit ball
 - ``encoding``: encoders fitted to public records

@@ -20,21 +20,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
 from .._groups import Groups
-from .._input_data import (
-    ClassifierMixin,
-    read_records,
-    validate_data,
-)
+from .._input_data import ClassifierMixin, read_records, validate_data
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
 from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
 from ..accounting.event import check_delta
-from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
+from ..base import PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
+from ..sums.engines import is_table
 from .encoding import check_public, fit_to_public
 from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task
+from .head_sums import HeadSums
 from .heads import HEADS, choose_head
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
@@ -45,7 +43,7 @@ _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a r
 
 
 @fill_docs
-class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fine-tuning with differential privacy: a private head on a public encoder.
 
     The encoder is trained on public records without labels, or needs no training. The head is
@@ -201,24 +199,33 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return tags
 
     def fit(
-        self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike | str,
+        *,
+        X_public: Any = None,
+        groups: ArrayLike | str | None = None,
     ) -> ALMFineTuner:
         """Fit the head to private records, and the encoder to public ones if it is unfitted.
 
         Parameters
         ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Their labels, each one of ``classes``.
+        X : array-like or DataFrame of shape (n_samples, n_features), or table
+            Private records. A table of numbers in an engine stays there, which encodes batches and
+            computes sums: in one scan for "least_squares" and "prototypes", and in one scan for
+            each step of "gradient".
+        y : array-like of shape (n_samples,) or str
+            Their labels, each one of ``classes``, or the column of a table that holds them.
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
             :class:`~skprivacy.ensemble.PublicRecords`, so that the encoder is fitted once and not
             for each fold. ``None`` needs an encoder that is fitted or has nothing to learn, and
             changes only the norm of features.
-        %(groups)s
-            Not supported with a sampled sensitivity.
+        groups : array-like of shape (n_samples,) or str, default=None
+            Group of each record, such as a patient's number, or the column of a table that holds
+            it. The guarantee then protects all records of a group together. The name of a Series
+            or a column is the unit of the guarantee. Not supported with a sampled sensitivity.
 
         Returns
         -------
@@ -230,8 +237,17 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             If a parameter, a shape or a label is not as described. Nothing is released then.
         BudgetExceededError
             If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
+        RuntimeError
+            If an engine fails in a scan. The charge stays, and nothing is released.
         """
         with self._private_fit() as fit:
+            if is_table(X, y, groups):
+                self._validate_params()
+                check_not_private(X_public, X)
+                source = self._open_source(X, y, groups)
+                source.public = X_public
+                _call_without_frames(self._fit_source, fit, source)
+                return self
             X, labels, who, task = self._prepare(fit, X, y, X_public, groups)
             with fit.charged(
                 self.head_.event(task),
@@ -326,23 +342,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
-        public = check_public(X_public, self.n_features_in_)
-        if public is None and isinstance(X, pd.DataFrame):
+        if X_public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
                 "X has columns that are not numbers, and no X_public to try the encoder on. Pass "
                 "a few public records, or use make_pipeline(SchemaTransformer(schema), "
                 "ALMFineTuner(...))."
             )
-        # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
-        self.encoder_, self.whitening_, width = fit_to_public(
-            self.encoder, public, self.n_features_in_, fit, X_public
-        )
-        task = Task(
-            width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            who.n, self.mechanism, resolve_sensitivity(self.sensitivity, self.relation, fit),
-            self.noise_seed,
-        )  # fmt: skip
-        self.head_ = choose_head(self.head, task).ready(task)
+        task = self._choose_parts(fit, X_public, who.n)
         sampled = to_sampled(self.sensitivity)
         if groups is not None and sampled is not None:
             raise ValueError(
@@ -354,6 +360,21 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             random = np.random.default_rng(self.noise_seed)
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
+
+    def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
+        """Fit the encoder and choose the head, from public facts."""
+        public = check_public(X_public, self.n_features_in_)
+        # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
+        self.encoder_, self.whitening_, width = fit_to_public(
+            self.encoder, public, self.n_features_in_, fit, X_public
+        )
+        task = Task(
+            width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
+            n_records, self.mechanism, resolve_sensitivity(self.sensitivity, self.relation, fit),
+            self.noise_seed,
+        )  # fmt: skip
+        self.head_ = choose_head(self.head, task).ready(task)
+        return task
 
     def _read_records(
         self, X: Any, y: ArrayLike, groups: ArrayLike | None

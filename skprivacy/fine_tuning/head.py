@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .sensitivity import Sensitivity, least_noise_mechanism
+
+# Yields weights, receives sums and returns weights.
+SumSteps = Generator["NDArray[np.float64] | None", "NDArray[np.float64]", "NDArray[np.float64]"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,38 @@ class Head(PlainNumbers, ABC):
         return np.asarray(rows @ weights)
 
 
+class SumHead(Head):
+    """Base of heads that need only sums over records, so that they fit to tables in engines."""
+
+    @abstractmethod
+    def n_sums(self, size: int, n_classes: int) -> int:
+        """Return the number of sums, for rows of ``size`` numbers."""
+
+    @abstractmethod
+    def sums(self, records: HeadInput, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the sums over records at released weights, a flat vector, without rounding.
+
+        They are multiples of 2**-32, below 2**15 for 2**14 records.
+        """
+
+    @abstractmethod
+    def scan(self, task: Task, random: SecureRandom) -> SumSteps:
+        """Yield the weights at which sums are needed, receive the sums, return the last weights.
+
+        The first weights do not depend on ``random``.
+        """
+
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
+        steps = self.scan(task, random)
+        weights = next(steps)
+        try:
+            while True:
+                weights = steps.send(self.sums(records, weights))
+        except StopIteration as end:
+            released: NDArray[np.float64] = end.value
+            return released
+
+
 class OneRelease(Head):
     """Base of heads that release one noisy vector, so that one training serves many budgets."""
 
@@ -146,3 +182,17 @@ class OneRelease(Head):
         """Add fresh noise to the statistic and return the weights."""
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)
+
+
+class OneSumRelease(SumHead, OneRelease):
+    """Base of heads that release one function of sums, once."""
+
+    @abstractmethod
+    def vector(self, task: Task, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the statistic of sums."""
+
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
+        return self.vector(task, self.sums(records, None))
+
+    def scan(self, task: Task, random: SecureRandom) -> SumSteps:
+        return self.noised(task, self.vector(task, (yield None)), random)

@@ -27,7 +27,7 @@ from ..linear_model.perturbation import TOLERANCE
 from ..mechanisms import Gaussian, SecureRandom
 from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
 from .features import FEATURE_NORM
-from .head import Head, HeadInput, OneRelease, Task
+from .head import Head, HeadInput, OneRelease, OneSumRelease, SumHead, SumSteps, Task
 from .network_head import NetworkHead
 from .sensitivity import Sensitivity, least_noise_mechanism, noise_std
 
@@ -45,7 +45,7 @@ _LEAST_RIDGE = 0.1
 
 
 @dataclass(frozen=True)
-class GradientHead(Head):
+class GradientHead(SumHead):
     """Softmax regression by noisy gradient descent on all records.
 
     It is the most accurate head for an epsilon of about .1 or more. Each step adds Gaussian noise
@@ -119,18 +119,25 @@ class GradientHead(Head):
         # Dong et al. 2022: T adaptive Gaussian mechanisms of parameter mu compose to sqrt(T) mu
         return math.sqrt(self.n_steps) * analytic_noise_multiplier(task.epsilon, task.delta)
 
-    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
+    def n_sums(self, size: int, n_classes: int) -> int:
+        return size * n_classes
+
+    def sums(self, records: HeadInput, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        assert weights is not None
+        residuals = self._residuals(records, records.targets, weights)
+        return exact_product(records.rows, residuals).ravel()
+
+    def scan(self, task: Task, random: SecureRandom) -> SumSteps:
         multiplier = self._multiplier(task)
         mechanism = Gaussian(multiplier, task.moved * self.max_grad_norm)
         noise = max(multiplier / math.sqrt(self.n_steps), _LEAST_NOISE)
         length = _TRAVEL / (noise * task.moved * self.max_grad_norm * self.n_steps)
         # Davidson and Szarek 2001: expected spectral norm of a Gaussian matrix, at most
         noise_norm = length * mechanism.std * (math.sqrt(task.size) + math.sqrt(task.n_classes))
-        targets = records.targets
         weights = np.zeros((task.size, task.n_classes))
         averaged, late = np.zeros_like(weights), max(1, round(self.n_steps * _AVERAGED))
         for step in range(self.n_steps):
-            gradient = exact_product(records.rows, self._residuals(records, targets, weights))
+            gradient = (yield weights).reshape(weights.shape)
             reach = noise_norm + _LONGEST_STEP * (1.0 - step / self.n_steps) ** 2
             weights = weights - _clip_spectrum(length * mechanism.release(gradient, random), reach)
             if step >= self.n_steps - late:
@@ -151,7 +158,7 @@ class GradientHead(Head):
 
 
 @dataclass(frozen=True)
-class LeastSquaresHead(OneRelease):
+class LeastSquaresHead(OneSumRelease):
     """Least squares on one-hot labels, from noisy second moments and class sums.
 
     Eigenvalues of the second moments below the typical spectral norm of their noise are raised to
@@ -170,20 +177,25 @@ class LeastSquaresHead(OneRelease):
     """
 
     def length(self, task: Task) -> int:
-        return task.size * (task.size + 1) // 2 + task.size * task.n_classes
+        return self.n_sums(task.size, task.n_classes)
 
     def sensitivity(self, task: Task) -> Sensitivity:
         if task.relation == "replace_one":
             return Sensitivity(2.0 * _BALANCE)  # for a balance of sqrt(2) or more
         return Sensitivity(math.sqrt(1.0 + _BALANCE**2))
 
-    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
+    def n_sums(self, size: int, n_classes: int) -> int:
+        return size * (size + 1) // 2 + size * n_classes
+
+    def sums(self, records: HeadInput, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
         rows = records.weighted
-        moments = exact_product(rows, rows)
-        sums = exact_product(rows, records.indicators)
+        moments = exact_product(rows, rows)[np.triu_indices(rows.shape[1])]
+        return np.concatenate([moments, exact_product(rows, records.indicators).ravel()])
+
+    def vector(self, task: Task, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         upper = np.triu_indices(task.size)
-        parts = [moments[upper] * _triangle_scales(upper), _BALANCE * sums.ravel()]
-        return np.concatenate(parts)
+        moments, by_class = np.split(sums, [len(upper[0])])
+        return np.concatenate([moments * _triangle_scales(upper), _BALANCE * by_class])
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         p, upper = task.size, np.triu_indices(task.size)
@@ -201,7 +213,7 @@ class LeastSquaresHead(OneRelease):
 
 
 @dataclass(frozen=True)
-class PrototypeHead(OneRelease):
+class PrototypeHead(OneSumRelease):
     """Nearest class by angle: the noisy sum of each class's features is its prototype.
 
     It is the most accurate head where noise is large: a small epsilon, a pure guarantee, or few
@@ -216,13 +228,19 @@ class PrototypeHead(OneRelease):
     """
 
     def length(self, task: Task) -> int:
-        return (task.size - 1) * task.n_classes
+        return self.n_sums(task.size, task.n_classes)
 
     def sensitivity(self, task: Task) -> Sensitivity:
         return Sensitivity(task.moved * FEATURE_NORM)
 
-    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
+    def n_sums(self, size: int, n_classes: int) -> int:
+        return (size - 1) * n_classes
+
+    def sums(self, records: HeadInput, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
         return exact_product(records.weighted[:, :-1], records.indicators).ravel()
+
+    def vector(self, task: Task, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return sums
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = noisy.reshape(task.size - 1, task.n_classes)

@@ -15,8 +15,9 @@ from ..base import PrivateFit, public_target_bounds
 from ..mechanisms.bounds import UnitBall
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
+from ..sums.targets import TargetRange
 from .base import LINEAR_DOCS, PrivateLinearRegressor
-from .gram_model import GramModel, TargetRange
+from .gram_model import GramModel
 
 __all__ = ["AdaSSPRegressor"]
 

@@ -21,8 +21,9 @@ from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
+from ..sums.targets import Labels, TargetRange
 from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearRegressor
-from .gram_model import GramModel, Labels, TargetRange
+from .gram_model import GramModel
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = [

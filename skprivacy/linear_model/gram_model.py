@@ -17,61 +17,18 @@ from .._groups import Groups
 from .._validation import check_delta_is_small
 from ..accounting.event import check_delta
 from ..base import PrivateFit
-from ..mechanisms.bounds import TargetScale, UnitBall, quantize
+from ..mechanisms.bounds import UnitBall, quantize
 from ..sums import SumEstimator, SumPlan
-from ..sums.batch_columns import match_labels, read_numbers, read_text
+from ..sums.batch_columns import read_numbers
 from ..sums.sources import SumSource
 from ..sums.sum_plan import Integers
+from ..sums.targets import Labels, TargetRange
 from .base import PrivateLinearModel
 from .polynomial_objective import PolynomialObjective
 
-__all__ = ["GramModel", "GramPlan", "Labels", "TargetRange"]
+__all__ = ["GramModel", "GramPlan"]
 
 _PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
-
-
-@dataclass(frozen=True)
-class TargetRange:
-    """Targets within public bounds, scaled to [-1, 1] or as they are."""
-
-    lower: float
-    upper: float
-    is_scaled: bool = True
-    scale: str = "linear"
-
-    kind = "number"
-
-    def read_target(self, batch: Any, name: str) -> NDArray[np.float64]:
-        return _read_number(batch, name)
-
-    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Clip targets to their bounds and scale them; a missing one stays NaN."""
-        if not self.is_scaled:
-            return np.clip(y, self.lower, self.upper)
-        return TargetScale(self.lower, self.upper, self.scale).to_unit(y)
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Labels of public classes, as their indices."""
-
-    classes: tuple[Any, ...]
-
-    @property
-    def kind(self) -> str:
-        return "text" if np.asarray(self.classes).dtype.kind == "U" else "number"
-
-    def read_target(self, batch: Any, name: str) -> NDArray[Any]:
-        return read_text(batch, name) if self.kind == "text" else _read_number(batch, name)
-
-    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the index of each label, and NaN for a missing or unknown one."""
-        found = match_labels(y, self.classes)
-        return np.where(found < 0, np.nan, found)
-
-
-def _read_number(batch: Any, name: str) -> NDArray[np.float64]:
-    return read_numbers(batch, (name,))[:, 0]
 
 
 @dataclass(frozen=True)
@@ -109,16 +66,11 @@ class GramPlan(SumPlan):
         return self.ball.size * (self.ball.size + self.n_slopes)
 
     def facts(self) -> dict[str, Any]:
-        ball, encoding = self.ball, self.encoding
-        target: Any = (
-            [np.asarray(label).item() for label in encoding.classes]
-            if isinstance(encoding, Labels)
-            else [encoding.lower, encoding.upper, encoding.is_scaled, encoding.scale]
-        )
+        ball = self.ball
         return {
             "columns": self.record_columns,
             "ball": [ball.lower, ball.upper, ball.radius, ball.intercept],
-            "target": target,
+            "target": self.encoding.facts(),
             "slopes": None if self.objective is None else [*self.objective.facts(), self.pure],
         }
 

@@ -11,8 +11,9 @@ Files, in reading order:
 - ``tables``: Table, and the engines that run in this process
 - ``cluster_tables``: Dask and Spark
 - ``engines``: open_table, which recognises an engine's table
+- ``targets``: targets of a batch, encoded by public facts
 - ``sources``: records in memory, a table or a finished total, as a fit reads them
-- ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums
+- ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums, scan by scan
 """
 
 from .engines import open_table

@@ -17,7 +17,8 @@ from .tables import Table, name_kind, pandas_kind
 
 __all__ = ["DaskTable", "SparkTable"]
 
-_PARTITIONS_AT_A_TIME = 256  # whose integers the driver holds at once
+_PARTITIONS_AT_A_TIME = 256  # whose integers the driver holds at once, if they are few
+_INTEGERS_AT_A_TIME = 1 << 25
 
 
 class DaskTable(Table):
@@ -42,8 +43,9 @@ class DaskTable(Table):
         frame = self.frame if groups is None else self._join_sizes(groups)
         partitions = frame[list(plan.columns)].to_delayed()
         tasks = [dask.delayed(plan.partial)(partition) for partition in partitions]
-        for start in range(0, len(tasks), _PARTITIONS_AT_A_TIME):
-            found = dask.compute(*tasks[start : start + _PARTITIONS_AT_A_TIME])
+        together = min(_PARTITIONS_AT_A_TIME, max(_INTEGERS_AT_A_TIME // plan.size, 1))
+        for start in range(0, len(tasks), together):
+            found = dask.compute(*tasks[start : start + together])
             for number, integers in enumerate(found, start):
                 yield f"partition {number}", integers
 

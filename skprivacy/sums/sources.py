@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
+from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
 from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
@@ -19,11 +20,28 @@ from .tables import Table
 __all__ = [
     "ArraySource",
     "ColumnSource",
+    "ScanReleases",
+    "Scans",
     "SumRelease",
     "SumSource",
     "TableSource",
     "TotalSource",
 ]
+
+
+# Yields the plan of each further scan, receives its total, and returns what was released.
+Scans = Generator[SumPlan, SumTotal, Any]
+
+
+@dataclass(frozen=True)
+class ScanReleases:
+    """Releases of several scans, each planned from public facts and earlier releases."""
+
+    plan: SumPlan  # of the first scan
+    event: Event  # of all releases
+    arithmetic: str
+    scan: Callable[[SumTotal, SecureRandom], Scans]  # starts with the total of the first scan
+    read: Callable[[Any, int], Any]  # as of SumRelease
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,19 @@ class SumRelease:
     vector: Callable[[SumTotal], NDArray[np.float64]]  # the mechanism bounds its sensitivity
     # post-processing of the noisy vector, and of the public number of units if there is one
     read: Callable[[Any, int], Any]
+
+    @property
+    def event(self) -> Event:
+        return self.mechanism.event
+
+    @property
+    def arithmetic(self) -> str:
+        return self.mechanism.arithmetic
+
+    def scan(self, total: SumTotal, random: SecureRandom) -> Scans:
+        """Return the noisy vector; there is no further scan."""
+        return self.mechanism.release(self.vector(total), random)
+        yield
 
     def release(self, source: SumSource, random: SecureRandom) -> Any:
         """Sum all records and return the noisy vector; call it after the charge only."""
@@ -50,8 +81,9 @@ class SumSource(ABC):
 
     unit: str
     target: str  # name of the target's column
-    rows: NDArray[Any]
-    y: NDArray[Any]
+    rows: Any
+    y: Any
+    public: Any = None  # public records, of estimators that take some
 
     @property
     @abstractmethod
@@ -67,18 +99,24 @@ class SumSource(ABC):
 
 
 class ArraySource(SumSource):
-    """Records in memory."""
+    """Records in memory.
 
-    def __init__(self, rows: NDArray[Any], y: NDArray[Any] | None, who: Groups) -> None:
+    ``read`` returns them as the ``sum_records`` of a plan takes them: once, in the first scan.
+    """
+
+    def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
         self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
         self.y = np.empty(0) if y is None else y
-        self._records = (rows,) if y is None else (rows, y)
+        self.read: Callable[[], tuple[Any, ...]] = lambda: (rows,) if y is None else (rows, y)
+        self._records: tuple[Any, ...] | None = None
 
     @property
     def n_units(self) -> int:
         return self.who.n
 
     def sum(self, plan: SumPlan) -> SumTotal:
+        if self._records is None:
+            self._records = self.read()
         sizes = None if self.unit == "record" else self.who.sizes()[self.who.codes]
         total = SumTotal(plan)
         total.add("all records", plan.sum_records(sizes, *self._records))
@@ -156,7 +194,7 @@ class TotalSource(_RemoteSource):
                 "total is the sum of another plan: parameters of the estimator or the version of "
                 "skprivacy differ. Compute it again by model.plan."
             )
+        self._total.check_sizes()
 
     def sum(self, plan: SumPlan) -> SumTotal:
-        self._total.check_sizes()
-        return self._total
+        raise NotImplementedError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,26 @@ from .._validation import sequence
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from .engines import is_table, open_table
-from .sources import ArraySource, ColumnSource, SumRelease, SumSource, TableSource, TotalSource
+from .sources import (
+    ArraySource,
+    ColumnSource,
+    ScanReleases,
+    Scans,
+    SumRelease,
+    SumSource,
+    TableSource,
+    TotalSource,
+)
 from .sum_plan import SumPlan
 from .sum_total import SumTotal
 
-__all__ = ["SumEstimator", "check_table_names"]
+__all__ = ["SumEstimator", "check_group_name", "check_table_names"]
 
 _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
 
 class SumEstimator(PrivateEstimatorMixin):
-    """Base of estimators that release exact sums over records, once.
+    """Base of estimators that release exact sums over records, from one scan or several.
 
     A subclass has the method ``_make_release``. ``plan`` and ``fit_sums`` follow from it, and
     ``fit`` calls ``_open_source`` and ``_fit_source``.
@@ -38,24 +48,52 @@ class SumEstimator(PrivateEstimatorMixin):
     noise_seed: int | None
 
     @abstractmethod
-    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
-        """Return the release of the fit, from public facts; its ``read`` sets the attributes."""
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease | ScanReleases:
+        """Return the releases of the fit, from public facts; ``read`` sets the attributes."""
 
     def _check_source(self, source: SumSource) -> None:
         """Refuse parameters that do not fit the public size of the source."""
 
     def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
         """Charge, sum, release and read."""
+        self._drive(source, self._scan(fit, source))
+
+    def _drive(self, source: SumSource, scans: Scans) -> None:
+        """Run a fit by the sums of a source."""
+        vars(self).pop("_running_fit", None)
+        with closing(RunningFit(self, scans)) as running:
+            is_waiting = True
+            while is_waiting:
+                total = source.sum(running.plan)
+                running.check(total)
+                is_waiting = running.send(total)
+
+    def _scan(self, fit: PrivateFit, source: SumSource) -> Scans:
+        """Charge, yield the plan of each scan, and read the releases at the end."""
         self._check_source(source)
-        release = self._make_release(fit, source)
+        yield from self._charge_scans(fit, source, self._make_release(fit, source))
+
+    def _charge_scans(
+        self, fit: PrivateFit, source: SumSource, release: SumRelease | ScanReleases
+    ) -> Scans:
+        """Charge all releases before the first plan is yielded."""
         source.check(release.plan)
         n_units = 0 if self.relation == "add_remove" else source.n_units
         with fit.charged(
-            release.mechanism.event, relation=self.relation, at_delta=self.delta,
-            unit=source.unit, arithmetic=release.mechanism.arithmetic,
+            release.event, relation=self.relation, at_delta=self.delta,
+            unit=source.unit, arithmetic=release.arithmetic,
         ):  # fmt: skip
-            noisy = release.release(source, SecureRandom(self.noise_seed))
-        release.read(noisy, n_units)
+            total = yield release.plan
+            released = yield from release.scan(total, SecureRandom(self.noise_seed))
+        release.read(released, n_units)
+
+    def _scan_total(self, total: SumTotal, public: Any) -> Scans:
+        """Start a fit from the total of its first plan."""
+        with self._private_fit() as fit:
+            self._validate_params()
+            source = self._source_of_total(total)
+            source.public = public
+            yield from self._scan(fit, source)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
         """Return records in memory, their targets if there are any, and their groups."""
@@ -99,14 +137,18 @@ class SumEstimator(PrivateEstimatorMixin):
         return tuple(map(str, known))
 
     def plan(
-        self, columns: Sequence[str], y: str | None = None, groups: str | None = None
+        self,
+        columns: Sequence[str] | Mapping[str, Any],
+        y: str | None = None,
+        groups: str | None = None,
     ) -> SumPlan:
-        """Return the plan of the sums that a fit releases.
+        """Return the plan of the sums that a fit releases, or of the first scan of several.
 
         Parameters
         ----------
-        columns : sequence of str
-            Names of the features.
+        columns : sequence of str, or mapping of str to dtype
+            Names of the features. Models of cells count a column of integers in whole cells: give
+            them the types, such as ``dict(frame.dtypes)``. Without types, numbers have fractions.
         y : str, default=None
             Name of the target, for models that predict one.
         groups : str, default=None
@@ -125,52 +167,138 @@ class SumEstimator(PrivateEstimatorMixin):
         ValueError
             If a parameter is not as described, or a public fact such as ``bounds`` is missing.
         """
+        return self._plan_first(columns, y, groups)
+
+    def _plan_first(self, columns: Any, y: Any, groups: Any, public: Any = None) -> SumPlan:
+        """Return the plan of the first scan, from public facts."""
         model: SumEstimator = clone(self)
-        features = sequence("columns", columns)
         model._validate_params()
-        check_table_names([*features, *([] if y is None else [y])], y, None)
-        if groups is not None and not (isinstance(groups, str) and groups != "record"):
-            raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
-        model._state_columns(features)
+        source = model._source_of_columns(columns, y, groups)
+        source.public = public
         with model._private_fit() as fit:
-            source = ColumnSource(len(features), y or "", groups or "record")
             return model._make_release(fit, source).plan
 
+    def _source_of_columns(self, columns: Any, y: Any, groups: Any) -> ColumnSource:
+        """Return the source of a plan that is made from the names of columns."""
+        features = sequence("columns", columns)
+        check_table_names([*features, *([] if y is None else [y])], y, None)
+        check_group_name(groups)
+        self._state_columns(features)
+        return ColumnSource(len(features), y or "", groups or "record")
+
+    def _source_of_total(self, total: SumTotal) -> TotalSource:
+        """Return the source of a fit to the total of its first plan."""
+        target = total.plan.target_column
+        features = [name for name in total.plan.record_columns if name != target]
+        self._state_columns(features)
+        return TotalSource(total, len(features), target)
+
     def fit_sums(self, total: SumTotal) -> Any:
-        """Fit to sums that were computed elsewhere by ``plan``.
+        """Fit to sums that were computed elsewhere by ``plan``, scan after scan.
 
         Parameters
         ----------
         total : SumTotal
-            The sum of all parts of the table.
+            The sum of all parts of the table, by the plan of the next scan.
 
         Returns
         -------
         object
-            The fitted estimator.
+            The fitted estimator or, if the fit needs another scan, the SumPlan of it.
 
         Raises
         ------
         TypeError
             If ``total`` is not a SumTotal.
         ValueError
-            If the total is of another plan. Nothing is released or charged then.
+            If the total is of another plan, of an earlier scan, or of other rows than the scan
+            before. Nothing is released or charged then, and the fit still waits for its total.
 
         Notes
         -----
         **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
-        groups, ``skprivacy_group_size`` is right. The budget is charged here, once. A total that
-        is fitted twice is charged twice.
+        groups, ``skprivacy_group_size`` is right. The first total is charged, for all scans. A
+        fit that ends between two scans stays charged. A total that is fitted twice is charged
+        twice.
+
+        **Edge cases.** Until the last scan, the fit lives in this object: it cannot be pickled, and
+        its parameters are as at the first total. ``fit`` gives it up.
         """
+        return self._take_total(total)
+
+    def _take_total(self, total: SumTotal, public: Any = None) -> Any:
+        """Start a fit, or go on with it; return the next plan or the fitted estimator."""
         if not isinstance(total, SumTotal):
             raise TypeError(f"total must be a SumTotal; got a {type(total).__name__}.")
-        with self._private_fit() as fit:
-            self._validate_params()
-            target = total.plan.target_column
-            features = [name for name in total.plan.record_columns if name != target]
-            self._state_columns(features)
-            self._fit_source(fit, TotalSource(total, len(features), target))
+        running = vars(self).get("_running_fit")
+        if running is None:
+            model: SumEstimator = clone(self)
+            running = RunningFit(model, model._scan_total(total, public))
+        running.check(total)
+        vars(self).pop("_running_fit", None)  # an error below ends the fit
+        if running.send(total):
+            self._running_fit = running
+            return running.plan
+        params = running.model.get_params(deep=False)
+        vars(self).update({k: v for k, v in vars(running.model).items() if k not in params})
         return self
+
+
+class RunningFit:
+    """A charged fit that takes the totals of its scans, one after another.
+
+    Parameters
+    ----------
+    model : object
+        The estimator that ``scans`` fits.
+    scans : generator
+        Yields the plan of each scan and receives its total. It charges before it yields.
+    """
+
+    def __init__(self, model: Any, scans: Scans) -> None:
+        self.model = model
+        self._scans = scans
+        self._n_units = -1  # unknown before the first total
+        self.plan: SumPlan = next(scans)
+
+    def check(self, total: SumTotal) -> None:
+        """Refuse a total of another plan or of other rows; the fit goes on waiting."""
+        if total.plan is not self.plan and total.plan.digest != self.plan.digest:
+            raise ValueError(
+                "total is not of the plan that fit_sums returned last. Compute it by that plan. "
+                "sklearn.base.clone(model) starts afresh, at a further charge."
+            )
+        total.check_sizes()
+        if self._n_units not in (-1, total.n_units):
+            raise ValueError(
+                "total has other rows than the scan before: a part is missing, or the rows "
+                "changed between two scans. Read from files or persisted data."
+            )
+
+    def send(self, total: SumTotal) -> bool:
+        """Use a total that was checked; return whether the fit waits for another one."""
+        self._n_units = total.n_units
+        try:
+            self.plan = self._scans.send(total)
+        except StopIteration:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give up the fit. The charge stays."""
+        self._scans.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A fit between two scans holds secret noise and cannot be pickled or copied. Finish it "
+            "by fit_sums, or start afresh from sklearn.base.clone(model), at a further charge."
+        )
+
+
+def check_group_name(groups: Any) -> None:
+    """Refuse a name of the groups that is not the unit of a guarantee."""
+    if groups is not None and not (isinstance(groups, str) and groups != "record"):
+        raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
 
 
 def check_table_names(names: Sequence[Any], y: Any, groups: Any) -> list[str]:

@@ -5,7 +5,8 @@ Files, in reading order:
 - ``base``: Synthesizer, and the public facts of a table
 - ``domain``: Grid, cells of a column, encoding and decoding of records
 - ``marginal_tables``: counts of records, noisy one-way tables, bins
-- ``scanned_tables``: the same counts of a table that stays in its engine
+- ``scanned_tables``: plans of exact counts, and the tables of a scan
+- ``schema_sums``: fits to counts by a public schema: in memory, in an engine or from totals
 - ``measurement_plan``: mechanisms of a fit, their event and noise
 - ``marginal_selection``: private choice of pairs: spanning tree or adaptive
 - ``graphical_model``: junction tree, greatest entropy, sampling

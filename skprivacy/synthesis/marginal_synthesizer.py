@@ -15,18 +15,16 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._groups import Groups
-from .._input_data import read_records, validate_data
+from .._input_data import read_records
 from .._sklearn import StrOptions
-from .._validation import Interval, check_delta_is_small
+from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..accounting.event import check_delta
+from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from ..sums import open_table
+from ..sums import SumTotal
 from ..sums.engines import is_table
-from ..sums.sources import SumSource, TableSource
-from ..sums.sum_estimator import check_table_names
+from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
@@ -36,7 +34,6 @@ from .marginal_selection import (
     select_spanning_tree,
 )
 from .marginal_tables import (
-    EncodedRecords,
     cell_weights_in_bins,
     choose_column_bins,
     estimate_total,
@@ -44,7 +41,8 @@ from .marginal_tables import (
     sum_over_bins,
 )
 from .measurement_plan import METHODS, MeasurementPlan, noise_std
-from .scanned_tables import MarginalPlan, ScannedTables
+from .scanned_tables import MarginalPlan, ScannedTables, encode_cells
+from .schema_sums import SchemaSumEstimator
 
 __all__ = ["MarginalSynthesizer"]
 
@@ -52,7 +50,7 @@ _MAX_LBFGS_STEPS = 300
 
 
 @fill_docs(SYNTHESIS_DOCS)
-class MarginalSynthesizer(Synthesizer):
+class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
     """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 
     The fit releases noisy counts of the private records by one, two or three columns, and fits a
@@ -247,53 +245,68 @@ class MarginalSynthesizer(Synthesizer):
                     "pass method='tree' or 'adaptive'."
                 )
             self._validate_params()
-            check_delta_is_small(self.delta)
-            X, source, who = self._open_records(X, groups)
-            facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
-            domain = facts.build_domain(
-                {} if self.grids is None else self.grids, self.columns_with_missing
+            self._fit_source(fit, self._open_source(X, y, groups))
+        return self
+
+    def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
+        if isinstance(y, str):
+            raise ValueError(
+                f"y={y!r} must have a label for each record of X, or be None. Of a table in an "
+                "engine, all columns are synthesized; label names a column to count others with."
             )
-            workload = facts.pair_weights(self.workload)
-            if self.relation != "add_remove":
-                check_delta(self.delta, who.n if source is None else source.n_units)
-            columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
-            chosen = count_choices(self.method, workload, self.n_rounds)
-            plan = MeasurementPlan(
-                len(columns), chosen, self.method == "tree", self.relation
-            ).calibrated(float(self.epsilon), float(self.delta))
-            cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
-            cell_plan = MarginalPlan(domain, cells, unit=who.unit)
-            if source is not None:
-                source.check(cell_plan)
-            with fit.charged(
-                plan.event,
-                relation=self.relation,
-                at_delta=self.delta,
-                unit=who.unit,
-                arithmetic=plan.arithmetic,
-            ):
-                random = SecureRandom(self.noise_seed)
-                records: EncodedRecords | ScannedTables
-                if source is None:
-                    codes, kept = domain.encode(facts.series)
-                    records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
-                else:
-                    records = ScannedTables(source, cell_plan)
-                # MST, measurement step: every one-way table, here by the label
-                tables = release_fine_tables(records, columns, facts.label_index, plan, random)
-                total = estimate_total(tables)
-                bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
-                candidates = candidate_cliques(workload, facts.label_index) if chosen else []
-                records = records.binned(bins, candidates)
-                measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
-                model = GraphicalModel(records.sizes, measured, total).fit(_MAX_LBFGS_STEPS)
-                if chosen:  # selection step, then the final measurements
-                    parts = records, facts.label_index, workload, plan, random
-                    model = (
-                        select_spanning_tree(model, *parts)
-                        if self.method == "tree"
-                        else select_adaptively(model, *parts, int(self.max_cells))
-                    )
+        if not is_table(X, groups):
+            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
+            source = ArraySource(X, None, who)
+            source.y = y  # TableFacts checks it
+            return source
+        return super()._open_source(X, None, groups)
+
+    def _source_of_columns(self, columns: Any, y: Any, groups: Any) -> ColumnSource:
+        if y is not None:
+            raise ValueError(
+                f"y={y!r} must be None: all columns are synthesized. label names one of them."
+            )
+        return super()._source_of_columns(columns, None, groups)
+
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
+        y = source.y if isinstance(source, ArraySource) else None
+        facts = TableFacts.from_table(fit, source.rows, y, self.schema, self.label)
+        domain = facts.build_domain(
+            {} if self.grids is None else self.grids, self.columns_with_missing
+        )
+        workload = facts.pair_weights(self.workload)
+        columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
+        chosen = count_choices(self.method, workload, self.n_rounds)
+        plan = MeasurementPlan(
+            len(columns), chosen, self.method == "tree", self.relation
+        ).calibrated(float(self.epsilon), float(self.delta))
+        cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
+        cell_plan = MarginalPlan(domain, cells, unit=source.unit)
+        if isinstance(source, ArraySource):
+            source.read = lambda: (encode_cells(domain, facts.series),)
+
+        def release_tables(total: SumTotal, random: SecureRandom) -> Scans:
+            records = ScannedTables(cell_plan, total)
+            # MST, measurement step: every one-way table, here by the label
+            tables = release_fine_tables(records, columns, facts.label_index, plan, random)
+            n_records = estimate_total(tables)
+            bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
+            candidates = candidate_cliques(workload, facts.label_index) if chosen else []
+            bin_plan = records.plan_bins(bins, candidates)
+            measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
+            model = GraphicalModel(bin_plan.sizes, measured, n_records).fit(_MAX_LBFGS_STEPS)
+            if chosen:  # selection step, then the final measurements
+                records = ScannedTables(bin_plan, (yield bin_plan))
+                parts = records, facts.label_index, workload, plan, random
+                model = (
+                    select_spanning_tree(model, *parts)
+                    if self.method == "tree"
+                    else select_adaptively(model, *parts, int(self.max_cells))
+                )
+            return tables, bins, model
+
+        def store(released: Any, _: int) -> None:
+            tables, bins, model = released
             self._store_public_facts(facts, domain)
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
@@ -307,26 +320,9 @@ class MarginalSynthesizer(Synthesizer):
             ]
             self.measurements_ = [*fine, *model.measurements[len(columns) :]]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
-            self.n_records_ = round(total)
-        return self
+            self.n_records_ = round(model.total)
 
-    def _open_records(self, X: Any, groups: Any) -> tuple[Any, SumSource | None, Groups]:
-        """Return the records; of a table in an engine its types without a row, and its source."""
-        if not is_table(X, groups):
-            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
-            return X, None, who
-        if self.schema is None:
-            raise ValueError(
-                "schema=None: a fit to a table in an engine reads no public fact off it. Pass "
-                "schema from public knowledge."
-            )
-        table = open_table(X)
-        names = check_table_names(table.names, None, groups)
-        empty = validate_data(
-            self, table.empty_frame()[names], ensure_min_samples=0, **self._input_checks()
-        )
-        nobody = Groups(np.empty(0, np.int64), 0, groups or "record")
-        return empty, TableSource(table, len(names), "", groups), nobody
+        return ScanReleases(cell_plan, plan.event, plan.arithmetic, release_tables, store)
 
     def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         """Sample bins from the model, then a fine cell within each bin."""

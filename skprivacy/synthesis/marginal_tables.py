@@ -6,7 +6,7 @@ All that a marginal synthesizer computes from private records are the counts of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,16 +106,6 @@ class EncodedRecords:
         shape = [self.sizes[c] for c in columns]
         counts = count_cells(self.codes, columns, shape, self.weights)
         return counts.reshape(shape).astype(np.float64)
-
-    def binned(self, bins: list[Integers], cliques: Iterable[tuple[int, ...]]) -> EncodedRecords:
-        """Return the records with bins instead of cells; overwrites the codes to save memory.
-
-        Any table can be counted afterwards, whether or not ``cliques`` has it.
-        """
-        for j, own in enumerate(bins):
-            self.codes[:, j] = own[self.codes[:, j]]
-        sizes = [int(own.max()) + 1 for own in bins]
-        return EncodedRecords(self.codes, sizes, self.weights)
 
 
 def l1_distance(table: Floats, expected: Floats) -> float:

@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 from .._groups import SHARES_PER_GROUP, Groups
 from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers, read_series
-from ..sums.sources import SumSource
 from ..sums.sum_plan import Integers
 from .domain import ColumnCells, Domain, NumberCells
 
-__all__ = ["MarginalPlan", "ScannedTables", "count_cells"]
+__all__ = [
+    "MarginalPlan",
+    "ScannedTables",
+    "count_cells",
+    "describe_cells",
+    "encode_cells",
+    "flatten_cells",
+    "read_cells",
+]
 
 Clique = tuple[int, ...]
 
@@ -61,22 +68,18 @@ class MarginalPlan(SumPlan):
         return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
-        columns = [_describe_cells(column) for column in self.domain.columns]
+        columns = [describe_cells(column) for column in self.domain.columns]
         return {"columns": columns, "cliques": self.cliques, "bins": self.bins}
 
     def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         """Return the cell codes of each record; -1 for a record that is left out."""
-        series = [_read_cells(batch, column) for column in self.domain.columns]
-        kept_codes, kept = self.domain.encode(series)
-        codes = np.full((len(kept), len(series)), -1, np.int32)
-        codes[kept] = kept_codes
-        return (codes,)
+        return (encode_cells(self.domain, read_cells(batch, self.domain)),)
 
     def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         kept = records[0][:, 0] >= 0
-        codes = records[0][kept]
-        if self.bins is not None:
-            codes = np.column_stack([np.asarray(b)[codes[:, j]] for j, b in enumerate(self.bins)])
+        codes = np.asfortranarray(records[0] if kept.all() else records[0][kept], np.int64)
+        if self.bins is not None:  # columns stay contiguous, for many counts
+            codes = np.array([np.asarray(b)[codes[:, j]] for j, b in enumerate(self.bins)]).T
         weights = None
         if sizes is not None:
             weights = Groups.exact_shares_of(sizes)[kept] * SHARES_PER_GROUP
@@ -111,13 +114,28 @@ def flatten_cells(
     return cells
 
 
-def _read_cells(batch: Any, column: ColumnCells) -> pd.Series[Any]:
-    if isinstance(column.cells, NumberCells):
-        return pd.Series(read_numbers(batch, (column.name,))[:, 0])
-    return read_series(batch, column.name)
+def read_cells(batch: Any, domain: Domain) -> list[pd.Series[Any]]:
+    """Return the columns of a batch that have cells."""
+    return [
+        pd.Series(read_numbers(batch, (column.name,))[:, 0])
+        if isinstance(column.cells, NumberCells)
+        else read_series(batch, column.name)
+        for column in domain.columns
+    ]
 
 
-def _describe_cells(column: ColumnCells) -> list[Any]:
+def encode_cells(domain: Domain, series: list[pd.Series[Any]]) -> NDArray[np.int32]:
+    """Return the cell codes of each record; -1 for a record that is left out."""
+    kept_codes, kept = domain.encode(series)
+    if kept.all():
+        return kept_codes
+    codes = np.full((len(kept), len(series)), -1, np.int32)
+    codes[kept] = kept_codes
+    return codes
+
+
+def describe_cells(column: ColumnCells) -> list[Any]:
+    """Return the public facts of a column's cells in types of JSON."""
     cells = column.cells
     if isinstance(cells, NumberCells):
         facts: list[Any] = [cells.left.tolist(), cells.right.tolist(), cells.whole]
@@ -129,10 +147,9 @@ def _describe_cells(column: ColumnCells) -> list[Any]:
 class ScannedTables:
     """Private tables of a scan, as :class:`~.marginal_tables.EncodedRecords` counts them."""
 
-    def __init__(self, source: SumSource, plan: MarginalPlan) -> None:
-        self._source, self._plan, self.sizes = source, plan, plan.sizes
-        tables = plan.tables(source.sum(plan)) if plan.cliques else []
-        self._tables = dict(zip(plan.cliques, tables, strict=True))
+    def __init__(self, plan: MarginalPlan, total: SumTotal) -> None:
+        self._plan, self.sizes = plan, plan.sizes
+        self._tables = dict(zip(plan.cliques, plan.tables(total), strict=True))
 
     def table(self, columns: Iterable[int]) -> NDArray[np.float64]:
         """Return the counts of a marginal, with an axis for each column."""
@@ -142,7 +159,7 @@ class ScannedTables:
             np.transpose(self._tables[known], [known.index(column) for column in order])
         )
 
-    def binned(self, bins: list[NDArray[np.int64]], cliques: Iterable[Clique]) -> ScannedTables:
-        """Return the tables of the given sets by bins, from another scan."""
+    def plan_bins(self, bins: list[NDArray[np.int64]], cliques: Iterable[Clique]) -> MarginalPlan:
+        """Return the plan of another scan, of tables by bins."""
         mapped = tuple(tuple(own.tolist()) for own in bins)
-        return ScannedTables(self._source, replace(self._plan, cliques=tuple(cliques), bins=mapped))
+        return replace(self._plan, cliques=tuple(cliques), bins=mapped)

@@ -11,8 +11,8 @@ import pytest
 from skprivacy.accounting import ComposedEvent, epsilon_of
 from skprivacy.additive_model.gradient_plan import GradientPlan
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from skprivacy.additive_model.rounds import _score, _size, _sum_rows, _weighted_rows
-from skprivacy.synthesis.marginal_tables import EncodedRecords
+from skprivacy.additive_model.rounds import _score, _size
+from skprivacy.additive_model.row_plan import sum_rows, weighted_rows
 
 SIZES = [2, 3]
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
@@ -40,7 +40,7 @@ def neighbors(relation, name):
 
     def collect(rows):
         codes, score, target = (np.array(part) for part in zip(*rows, strict=True))
-        return EncodedRecords(codes, SIZES, None), score, target.astype(kind)
+        return codes, score, target.astype(kind)
 
     for unit in units:
         if relation == "replace_one":
@@ -50,18 +50,19 @@ def neighbors(relation, name):
             yield collect([*others, unit]), collect(others)
 
 
-def start_tables(loss, records, scores, target):
-    rows = _weighted_rows(loss.start_row(target), records)
-    return np.concatenate([_sum_rows(records, (c,), rows).ravel() for c in range(len(SIZES))])
+def start_tables(loss, codes, scores, target):
+    rows = weighted_rows(loss.start_row(target), None)
+    return sum_rows(rows, codes, [(0,), (1,)], [(size,) for size in SIZES])
 
 
-def measured_table(loss, records, scores, target):
-    rows = _weighted_rows(loss.derivative_row(scores, target), records)
-    return _sum_rows(records, (0, 1), rows)
+def measured_table(loss, codes, scores, target):
+    rows = weighted_rows(loss.derivative_row(scores, target), None)
+    sums = sum_rows(rows, codes, [(0, 1)], [tuple(SIZES)])
+    return np.moveaxis(sums.reshape(-1, *SIZES), 0, -1)
 
 
-def score_of(loss, records, scores, target):
-    return _score(_size(measured_table(loss, records, scores, target)[..., : loss.n_outputs]), 0.4)
+def score_of(loss, codes, scores, target):
+    return _score(_size(measured_table(loss, codes, scores, target)[..., : loss.n_outputs]), 0.4)
 
 
 def plan_of(relation):

@@ -500,20 +500,21 @@ def test_other_mistakes_are_one_line(line, words, folder, capsys):
     assert out == ""
 
 
+@pytest.mark.parametrize("model", ["AdaSSPRegressor", "PrivateAdditiveRegressor"])
 @pytest.mark.parametrize("engine", ["duckdb", "polars", "pyarrow"])
-def test_a_parquet_file_is_trained_on_in_an_engine(folder, capsys, engine):
+def test_a_parquet_file_is_trained_on_in_an_engine(folder, capsys, engine, model):
     pytest.importorskip(engine, reason="the engine of the option")
     table = pd.read_csv("patients.csv", sep=";", decimal=",").assign(who=np.arange(N) // 2, other=1)
     table.to_parquet("patients.parquet", index=False)
     code, printed = run(
-        "train patients.parquet --schema costs.json --model AdaSSPRegressor --groups who "
+        f"train patients.parquet --schema costs.json --model {model} --groups who "
         f"--engine {engine} --save model.safetensors",
         capsys,
     )[:2]
     assert code == 0
     assert "per who" in str(printed)
-    model = load_model("model.safetensors")
-    assert np.isfinite(model.predict(table[["age", "weight", "smokes"]])).all()
+    loaded = load_model("model.safetensors")
+    assert np.isfinite(loaded.predict(table[["age", "weight", "smokes"]])).all()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,11 @@ OPTIONAL: dict[str, Any] = {
 SMALL_ATTACK = {"n_queries": 5, "n_jobs": None}
 # By the name of a callable: what differs. Of a class it is what it is made with.
 OWN: dict[str, dict[str, Any]] = {
+    "ALMFineTuner.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
+    "MarginalSynthesizer": {"schema": SCHEMA},
+    "MarginalSynthesizer.plan": {"columns": ["age", "job", "ill"], "y": None},
+    "PrivateAdditiveClassifier.plan": {"columns": ["x0", "x1", "x2", "x3"], "y": "cost"},
+    "PrivateAdditiveRegressor.plan": {"columns": ["x0", "x1", "x2", "x3"], "y": "cost"},
     "AdaSSPRegressor.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
     "FunctionalMechanismClassifier.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},
     "FunctionalMechanismRegressor.plan": {"columns": ["a", "b", "c", "d"], "y": "cost"},

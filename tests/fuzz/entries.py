@@ -72,6 +72,8 @@ EXEMPT: dict[str, set[str]] = {
         "SumTotal", "SumTotal.add", "SumTotal.load", "SumTotal.merge", "SumTotal.save",
         "AdaSSPRegressor.fit_sums", "FunctionalMechanismClassifier.fit_sums",
         "FunctionalMechanismRegressor.fit_sums", "PrivateStandardScaler.fit_sums", "open_table",
+        "ALMFineTuner.fit_sums", "MarginalSynthesizer.fit_sums",
+        "PrivateAdditiveClassifier.fit_sums", "PrivateAdditiveRegressor.fit_sums",
     },
     "it writes where it is told to": {"PrivacyBudget.export", "create_key"},
     "called by the library with what it has checked": {

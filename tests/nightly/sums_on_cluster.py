@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.linear_model.gram_model import TargetRange
 from skprivacy.sums import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
+from skprivacy.sums.targets import TargetRange
 from tests.sums.engines import COLUMNS, patients
 
 

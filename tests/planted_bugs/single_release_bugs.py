@@ -24,7 +24,6 @@ from skprivacy.linear_model import (
     functional_mechanism,
 )
 from skprivacy.linear_model import base as linear
-from skprivacy.linear_model.gram_model import TargetRange
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
@@ -32,6 +31,7 @@ from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
 from skprivacy.preprocessing.bounded_moments import BoundedColumns, MomentPlan, Statistic
+from skprivacy.sums.targets import TargetRange
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     SyntheticDataClassifier,
@@ -40,8 +40,8 @@ from skprivacy.synthesis import (
 )
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
-from skprivacy.synthesis.marginal_tables import EncodedRecords
 from skprivacy.synthesis.measurement_plan import MeasurementPlan
+from skprivacy.synthesis.scanned_tables import ScannedTables
 
 from ..contracts import records as contracts
 from ..contracts import refusals
@@ -275,20 +275,20 @@ def domain_of_the_data(original):
 def bins_of_the_data(original):
     """Cut each numeric column at the largest value of its records."""
 
-    def binned(self, bins, cliques):
-        for j, own in enumerate(bins[:-1]):
-            own[:] = np.arange(len(own)) >= max(self.codes[:, j].max(), 1)
+    def plan_bins(self, bins, cliques):
+        for (j, *_), table in self._tables.items():
+            held = np.flatnonzero(table.reshape(len(table), -1).any(axis=1))
+            bins[j] = (np.arange(len(table)) >= max(held.max(), 1)).astype(np.int64)
         return original(self, bins, cliques)
 
-    return binned
+    return plan_bins
 
 
 def label_rates_unpaid(original):
     def release_fine_tables(records, columns, label_index, plan, random):
         noisy = original(records, columns, label_index, plan, random)
-        return [
-            t * records.table(label_index) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy
-        ]
+        rates = records.table((columns[0], *label_index)).sum(axis=0)
+        return [t * rates / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy]
 
     return release_fine_tables
 
@@ -449,7 +449,7 @@ BUGS = [
     Bug(features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded"),
     Bug(ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax"),
     Bug(TableFacts, "from_table", domain_of_the_data, REPLAY, INDEPENDENT),
-    Bug(EncodedRecords, "binned", bins_of_the_data, REPLAY, TREE),
+    Bug(ScannedTables, "plan_bins", bins_of_the_data, REPLAY, TREE),
     Bug(marginal_synthesizer, "release_fine_tables", label_rates_unpaid, REPLAY, INDEPENDENT),
     Bug(MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, INDEPENDENT),
     Bug(MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, TREE),

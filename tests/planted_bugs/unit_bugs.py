@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
 from skprivacy import _groups, _input_data
 from skprivacy._groups import Groups
-from skprivacy.additive_model import rounds
+from skprivacy.additive_model import row_plan
 from skprivacy.base import PrivateFit
 from skprivacy.ensemble import PATEClassifier, pate
 from skprivacy.ensemble.teachers import partition_by_hash
@@ -120,7 +119,7 @@ def of_another_relation(original):
 
 
 def rows_without_shares(original):
-    return lambda rows, records: original(rows, dataclasses.replace(records, weights=None))
+    return lambda rows, shares: original(rows, None)
 
 
 def all_count_whole(original):
@@ -284,7 +283,7 @@ def replaced(owner, attribute, value, caught_by, name=""):
 
 
 BUGS = [
-    Bug(rounds, "_weighted_rows", rows_without_shares, GROUP_REPLAY, "PrivateAdditiveClassifier"),
+    Bug(row_plan, "weighted_rows", rows_without_shares, GROUP_REPLAY, "PrivateAdditiveClassifier"),
     Bug(RandomizedResponseClassifier, "_release_labels", noised_twice, LABEL_REPLAY, RESPONSE),
     Bug(ALIBIClassifier, "_release_labels", noised_twice, LABEL_REPLAY, ALIBI),
     Bug(LP2STClassifier, "_release_labels", noised_again_in_the_second_stage, LABEL_REPLAY, LP2ST),

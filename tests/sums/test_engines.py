@@ -24,7 +24,17 @@ from skprivacy.preprocessing import (
 from skprivacy.sums import SumTotal, tables
 from skprivacy.sums.sum_plan import GROUP_SIZE
 
-from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, fit_in_memory, patients
+from .engines import (
+    ALL,
+    COLUMNS,
+    ENGINES,
+    MODELS,
+    arguments,
+    columns_of,
+    fit_by_scans,
+    fit_in_memory,
+    patients,
+)
 from .engines import same_fits as same
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
@@ -33,9 +43,9 @@ TABLE = patients()
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["records", "patients"])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_engine_gives_the_bits_of_a_fit_in_memory(name, engine, grouped, tmp_path):
-    make = MODELS[name][0]
+    make = ALL[name][0]
     expected = fit_in_memory(make(noise_seed=1), TABLE, name, grouped)
     table = ENGINES[engine](TABLE[columns_of(name, grouped)], tmp_path)
     if engine in ("pandas", "pyarrow", "polars") and not arguments(name, grouped):
@@ -66,30 +76,34 @@ def test_every_engine_counts_the_units_if_their_number_is_public(
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["records", "patients"])
 @pytest.mark.parametrize("n_parts", [1, 3, 77, 2_001])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL)
 def test_order_and_cuts_change_no_bit(name, n_parts, grouped):
-    make, target = MODELS[name]
+    make, target = ALL[name]
     expected = fit_in_memory(make(noise_seed=1), TABLE, name, grouped)
     model = make(noise_seed=1)
-    plan = model.plan(COLUMNS, y=target, groups="patient" if grouped else None)
+    types = dict(TABLE[COLUMNS].dtypes)
+    plan = model.plan(types, y=target, groups="patient" if grouped else None)
     random = np.random.default_rng(n_parts)
     rows = TABLE.assign(**{GROUP_SIZE: TABLE.groupby("patient")["age"].transform("size")})
     rows = rows.iloc[random.permutation(len(rows))]
     cuts = np.sort(random.integers(0, len(rows) + 1, n_parts - 1))
     edges = [0, *cuts, len(rows)]
+    parts = {
+        f"part {number}": rows.iloc[edges[number] : edges[number + 1]]
+        for number in random.permutation(n_parts)
+    }
     total = SumTotal(plan)
-    for number in random.permutation(n_parts):
-        part = rows.iloc[edges[number] : edges[number + 1]]
-        total.add(f"part {number}", plan.partial(part))
+    for part, batch in parts.items():
+        total.add(part, plan.partial(batch))
     assert total.n_units == (TABLE["patient"].nunique() if grouped else len(TABLE))
-    assert same(model.fit_sums(total), expected)
+    assert same(fit_by_scans(model, plan, parts), expected)
 
 
 def test_batches_of_any_library_give_equal_integers():
     polars = pytest.importorskip("polars", reason="frames of polars")
     rows = pa.Table.from_pandas(TABLE, preserve_index=False)
     batches = [TABLE, rows, rows.to_batches()[0], polars.from_arrow(rows)]
-    for name, (make, target) in MODELS.items():
+    for name, (make, target) in ALL.items():
         plan = make().plan(COLUMNS, y=target)
         first, *others = map(plan.partial, batches)
         assert all(np.array_equal(first, other) for other in others), name

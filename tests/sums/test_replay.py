@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.replay import Pair, compare
 
-from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients
+from .engines import ALL, COLUMNS, ENGINES, arguments, columns_of, patients
 
 N = 40
 UNUSUAL = {
@@ -45,9 +45,9 @@ def make_pair(name, engine, kind, grouped, folder):
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["records", "patients"])
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ALL)
 def test_a_unit_changes_the_releases_by_their_sensitivity_at_most(name, engine, grouped, tmp_path):
-    make = MODELS[name][0]
+    make = ALL[name][0]
     reached = []
     for kind in UNUSUAL:
         reached += compare(make(), make_pair(name, engine, kind, grouped, tmp_path))

@@ -1,0 +1,230 @@
+"""Fits of a head on a public encoder to sums: of a table in its engine, or computed elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._groups import Groups
+from .._input_data import all_numbers
+from .._validation import check_delta_is_small
+from ..accounting.event import check_delta
+from ..base import PrivateFit, public_classes
+from ..mechanisms import SecureRandom
+from ..sums import SumEstimator, SumPlan, SumTotal
+from ..sums.batch_columns import read_numbers
+from ..sums.sources import ScanReleases, Scans, SumSource
+from ..sums.sum_plan import Integers
+from ..sums.targets import Labels
+from .encoding import check_public, trial_rows
+from .features import HalfWhitening, head_rows
+from .head import Head, HeadInput, SumHead, Task
+
+__all__ = ["HeadPlan", "HeadSums"]
+
+
+_PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
+
+
+@dataclass(frozen=True)
+class HeadPlan(SumPlan):
+    """Sums of ``head`` over records: products of rows in the unit ball.
+
+    **Guarantees.** A record is encoded by itself, to the last bit. A record whose features are not
+    finite, with a missing or an unknown label adds 0.
+    """
+
+    features: tuple[str, ...]
+    target: str
+    encoding: Labels
+    encoder: Any  # fitted, public
+    whitening: HalfWhitening | None
+    encoder_digest: str
+    head: SumHead
+    width: int  # of a row, with the constant
+    weights: NDArray[np.float64] | None = None  # released, if the sums depend on any
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    @property
+    def target_column(self) -> str:
+        return self.target
+
+    def column_kinds(self) -> dict[str, str]:
+        return {**dict.fromkeys(self.features, "number"), self.target: self.encoding.kind}
+
+    @property
+    def n_sums(self) -> int:
+        return self.head.n_sums(self.width, len(self.encoding.classes))
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "columns": self.record_columns,
+            "classes": self.encoding.facts(),
+            "encoder": self.encoder_digest,
+            "head": [type(self.head).__name__, dict(vars(self.head))],
+            "width": self.width,
+            "weights": None if self.weights is None else self.weights.tolist(),
+        }
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        target = self.encoding.encode(self.encoding.read_target(batch, self.target))
+        return self.encode(np.ascontiguousarray(read_numbers(batch, self.features)), target)
+
+    def encode(self, X: Any, target: NDArray[np.float64]) -> tuple[NDArray[Any], ...]:
+        """Return the rows in the unit ball, and the targets; NaN for a record that is left out."""
+        rows, found = head_rows(self.encoder, self.whitening, X, private=True)
+        return rows, np.where(found, target, np.nan)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        rows, target = records
+        counts = np.ones(len(rows)) if sizes is None else Groups.exact_shares_of(sizes)
+        counts[np.isnan(target)] = 0.0
+        # rows of records that are left out become 0
+        weighted = np.where(counts[:, None] > 0, rows, 0.0)
+        labels = np.nan_to_num(target).astype(np.int64)
+        given = HeadInput(weighted, counts, labels, len(self.encoding.classes))
+        return (self.head.sums(given, self.weights) * _PRODUCT_STEPS).astype(np.int64)
+
+    def sums(self, total: SumTotal) -> NDArray[np.float64]:
+        """Return the private sums."""
+        return total.read_sums() / _PRODUCT_STEPS
+
+
+class HeadSums(SumEstimator):
+    """Base of models with a public encoder, whose heads may need only sums."""
+
+    head: Any
+    classes: Any
+    head_: Head
+    encoder_: Any
+    whitening_: Any
+    weights_: Any
+    n_features_in_: int
+
+    @abstractmethod
+    def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
+        """Fit the encoder and choose the head, from public facts."""
+
+    def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:
+        if not source.target:
+            raise ValueError("y=None: the head needs labels. Pass y, the name of their column.")
+        self.classes_, _ = public_classes(fit, source.y, self.classes)
+        task = self._choose_parts(fit, source.public, 0)  # no sum depends on the number of records
+        head = self.head_
+        if not isinstance(head, SumHead):
+            raise ValueError(
+                f"head={self.head!r} needs more than sums over records. Fit it to arrays, or pass "
+                "head='gradient', 'least_squares' or 'prototypes'."
+            )
+        public = check_public(source.public, self.n_features_in_)
+        if isinstance(public, pd.DataFrame) and not all_numbers(public):
+            raise ValueError(
+                "X_public has columns that are not numbers, and the head reads numbers off a "
+                "table. Encode them by make_private_pipeline(schema, model)."
+            )
+        rows = trial_rows(public, self.n_features_in_)
+        plan = HeadPlan(
+            self._feature_names(source), source.target, Labels(tuple(self.classes_)),
+            self.encoder_, self.whitening_,
+            _digest_encoder(self.encoder_, self.whitening_, rows),
+            head, task.size, next(head.scan(task, SecureRandom())), unit=source.unit,
+        )  # fmt: skip
+
+        def release_weights(total: SumTotal, random: SecureRandom) -> Scans:
+            steps, step_plan = head.scan(task, random), plan
+            next(steps)
+            try:
+                while True:
+                    step_plan = replace(plan, weights=steps.send(step_plan.sums(total)))
+                    total = yield step_plan
+            except StopIteration as end:
+                return end.value
+
+        def store(weights: NDArray[np.float64], _: int) -> None:
+            self.weights_ = weights
+
+        return ScanReleases(plan, head.event(task), head.arithmetic(task), release_weights, store)
+
+    def _check_source(self, source: SumSource) -> None:
+        check_delta_is_small(self.delta)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, source.n_units)
+
+    def plan(
+        self,
+        columns: Sequence[str] | Mapping[str, Any],
+        y: str | None = None,
+        groups: str | None = None,
+        *,
+        X_public: Any = None,
+    ) -> SumPlan:
+        """Return the plan of the sums of the first scan.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the features.
+        y : str
+            Name of the labels.
+        groups : str, default=None
+            Name of the unit of the guarantee, such as "patient_id". Batches then have the column
+            ``skprivacy_group_size``: the number of rows of the row's group in the whole table.
+        X_public : array-like, DataFrame or PublicRecords, default=None
+            As in ``fit``. The plan holds the encoder that is fitted to them.
+
+        Returns
+        -------
+        SumPlan
+            The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.
+
+        Raises
+        ------
+        TypeError
+            If a name is not text.
+        ValueError
+            If a parameter is not as described, ``classes`` are missing, or the head needs more than
+            sums.
+        """
+        return self._plan_first(columns, y, groups, X_public)
+
+    def fit_sums(self, total: SumTotal, *, X_public: Any = None) -> Any:
+        """Fit to sums that were computed elsewhere by ``plan``, scan after scan.
+
+        Parameters
+        ----------
+        total : SumTotal
+            The sum of all parts of the table, by the plan of the next scan.
+        X_public : array-like, DataFrame or PublicRecords, default=None
+            For the first total, the records that ``plan`` got. An encoder that learns at random
+            needs PublicRecords, which fit it once, or a seed.
+
+        Returns
+        -------
+        object
+            The fitted estimator or, if the fit needs another scan, the SumPlan of it.
+
+        Raises
+        ------
+        TypeError
+            If ``total`` is not a SumTotal.
+        ValueError
+            If the total is of another plan, as that of another encoder, of an earlier scan, or of
+            other rows than the scan before. Nothing is released or charged then.
+        """
+        return self._take_total(total, X_public)
+
+
+def _digest_encoder(encoder: Any, whitening: Any, rows: Any) -> str:
+    """Return a digest of a few records that are not private, and of their features."""
+    features, _ = head_rows(encoder, whitening, rows, private=True)
+    return hashlib.sha256(np.asarray(rows, np.float64).tobytes() + features.tobytes()).hexdigest()
