@@ -164,7 +164,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
             **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},
-            **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
+            **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_", "target_scale_")},
             "the configuration": replace(config, views=None, device="any"),
             "module": [tuple(p.shape) for p in start.parameters()],
             "earlier training": None if first else self.privacy_,

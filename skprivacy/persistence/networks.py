@@ -85,6 +85,7 @@ def _network_facts(model: Any) -> dict[str, Any]:
     else:
         facts["target_bounds"] = list(model.target_bounds_)
         facts["given"] = model.target_bounds is not None
+        facts["target_scale"] = model.target_scale_
     return facts
 
 
@@ -146,6 +147,8 @@ def _check_facts(facts: dict[str, Any]) -> None:
     names = facts["feature_names"] or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError("the feature names must all be text")
+    if facts.get("target_scale", "linear") not in ("linear", "log"):
+        raise ValueError(f"the scale of the target is {facts['target_scale']!r}")
     for name in ("given", "multilabel"):
         if not isinstance(facts.get(name, False), bool):
             raise TypeError(f"{name} is {facts[name]!r}, expected true or false")
@@ -202,6 +205,7 @@ def _load_estimator(
     else:
         model.target_bounds_ = tuple(facts["target_bounds"])
         model.target_bounds = model.target_bounds_ if given else None
+        model.target_scale_ = facts["target_scale"]
         n_outputs = 1
     model._validate_params()
     model.settings_ = _load_settings(facts)
