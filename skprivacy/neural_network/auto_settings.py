@@ -44,6 +44,7 @@ class PublicFacts:
     perceptron: bool  # the built-in network, not a user's module
     studied: bool  # independent noise calibrated to an epsilon, as in the benchmarks
     momentum: float
+    rarity: float = 1.0  # public share of the rarest class, in units of an even share
 
     @property
     def signal(self) -> float:

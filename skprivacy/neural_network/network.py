@@ -101,7 +101,7 @@ NETWORK_CONSTRAINTS: dict = {
 _ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
 _NO_FIXED_SETTINGS: Mapping[str, Any] = {}
 # Fitted attributes that must agree in the processes of a distributed training ...
-_PUBLIC_ATTRIBUTES = frozenset({"classes_", "target_bounds_", "target_scale_"})
+_PUBLIC_ATTRIBUTES = frozenset({"class_prior_", "classes_", "target_bounds_", "target_scale_"})
 # ... and parameters that may differ.
 _PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "verbose"})
 

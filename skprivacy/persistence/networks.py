@@ -79,6 +79,8 @@ def _network_facts(model: Any) -> dict[str, Any]:
         facts["classes"] = _as_json(model.classes_)
         facts["given"] = model.classes is not None
         facts["multilabel"] = model.multilabel_
+        facts["class_prior"] = _as_json(model.class_prior_)
+        facts["class_weight"] = _as_json(model.class_weight_)
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
     elif isinstance(model, DPNeuralNet):
         facts["criterion"] = type(model.criterion_).__name__
@@ -202,6 +204,10 @@ def _load_estimator(
         model.classes = model.classes_ if given else None
         model.multilabel_ = facts["multilabel"]
         n_outputs = len(model.classes_)
+        model.class_weight_ = _load_factors(facts["class_weight"], n_outputs)
+        if (prior := facts["class_prior"]) is not None:
+            prior = _load_factors(prior, n_outputs)
+        model.class_prior = model.class_prior_ = prior
     else:
         model.target_bounds_ = tuple(facts["target_bounds"])
         model.target_bounds = model.target_bounds_ if given else None
@@ -217,6 +223,14 @@ def _load_estimator(
         model.settings_["activation"], np.random.RandomState(0),
     )  # fmt: skip
     return model
+
+
+def _load_factors(stated: Any, n: int) -> NDArray[np.float64]:
+    """Return a positive number for each class."""
+    found = np.array(stated, dtype=np.float64)
+    if found.shape != (n,) or not ((found > 0) & (found < np.inf)).all():
+        raise ValueError(f"the factors of the classes are {stated!r}, expected {n} above 0")
+    return found
 
 
 def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
