@@ -27,6 +27,7 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 # they hold.
 _MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
 _RESIDUAL_NORM = 0.3
+_RARITY_POWER = 0.25  # hidden layers learn noise where few records tell a class from the others
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 
 
@@ -58,9 +59,12 @@ class PublicFacts:
 
     @property
     def signal_of_hidden_layer(self) -> float:
-        """Signal over the norm that noise has in all weights of the usual hidden layer."""
+        """Signal over the norm that noise has in all weights of the usual hidden layer.
+
+        Only the records of the rarest class tell it from the others, so these count.
+        """
         weights = _HIDDEN_UNITS * (self.n_features + 1 + self.n_outputs) + self.n_outputs
-        return self.signal / math.sqrt(weights)
+        return self.signal * self.rarity / math.sqrt(weights)
 
     @property
     def mean_noise(self) -> float | None:
@@ -137,7 +141,7 @@ def _classifier_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings of a classifier: training ends before noise outweighs the signal."""
     hidden = _hidden_layers(given, facts)
     units = facts.signal / math.sqrt(facts.n_features)
-    time = (0.5 if len(np.atleast_1d(hidden)) else 1.0) * units
+    time = (0.5 * facts.rarity**_RARITY_POWER if len(np.atleast_1d(hidden)) else 1.0) * units
     return _settings_for_training_time(given, facts, hidden, time, 32 * math.sqrt(time))
 
 

@@ -101,6 +101,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     - There are 64 tanh units. There are none if s is below 5 * sqrt(64 * (d + k + 1) + k), because
       noise would outweigh what they learn.
 
+    With ``class_prior``, let r be its least share times k: 1 if all shares are even. Then r * s has
+    to reach the bound for units, and training with units takes r ** 0.25 times as long. Outputs
+    start at the shares, unless there is a ``module``.
+
     Given settings stay, and the "auto" settings adapt to them. With ``module`` or
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4. The step size
     is then constant, ``min(1, 0.35 / sqrt(r)) / max_grad_norm``. Here r is the norm of a step's

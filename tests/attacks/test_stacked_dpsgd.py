@@ -89,6 +89,7 @@ NETWORKS = [
         {"schedule": "cosine", "averaging": 0.0},
         {"averaging": 1.0, "relation": "add_remove", "n_records": 400},
         {"class_weight": {1: 3.0}},
+        {"class_prior": [0.9, 0.07, 0.03], "hidden_layer_sizes": ()},
         {"classes": range(5)},
         {"batch_size": 1, "epochs": 1},  # many batches are empty
         {"epsilon": None, "noise_multiplier": 2.0},
@@ -228,6 +229,7 @@ OTHERS = {
     "averaging": ("ema", False),
     "averaging_decay": (0.5, False),
     "classes": ([0, 1, 2], True),
+    "class_prior": ([0.2, 0.3, 0.5], True),
     "class_weight": ({1: 3.0}, True),
     "relation": ("add_remove", False),  # fit refuses one of the two without the other
     "n_records": (400, False),
@@ -248,6 +250,12 @@ def test_what_the_stack_does_not_know_is_trained_one_by_one(name):
     other, known = OTHERS[name]
     assert is_stackable(DPSGDClassifier().set_params(**{name: other})) is known
     assert not is_stackable(DPSGDClassifier().set_params(**{name: object()}))  # fit says why
+
+
+def test_weights_that_predictions_undo_are_trained_one_by_one():
+    for weight in ("balanced", {1: 3.0}):
+        model = DPSGDClassifier(class_prior=[0.2, 0.8], class_weight=weight)
+        assert not is_stackable(model)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ OF_NETWORKS = {
     "verbose",
 }  # fmt: skip
 # Written as they were used.
-PUBLIC_FACTS = {"bounds", "classes", "image_shape", "schema", "target_bounds"}
+PUBLIC_FACTS = {"bounds", "class_prior", "classes", "image_shape", "schema", "target_bounds"}
 
 
 def answers(model, rows, y):
