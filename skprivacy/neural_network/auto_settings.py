@@ -19,6 +19,7 @@ _MIN_STEPS, _MAX_STEPS = 128, 1536
 _MAX_RATE = 2.0
 _HIDDEN_UNITS = 64
 _MIN_SIGNAL_RATIO, _MIN_SIGNAL_RATIO_OF_REGRESSION = 5.0, 15.0
+_RARITY_POWER = 0.25  # of the time: with few records of a class, hidden layers soon learn noise
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
@@ -27,7 +28,6 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 # they hold.
 _MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
 _RESIDUAL_NORM = 0.3
-_RARITY_POWER = 0.25  # hidden layers learn noise where few records tell a class from the others
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 
 

@@ -107,6 +107,18 @@ def test_few_records_or_little_epsilon_train_no_hidden_layer():
     assert resolve_auto_settings(AUTO, facts()).hidden_layer_sizes == (64,)
 
 
+def test_records_of_the_rarest_class_decide_on_the_hidden_layer_and_its_time():
+    enough = 5 * math.sqrt(64 * 21 + 4) / facts().signal
+    assert resolve_auto_settings(AUTO, facts(rarity=1.01 * enough)).hidden_layer_sizes == (64,)
+    assert resolve_auto_settings(AUTO, facts(rarity=0.99 * enough)).hidden_layer_sizes == ()
+    _, took = run(resolve_auto_settings(AUTO, facts(rarity=0.5)))
+    assert took == pytest.approx(0.5 * facts().signal / 4 * 0.5**0.25)
+    linear = AUTO | {"hidden_layer_sizes": ()}
+    assert resolve_auto_settings(linear, facts(rarity=0.1)) == resolve_auto_settings(
+        linear, facts()
+    )
+
+
 def test_all_that_is_given_is_obeyed():
     given = {
         "hidden_layer_sizes": (5,), "activation": "logistic", "batch_size": 30, "epochs": 2,
