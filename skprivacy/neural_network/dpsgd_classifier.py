@@ -43,8 +43,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     %(epsilon_or_noise)s
     %(training_noise)s
     max_grad_norm : float or "auto", default="auto"
-        L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
-        privacy.
+        L2 norm to which the gradient of each record is clipped. "auto" is 1, larger with
+        ``class_prior``, and no limit without privacy.
     %(clipping)s
     %(network_optimization)s
     classes : array-like of shape (n_classes,), default=None
@@ -101,9 +101,12 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     - There are 64 tanh units. There are none if s is below 5 * sqrt(64 * (d + k + 1) + k), because
       noise would outweigh what they learn.
 
-    With ``class_prior``, let r be its least share times k: 1 if all shares are even. Then r * s has
-    to reach the bound for units, and training with units takes r ** 0.25 times as long. Outputs
-    start at the shares, unless there is a ``module``.
+    With ``class_prior``, let r be its least share times k: 1 if all shares are even.
+
+    - Outputs start at the shares, unless there is a ``module``.
+    - There are units only if r * s reaches the bound, and they train for r ** 0.25 times as long.
+    - ``max_grad_norm`` is r ** -0.25 with units, and at most 2 without. It is 1 with a
+      ``class_weight``.
 
     Given settings stay, and the "auto" settings adapt to them. With ``module`` or
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4. The step size
@@ -337,7 +340,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
         facts = super()._public_facts(n, n_features, n_outputs)
         prior = getattr(self, "class_prior_", None)
-        return facts if prior is None else replace(facts, rarity=len(prior) * float(prior.min()))
+        if prior is None:
+            return facts
+        rarity, weighted = len(prior) * float(prior.min()), self.class_weight is not None
+        return replace(facts, rarity=rarity, weighted=weighted)
 
     def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
         module = super()._make_module(recipe, random_state)
