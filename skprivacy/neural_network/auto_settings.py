@@ -19,9 +19,9 @@ _MIN_STEPS, _MAX_STEPS = 128, 1536
 _MAX_RATE = 2.0
 _HIDDEN_UNITS = 64
 _MIN_SIGNAL_RATIO, _MIN_SIGNAL_RATIO_OF_REGRESSION = 5.0, 15.0
-# With few records of a class, hidden layers soon learn noise, so they train for a shorter time. Only
-# the gradients of these records are long: a norm below theirs makes predicted rates too low, and a
-# norm above it wastes signal.
+# With few records of a class, hidden layers soon learn noise, so they train for a shorter time.
+# Only the gradients of these records are long: a norm below theirs makes predicted rates too low,
+# and a norm above it wastes signal.
 _RARITY_POWER, _MAX_LINEAR_NORM = 0.25, 2.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
