@@ -314,7 +314,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             order = labels if classes is None else np.asarray(classes).tolist()
             each = list(np.asarray(self.class_prior).tolist())
             shares = dict(zip(order, each, strict=True)) if len(order) == len(each) else {}
-        found = [shares.get(label) for label in labels]
+        found: list[Any] = [shares.get(label) for label in labels]
         if len(shares) != len(labels) or not _are_positive(found) or abs(sum(found) - 1) > 1e-6:
             raise ValueError(
                 f"class_prior={self.class_prior!r} must give a positive share to every one of the "

@@ -243,8 +243,9 @@ def test_parameters_in_a_file(folder, capsys):
     line = "train patients.csv --schema schema.json --config run.toml --save m.safetensors"
     assert run(f"{line} --delta 1e-4", capsys)[0] == 0
     assert load_model("m.safetensors")[-1].hidden_layer_sizes in ((4, 3), [4, 3])
-    assert run(f"{line} --delta 1e-4 --set epochs=2", capsys)[0] == 0
+    assert run(f"{line} --delta 1e-4 --set epochs=2 --set class_prior=[0.9,0.1]", capsys)[0] == 0
     assert load_model("m.safetensors")[-1].epochs == 2
+    assert load_model("m.safetensors")[-1].class_prior_ == pytest.approx([0.9, 0.1])
 
 
 def test_lists_in_a_file(folder, capsys):
