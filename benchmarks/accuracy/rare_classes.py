@@ -97,6 +97,13 @@ STUDIED = {
             lambda t: t["docvis"] >= 30,
         )
     ),
+    "wages": RareSource(
+        Source(
+            "AER", "CPS1988",
+            ("education", "experience", "ethnicity", "smsa", "region", "parttime"),
+            lambda t: t["wage"] > 1900,
+        )
+    ),
     "default": RareSource(
         Source("ISLR", "Default", ("student", "balance", "income"), lambda t: t["default"] == "Yes")
     ),

@@ -325,7 +325,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _read_weights(self) -> NDArray[np.float64]:
         """Return the public factors of the loss in the order of ``classes_``, checked."""
         if isinstance(self.class_weight, str):
-            assert self.class_prior_ is not None
+            if self.class_prior_ is None:
+                raise ValueError(
+                    f"class_weight={self.class_weight!r} needs class_prior, which the first training "
+                    "did not have. Call fit to start again."
+                )
             # Gradients are clipped after weighting: a factor above 1 would only be cut off.
             return self.class_prior_.min() / self.class_prior_
         given = dict(self.class_weight or {})

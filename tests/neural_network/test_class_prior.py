@@ -102,6 +102,15 @@ def test_more_training_keeps_the_prior(rows):
     assert model.class_weight_ == pytest.approx([0.03 / 0.97, 1.0])
 
 
+def test_more_training_cannot_add_a_prior(rows):
+    budget = PrivacyBudget(20.0, 1e-4)
+    model = classifier(budget=budget, **STILL).partial_fit(*rows)
+    model.set_params(class_prior=PRIOR, class_weight="balanced")
+    with pytest.raises(ValueError, match="Call fit to start again"):
+        model.partial_fit(*rows)
+    assert len(budget.entries()) == 1
+
+
 @pytest.mark.heavy
 def test_a_search_compares_priors(rows):
     grid = {"class_prior": [None, PRIOR], "class_weight": [None, {"yes": 2.0}]}
