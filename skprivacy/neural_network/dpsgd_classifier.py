@@ -327,8 +327,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         if isinstance(self.class_weight, str):
             if self.class_prior_ is None:
                 raise ValueError(
-                    f"class_weight={self.class_weight!r} needs class_prior, which the first training "
-                    "did not have. Call fit to start again."
+                    f"class_weight={self.class_weight!r} needs class_prior, which the first "
+                    "training did not have. Call fit to start again."
                 )
             # Gradients are clipped after weighting: a factor above 1 would only be cut off.
             return self.class_prior_.min() / self.class_prior_
