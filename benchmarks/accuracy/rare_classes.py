@@ -7,7 +7,8 @@ norms   clipping norms and weights on the same tables: AUC, average precision, a
         predicted rate over the true one
 report  on six other tables: AUC, average precision, mean predicted rate over the true one, and
         balanced accuracy if the rate is the threshold. Means over splits with standard errors; the
-        last column is the difference in AUC to the default network, paired by split
+        last column is the difference in AUC to the default network, paired by split. A first run on
+        adult and doctor at epsilon 1 prompted the larger norms; the constants are from the study
 
 default    DPSGDClassifier by default settings
 prior      the same with class_prior, the rate rounded to one digit
