@@ -49,7 +49,10 @@ target_scale : {"linear", "log"}, default="linear"
     bound, such as counts and prices. The model then learns the mean of
     t = log(1 + (y - lower) / unit), where unit is (upper - lower) / 100, in the units of the
     target. With bounds (0, 100), t is log(1 + y). Predictions are in the units of the target, but
-    estimate a geometric mean, which is below the mean. Fit again after a change of the scale.""",
+    estimate a geometric mean, which is below the mean.""",
+    "target_scale_": """\
+target_scale_ : {"linear", "log"}
+    The scale of the last fit, on which ``predict`` relies.""",
     "guarantee_attributes": """\
 privacy_ : PrivacyGuarantee
     The guarantee, with its neighbouring relation and its assumptions.

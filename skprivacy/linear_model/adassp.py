@@ -58,6 +58,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     %(guarantee_attributes)s
     target_bounds_ : tuple of float
         Bounds to which predictions are clipped.
+    %(target_scale_)s
     %(feature_attributes)s
 
     Notes
@@ -124,8 +125,9 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
         self.target_bounds_ = public_target_bounds(fit, source.y, self.target_bounds)
+        self.target_scale_ = self.target_scale
         plan = self._make_plan(
-            fit, source, TargetRange(*self.target_bounds_, scale=self.target_scale)
+            fit, source, TargetRange(*self.target_bounds_, scale=self.target_scale_)
         )
         # Adding a record changes each of the three statistics by at most 1; replacing one
         # changes them by at most sqrt(2), 2 and 1.

@@ -182,6 +182,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     _saved_state = {
         "bounds_": "bounds",
         "target_bounds_": "interval",
+        "target_scale_": "choice linear log",
         "coef_": "array features",
         "intercept_": "number",
         "privacy_": "guarantee",
@@ -218,7 +219,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _target_scale(self) -> TargetScale:
         lower, upper = self.target_bounds_
-        return TargetScale(lower, upper, self.target_scale)
+        return TargetScale(lower, upper, self.target_scale_)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the target, clipped to its public bounds.

@@ -148,6 +148,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     %(guarantee_attributes)s
     target_bounds_ : tuple of float
         Bounds to which predictions are clipped.
+    %(target_scale_)s
     %(feature_attributes)s
 
     Notes
@@ -233,8 +234,9 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self, fit: PrivateFit, y: NDArray
     ) -> tuple[TargetRange, PolynomialObjective]:
         bounds = self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+        self.target_scale_ = self.target_scale
         if self.objective is None:
-            return TargetRange(*bounds, scale=self.target_scale), squared_objective()
+            return TargetRange(*bounds, scale=self.target_scale_), squared_objective()
         if self.target_scale != "linear":
             raise ValueError(
                 f"target_scale={self.target_scale!r} does not apply to an objective, which gets "

@@ -19,6 +19,10 @@ _MIN_STEPS, _MAX_STEPS = 128, 1536
 _MAX_RATE = 2.0
 _HIDDEN_UNITS = 64
 _MIN_SIGNAL_RATIO, _MIN_SIGNAL_RATIO_OF_REGRESSION = 5.0, 15.0
+# With few records of a class, hidden layers soon learn noise, so they train for a shorter time.
+# Only the gradients of these records are long: a norm below theirs makes predicted rates too low,
+# and a norm above it wastes signal.
+_RARITY_POWER, _MAX_LINEAR_NORM = 0.25, 2.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
@@ -46,6 +50,8 @@ class PublicFacts:
     perceptron: bool  # the built-in network, not a user's module
     studied: bool  # independent noise calibrated to an epsilon, as in the benchmarks
     momentum: float
+    rarity: float = 1.0  # public share of the rarest class, in units of an even share
+    weighted: bool = False  # whether the loss weights the classes
 
     @property
     def signal(self) -> float:
@@ -59,9 +65,12 @@ class PublicFacts:
 
     @property
     def signal_of_hidden_layer(self) -> float:
-        """Signal over the norm that noise has in all weights of the usual hidden layer."""
+        """Signal over the norm that noise has in all weights of the usual hidden layer.
+
+        Only the records of the rarest class tell it from the others, so these count.
+        """
         weights = _HIDDEN_UNITS * (self.n_features + 1 + self.n_outputs) + self.n_outputs
-        return self.signal / math.sqrt(weights)
+        return self.signal * self.rarity / math.sqrt(weights)
 
     @property
     def mean_noise(self) -> float | None:
@@ -146,8 +155,16 @@ def _classifier_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings of a classifier: training ends before noise outweighs the signal."""
     hidden = _hidden_layers(given, facts)
     units = facts.signal / math.sqrt(facts.n_features)
-    time = (0.5 if len(np.atleast_1d(hidden)) else 1.0) * units
-    return _settings_for_training_time(given, facts, hidden, time, 32 * math.sqrt(time))
+    rarity = facts.rarity**_RARITY_POWER
+    time, norm = (
+        (0.5 * rarity * units, 1.0 / rarity)
+        if len(np.atleast_1d(hidden))
+        else (units, min(1.0 / rarity, _MAX_LINEAR_NORM))
+    )
+    return _settings_for_training_time(
+        {"max_grad_norm": 1.0 if facts.weighted else norm, **given}, facts, hidden,
+        time, 32 * math.sqrt(time),
+    )  # fmt: skip
 
 
 def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:

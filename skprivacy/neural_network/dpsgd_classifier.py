@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -15,13 +16,14 @@ from torch import nn
 
 from .._docs import fill_docs
 from .._input_data import ClassifierMixin, column_or_1d
+from .._sklearn import StrOptions
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes
 from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
-from .auto_settings import do_bins_pay_off
+from .auto_settings import PublicFacts, Recipe, do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 from .training_options import Clipping, Distributed, Optimizer
@@ -42,16 +44,21 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     %(epsilon_or_noise)s
     %(training_noise)s
     max_grad_norm : float, Clipping or "auto", default="auto"
-        L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
-        privacy. A :class:`Clipping` also sets the way.
+        L2 norm to which the gradient of each record is clipped. "auto" is 1, larger with
+        ``class_prior``, and no limit without privacy. A :class:`Clipping` also sets the way.
     %(network_optimization)s
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, from public knowledge. ``None`` reads them off ``y``, and the
         guarantee then names this as an assumption. With several labels per record: the names of
         the columns of ``y``, in their order; ``None`` numbers them.
-    class_weight : dict, default=None
-        Factors of the loss for some labels, which must be public. "balanced" would read them off
-        ``y`` and is refused.
+    class_prior : dict or array-like of shape (n_classes,), default=None
+        Public guess of the share of each class: by label, or in the order of ``classes``. It must
+        not be counted in ``y``. For rare classes: training starts from these shares, and "auto"
+        settings suit them, see the notes. Not for several labels per record.
+    class_weight : dict or "balanced", default=None
+        Public factors of the loss for some labels, applied before gradients are clipped. "balanced"
+        needs ``class_prior``, divides by it, and gives the rarest class the factor 1. With
+        ``class_prior``, ``predict_proba`` undoes the factors.
     %(n_records)s
     %(max_group_size)s
     %(network_device)s
@@ -64,6 +71,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted. With several labels per record, in the order of the columns of ``y``.
+    class_prior_ : ndarray of shape (n_classes,) or None
+        The public shares from ``class_prior``, in the order of ``classes_``.
+    class_weight_ : ndarray of shape (n_classes,)
+        Factors of the loss in the last training, in the order of ``classes_``.
     multilabel_ : bool
         Whether a record may have several labels.
     module_ : torch.nn.Module
@@ -88,6 +99,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
       zero.
     - There are 64 tanh units. There are none if s is below 5 * sqrt(64 * (d + k + 1) + k), because
       noise would outweigh what they learn.
+
+    With ``class_prior``, let r be its least share times k: 1 if all shares are even.
+
+    - Outputs start at the shares, unless there is a ``module``.
+    - There are units only if r * s reaches the bound, and they train for r ** 0.25 times as long.
+    - ``max_grad_norm`` is r ** -0.25 with units, and at most 2 without. It is 1 with a
+      ``class_weight``.
 
     Given settings stay, and the "auto" settings adapt to them. With ``module`` or
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4. The step size
@@ -126,12 +144,14 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     True
     """
 
+    class_prior_: NDArray[np.float64] | None
     multilabel_: bool
 
     _parameter_constraints: dict = {
         **NETWORK_CONSTRAINTS,
         "classes": ["array-like", None],
-        "class_weight": [dict, None],
+        "class_prior": [dict, "array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
     }
     _target_checks = {"multi_output": True}
 
@@ -151,7 +171,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         optimizer: str | Optimizer = "auto",
         learning_rate: float | str = "auto",
         classes: ArrayLike | None = None,
-        class_weight: dict | None = None,
+        class_prior: Mapping[Any, float] | ArrayLike | None = None,
+        class_weight: dict | str | None = None,
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
@@ -174,6 +195,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.classes = classes
+        self.class_prior = class_prior
         self.class_weight = class_weight
         self.relation = relation
         self.n_records = n_records
@@ -224,10 +246,10 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         return self._fit(X, y, groups, not hasattr(self, "module_"), classes)
 
     def _validate_params(self) -> None:
-        if isinstance(self.class_weight, str):
+        if isinstance(self.class_weight, str) and self.class_prior is None:
             raise ValueError(
-                f"class_weight={self.class_weight!r} would count the private labels. Pass public "
-                "numbers, such as {0: 1.0, 1: 3.0}, or None."
+                f"class_weight={self.class_weight!r} would count the private labels. Pass a public "
+                "class_prior=, or public numbers, such as class_weight={0: 1.0, 1: 3.0}."
             )
         super()._validate_params()
 
@@ -248,7 +270,71 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             self.classes_, targets = _encode_columns(labels, given)
         else:
             self.classes_, targets = public_classes(fit, labels, given)
+        if first:
+            self.class_prior_ = self._read_prior(given)
+        self.class_weight_ = self._read_weights()
         return targets
+
+    def _read_prior(self, classes: ArrayLike | None) -> NDArray[np.float64] | None:
+        """Return the public shares in the order of ``classes_``, checked."""
+        if self.class_prior is None:
+            return None
+        if self.multilabel_:
+            raise ValueError(
+                f"class_prior={self.class_prior!r} is for one label per record, but y has several "
+                "columns. Leave it out."
+            )
+        labels = self.classes_.tolist()
+        if isinstance(self.class_prior, Mapping):
+            shares = dict(self.class_prior)
+        else:
+            order = labels if classes is None else np.asarray(classes).tolist()
+            each = list(np.asarray(self.class_prior).tolist())
+            shares = dict(zip(order, each, strict=True)) if len(order) == len(each) else {}
+        found: list[Any] = [shares.get(label) for label in labels]
+        if len(shares) != len(labels) or not _are_positive(found) or abs(sum(found) - 1) > 1e-6:
+            raise ValueError(
+                f"class_prior={self.class_prior!r} must give a positive share to every one of the "
+                "classes, and sum to 1. Pass a dict such as {0: 0.99, 1: 0.01}."
+            )
+        return np.array(found, dtype=np.float64) / sum(found)
+
+    def _read_weights(self) -> NDArray[np.float64]:
+        """Return the public factors of the loss in the order of ``classes_``, checked."""
+        if isinstance(self.class_weight, str):
+            if self.class_prior_ is None:
+                raise ValueError(
+                    f"class_weight={self.class_weight!r} needs class_prior, which the first "
+                    "training did not have. Call fit to start again."
+                )
+            # Gradients are clipped after weighting: a factor above 1 would only be cut off.
+            return self.class_prior_.min() / self.class_prior_
+        given = dict(self.class_weight or {})
+        found = [given.pop(label, 1.0) for label in self.classes_.tolist()]
+        if given or not _are_positive(found):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} must map labels in "
+                f"classes={self.classes_.tolist()!r} to positive numbers."
+            )
+        return np.array(found, dtype=np.float64)
+
+    def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
+        facts = super()._public_facts(n, n_features, n_outputs)
+        prior = getattr(self, "class_prior_", None)
+        if prior is None:
+            return facts
+        rarity, weighted = len(prior) * float(prior.min()), self.class_weight is not None
+        return replace(facts, rarity=rarity, weighted=weighted)
+
+    def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
+        module = super()._make_module(recipe, random_state)
+        if self.class_prior_ is not None and self.module is None:
+            # Training would first push all outputs towards the frequent classes, and would take
+            # the hidden layers with them.
+            logits = np.log(self.class_prior_ * self.class_weight_)
+            *_, last = module.parameters()
+            last.data.copy_(torch.from_numpy(logits - logits.mean()))
+        return module
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
@@ -259,7 +345,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         return do_bins_pay_off(self._public_facts(n, n_features=n_bits, n_outputs=1), n_bits)
 
     def _loss(self) -> nn.Module:
-        weight = None if self.class_weight is None else self._class_weights()
+        weight = None
+        if self.class_weight is not None:
+            weight = torch.tensor(self.class_weight_, dtype=torch.float32, device="cpu")
         if self.multilabel_:
             return LabelEntropy("none", weight)
         return nn.CrossEntropyLoss(weight, reduction="none")
@@ -273,9 +361,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
-        return (
-            self._stacked_fit if type(self) is DPSGDClassifier and is_stackable_fit(self) else None
-        )
+        undoes_weights = self.class_prior is not None and self.class_weight is not None
+        stackable = type(self) is DPSGDClassifier and not undoes_weights and is_stackable_fit(self)
+        return self._stacked_fit if stackable else None
 
     @ordinary_torch("cpu")
     def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
@@ -283,19 +371,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         targets = self._encode(PrivateFit(self), y, True)
         return as_stacked_fit(self, rows, targets)
 
-    def _class_weights(self) -> torch.Tensor:
-        given: dict = dict(self.class_weight or {})
-        found: list[Any] = [given.pop(label, 1.0) for label in self.classes_.tolist()]
-        usable = all(isinstance(w, Real) and 0 < float(w) < np.inf for w in found)
-        if given or not usable:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} must map labels in "
-                f"classes={self.classes_.tolist()!r} to positive numbers."
-            )
-        return torch.tensor([float(w) for w in found], dtype=torch.float32, device="cpu")
-
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class, or of each label by itself.
+
+        With ``class_prior``, the factors of ``class_weight`` are undone: probabilities are on the
+        scale of the shares of the classes.
 
         Parameters
         ----------
@@ -308,8 +388,12 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "module_")
-        of_labels = self.multilabel_
-        return self._outputs(X, lambda z: z.sigmoid() if of_labels else z.softmax(1))
+        if self.multilabel_:
+            return self._outputs(X, torch.sigmoid)
+        if self.class_prior_ is None:
+            return self._outputs(X, lambda z: z.softmax(1))
+        shift = torch.from_numpy(np.log(self.class_weight_))
+        return self._outputs(X, lambda z: (z - shift).softmax(1))
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Return the most probable class of each row, or all labels more probable than not.
@@ -328,6 +412,11 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         if self.multilabel_:
             return (probabilities > 0.5).astype(np.int64)
         return self.classes_[probabilities.argmax(1)]
+
+
+def _are_positive(values: list[Any]) -> bool:
+    """Return True for finite real numbers above 0."""
+    return all(isinstance(value, Real) and 0 < float(value) < np.inf for value in values)
 
 
 def _dense(y: Any) -> NDArray:

@@ -68,6 +68,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ----------
     target_bounds_ : tuple of float
         The bounds in use. Predictions stay within them.
+    %(target_scale_)s
     module_ : torch.nn.Module
         The trained network, on the CPU: maps inputs of shape (n, n_features) to targets scaled to
         [-1, 1].
@@ -229,11 +230,12 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ) -> NDArray[Any]:
         if first:
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+            self.target_scale_ = self.target_scale
         # Targets of [-1, 1] start near the outputs of a network whose last layer is zero.
         return self._target_scale().to_unit(y).astype(np.float32)
 
     def _target_scale(self) -> TargetScale:
-        return TargetScale(*self.target_bounds_, self.target_scale)
+        return TargetScale(*self.target_bounds_, self.target_scale_)
 
     def _n_outputs(self) -> int:
         return 1

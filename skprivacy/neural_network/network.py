@@ -96,7 +96,9 @@ _OPTIONS: dict[str, Callable[[Any], TrainingOption]] = {
     "optimizer": as_optimizer,
 }
 _NO_FIXED_SETTINGS: Mapping[str, Any] = {}
-# Parameters that may differ between the processes of a distributed training.
+# Fitted attributes that must agree in the processes of a distributed training ...
+_PUBLIC_ATTRIBUTES = frozenset({"class_prior_", "classes_", "target_bounds_", "target_scale_"})
+# ... and parameters that may differ.
 _PER_PROCESS_PARAMS = frozenset(
     {"augment", "budget", "device", "module", "random_state", "verbose"}
 )
@@ -165,7 +167,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
             **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},
-            **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
+            **{k: v for k, v in vars(self).items() if k in _PUBLIC_ATTRIBUTES},
             "the configuration": replace(config, views=None, device="any"),
             "module": [tuple(p.shape) for p in start.parameters()],
             "augment": None if config.views is None else config.views.names,

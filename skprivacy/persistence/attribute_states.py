@@ -122,6 +122,16 @@ class _Count(_State):
         return whole({name: into.fact(name)}, name)
 
 
+class _Choice(_State):
+    """One of the texts that the arguments name."""
+
+    def read_state(self, into: StateReader, name: str) -> str:
+        found = into.fact(name)
+        if not isinstance(found, str) or found not in self.arguments:
+            raise ValueError(f"{name} is {found!r}, expected one of {list(self.arguments)}")
+        return found
+
+
 class _Settings(_State):
     """Numbers by name; a trailing ``#`` marks an integer, as in ``batch_size#``."""
 
@@ -536,7 +546,8 @@ class _Effects(_State):
 
 
 _KINDS: dict[str, type[_State]] = {
-    "array": _Array, "ball": _Ball, "bins": _Bins, "bounds": _Bounds, "count": _Count,
+    "array": _Array, "ball": _Ball, "bins": _Bins, "bounds": _Bounds, "choice": _Choice,
+    "count": _Count,
     "effects": _Effects, "encoder": _Encoder, "guarantee": _Guarantee, "head": _Head,
     "image_shape": _ImageShape, "indices": _Indices,
     "interval": _Interval, "labels": _Labels, "learner": _Learner, "model": _Model,

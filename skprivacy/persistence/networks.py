@@ -80,12 +80,15 @@ def _network_facts(model: Any) -> dict[str, Any]:
         facts["classes"] = _as_json(model.classes_)
         facts["given"] = model.classes is not None
         facts["multilabel"] = model.multilabel_
+        facts["class_prior"] = _as_json(model.class_prior_)
+        facts["class_weight"] = _as_json(model.class_weight_)
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
     elif isinstance(model, DPNeuralNet):
         facts["criterion"] = type(model.criterion_).__name__
     else:
         facts["target_bounds"] = list(model.target_bounds_)
         facts["given"] = model.target_bounds is not None
+        facts["target_scale"] = model.target_scale_
     return facts
 
 
@@ -149,6 +152,8 @@ def _check_facts(facts: dict[str, Any]) -> None:
     names = facts["feature_names"] or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError("the feature names must all be text")
+    if facts.get("target_scale", "linear") not in ("linear", "log"):
+        raise ValueError(f"the scale of the target is {facts['target_scale']!r}")
     for name in ("given", "multilabel"):
         if not isinstance(facts.get(name, False), bool):
             raise TypeError(f"{name} is {facts[name]!r}, expected true or false")
@@ -211,9 +216,14 @@ def _load_estimator(
         model.classes = model.classes_ if given else None
         model.multilabel_ = facts["multilabel"]
         n_outputs = len(model.classes_)
+        model.class_weight_ = _load_factors(facts["class_weight"], n_outputs)
+        if (prior := facts["class_prior"]) is not None:
+            prior = _load_factors(prior, n_outputs)
+        model.class_prior = model.class_prior_ = prior
     else:
         model.target_bounds_ = tuple(facts["target_bounds"])
         model.target_bounds = model.target_bounds_ if given else None
+        model.target_scale_ = facts["target_scale"]
         n_outputs = 1
     model._validate_params()
     model.settings_ = _load_settings(facts)
@@ -225,6 +235,14 @@ def _load_estimator(
         model.settings_["activation"], np.random.RandomState(0),
     )  # fmt: skip
     return model
+
+
+def _load_factors(stated: Any, n: int) -> NDArray[np.float64]:
+    """Return a positive number for each class."""
+    found = np.array(stated, dtype=np.float64)
+    if found.shape != (n,) or not ((found > 0) & (found < np.inf)).all():
+        raise ValueError(f"the factors of the classes are {stated!r}, expected {n} above 0")
+    return found
 
 
 def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,7 @@ NETWORKS = [
         {"optimizer": Optimizer(schedule="cosine", averaging=0.0)},
         {"optimizer": Optimizer(averaging=1.0), "relation": "add_remove", "n_records": 400},
         {"class_weight": {1: 3.0}},
+        {"class_prior": [0.9, 0.07, 0.03], "hidden_layer_sizes": ()},
         {"classes": range(5)},
         {"batch_size": 1, "epochs": 1},  # many batches are empty
         {"epsilon": None, "noise_multiplier": 2.0},
@@ -226,6 +227,7 @@ OTHERS = {
     "optimizer": ("adam", True),
     "learning_rate": (0.1, True),
     "classes": ([0, 1, 2], True),
+    "class_prior": ([0.2, 0.3, 0.5], True),
     "class_weight": ({1: 3.0}, True),
     "relation": ("add_remove", False),  # fit refuses one of the two without the other
     "n_records": (400, False),
@@ -270,6 +272,12 @@ def test_parts_that_the_stack_does_not_know_are_trained_one_by_one(name):
     model = DPSGDClassifier(**{k: clone(v) for k, v in OPTIONS.items() if name.startswith(k)})
     assert is_stackable(model.set_params(**{name: other})) is known
     assert not is_stackable(model.set_params(**{name: object()}))  # fit says why
+
+
+def test_weights_that_predictions_undo_are_trained_one_by_one():
+    for weight in ("balanced", {1: 3.0}):
+        model = DPSGDClassifier(class_prior=[0.2, 0.8], class_weight=weight)
+        assert not is_stackable(model)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -248,10 +248,12 @@ def test_parameters_in_a_file(folder, capsys):
     assert model.hidden_layer_sizes in ((4, 3), [4, 3])
     assert model.optimizer.momentum == 0.5
     changed = "--set epochs=2 --set optimizer=adam --set max_grad_norm__method=automatic"
+    changed += " --set class_prior=[0.9,0.1]"
     assert run(f"{line} --delta 1e-4 {changed}", capsys)[0] == 0
     model = load_model("m.safetensors")[-1]
     assert (model.epochs, model.optimizer.method, model.optimizer.momentum) == (2, "adam", 0.5)
     assert model.max_grad_norm.method == "automatic"
+    assert model.class_prior_ == pytest.approx([0.9, 0.1])
 
 
 def test_lists_in_a_file(folder, capsys):

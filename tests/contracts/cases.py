@@ -793,6 +793,14 @@ CASES = {
         0,
         samples=True,
     ),
+    "DPSGDClassifier-prior": Case(
+        lambda **p: _dpsgd(
+            **{"class_prior": {0: 0.48, 1: 0.48, 2: 0.04}, "class_weight": "balanced", **p}
+        ),
+        three_classes,
+        0,
+        samples=True,
+    ),
     "DPSGDClassifier-layers": case_of_module(Network),
     "DPSGDClassifier-torch.func": case_of_module(Shared),
     "DPSGDClassifier-augmented": Case(

@@ -26,7 +26,7 @@ OF_NETWORKS = {
     "augment", "class_weight", "device", "distributed", "module", "random_state", "verbose",
 }  # fmt: skip
 # Written as they were used.
-PUBLIC_FACTS = {"bounds", "classes", "image_shape", "schema", "target_bounds"}
+PUBLIC_FACTS = {"bounds", "class_prior", "classes", "image_shape", "schema", "target_bounds"}
 
 
 def answers(model, rows, y):

@@ -98,8 +98,22 @@ def test_the_scale_is_saved(kind, tmp_path):
     model = regressor(kind, target_scale="log").fit(X, y)
     save_model(model, tmp_path / "m")
     again = load_model(tmp_path / "m")
-    assert again.target_scale == "log"
+    assert (again.target_scale, again.target_scale_) == ("log", "log")
     assert np.array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_do_not_depend_on_a_scale_that_was_set_after_the_fit(kind, tmp_path):
+    X, y = skewed(400)
+    model = regressor(kind, target_scale="log").fit(X, y)
+    expected = model.predict(X)
+    model.set_params(target_scale="linear")
+    assert np.array_equal(model.predict(X), expected)
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert (again.target_scale, again.target_scale_) == ("linear", "log")
+    assert np.array_equal(again.predict(X), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -104,6 +104,20 @@ def test_few_records_or_little_epsilon_train_no_hidden_layer():
     assert resolve_auto_settings(AUTO, facts()).hidden_layer_sizes == (64,)
 
 
+def test_records_of_the_rarest_class_decide_on_the_hidden_layer_and_its_time():
+    enough = 5 * math.sqrt(64 * 21 + 4) / facts().signal
+    assert resolve_auto_settings(AUTO, facts(rarity=1.01 * enough)).hidden_layer_sizes == (64,)
+    assert resolve_auto_settings(AUTO, facts(rarity=0.99 * enough)).hidden_layer_sizes == ()
+    rare = resolve_auto_settings(AUTO, facts(rarity=0.5))
+    assert rare.max_grad_norm == pytest.approx(0.5**-0.25)
+    assert run(rare)[1] * rare.max_grad_norm == pytest.approx(0.5 * facts().signal / 4 * 0.5**0.25)
+    linear = AUTO | {"hidden_layer_sizes": ()}
+    rare, even = (resolve_auto_settings(linear, facts(rarity=r)) for r in (0.01, 1.0))
+    assert (rare.max_grad_norm, even.max_grad_norm) == (2.0, 1.0)
+    assert run(rare)[1] * 2.0 == pytest.approx(run(even)[1])
+    assert resolve_auto_settings(linear, facts(rarity=0.01, weighted=True)) == even
+
+
 def test_all_that_is_given_is_obeyed():
     given = {
         "hidden_layer_sizes": (5,), "activation": "relu", "batch_size": 30, "epochs": 2,

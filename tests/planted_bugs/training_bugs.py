@@ -293,12 +293,35 @@ def mean_of_double_targets(original):
     return release
 
 
+def weighted_after_the_clip(original):
+    """Weight the rarest class after the clip, so that its records count three times."""
+
+    def call(self, inputs, targets, *args, **kwargs):
+        original(self, inputs, targets, *args, **kwargs)
+        for _ in range(2):
+            original(self, inputs[targets == 2], targets[targets == 2], *args)
+
+    return call
+
+
+def prior_of_the_data(original):
+    """Count the classes of the records, for the outputs that training starts from."""
+
+    def encode(self, *args):
+        targets = original(self, *args)
+        counts = np.bincount(targets, minlength=len(self.classes_)) + 1.0
+        self.class_prior_ = counts / counts.sum()
+        return targets
+
+    return encode
+
+
 # Cases that only these bugs need.
 MIXING, OVERFLOW = "a module that mixes", "features that overflow"
 OWN_CASES = {MIXING: case_of_module(Centred), OVERFLOW: OVERFLOWING}
 DPSGD, EXACT = "DPSGDClassifier", "DPSGDClassifier-exact"
 ADAPTIVE, STREAM = "DPSGDClassifier-adaptive", "DPSGDRegressor-tree-adaptive"
-REGRESSOR = "DPSGDRegressor"
+REGRESSOR, PRIOR = "DPSGDRegressor", "DPSGDClassifier-prior"
 OF_NETWORKS = ("DPSGD",)
 
 BUGS = [
@@ -308,6 +331,8 @@ BUGS = [
     Bug(OuterProduct, "add_sum", per_layer_clip, REPLAY, EXACT),
     Bug(clipping.CLIPPING, "per-layer", instead(clip_alone), REPLAY,
         "DPSGDClassifier-per-layer-weights", "layers take the whole norm"),
+    Bug(ClippedGradientSum, "__call__", weighted_after_the_clip, REPLAY, PRIOR),
+    Bug(DPSGDClassifier, "_encode", prior_of_the_data, REPLAY, PRIOR),
     Bug(clipping, "_SAFETY", instead(np.inf), REPLAY, (DPSGD, "DPGANSynthesizer"), "no clipping",
         OF_NETWORKS),
     Bug(clipping, "_SAFETY", instead(2.0), REPLAY, ADAPTIVE, "adaptive clipping does not clip"),
