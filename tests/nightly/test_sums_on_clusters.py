@@ -1,4 +1,4 @@
-"""Sums on worker processes of Dask and Spark are those in memory, though a worker is killed."""
+"""Sums on worker processes of Dask, Ray and Spark are those in memory, though a worker is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDS = {"dask": "distributed", "spark": "pyspark"}
+NEEDS = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}
 
 
 @pytest.mark.slow
@@ -27,6 +27,7 @@ def test_a_cluster_sums_each_record_once_though_a_worker_is_killed(engine, tmp_p
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
             "PYSPARK_PYTHON": sys.executable,
+            "RAY_USAGE_STATS_ENABLED": "0",
         },
     )  # fmt: skip
     (found,) = [line for line in run.stdout.splitlines() if line.startswith("{")]
