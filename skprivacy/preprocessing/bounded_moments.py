@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import SHARE_GRID, Groups, check_order, resolve_groups
 from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
@@ -73,7 +73,6 @@ bounds : tuple (lower, upper)
 
 
 RELATIONS = ("add_remove", "zero_out", "replace_one")
-_SHARE_GRID = 2.0**-24  # sums of up to 2**29 groups are exact
 
 
 class Release(NamedTuple):
@@ -266,7 +265,7 @@ class MomentPlan(SumPlan):
     @property
     def _step(self) -> float:
         """Grid of the summed numbers."""
-        return 2.0**-GRID_BITS if self.unit == "record" else _SHARE_GRID
+        return 2.0**-GRID_BITS if self.unit == "record" else SHARE_GRID
 
     def sums(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private sums as numbers."""

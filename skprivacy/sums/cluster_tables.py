@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._environment import one_blas_thread
 from .sum_plan import GROUP_SIZE, Integers, SumPlan, add_limbs
 from .tables import Table, name_kind, pandas_kind
 
@@ -44,7 +45,8 @@ class DaskTable(Table):
         partitions = frame[list(plan.columns)].to_delayed()
         tasks = [dask.delayed(plan.partial)(partition) for partition in partitions]
         for start in range(0, len(tasks), _PARTITIONS_AT_A_TIME):
-            found = dask.compute(*tasks[start : start + _PARTITIONS_AT_A_TIME])
+            with one_blas_thread():  # of each thread, if Dask's are in this process
+                found = dask.compute(*tasks[start : start + _PARTITIONS_AT_A_TIME])
             for number, integers in enumerate(found, start):
                 yield f"partition {number}", integers
 

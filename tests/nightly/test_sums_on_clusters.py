@@ -1,4 +1,4 @@
-"""Sums on worker processes of Dask, Ray and Spark are those in memory, though a worker is killed."""
+"""Sums on workers of Dask, Ray and Spark are those in memory, though a worker is killed."""
 
 from __future__ import annotations
 
