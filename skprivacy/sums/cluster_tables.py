@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .._environment import one_blas_thread
+from .batch_columns import ColumnTypeError
 from .sum_plan import GROUP_SIZE, Integers, SumPlan, add_limbs
 from .tables import Table, name_kind, pandas_kind
 
@@ -52,8 +53,23 @@ class DaskTable(Table):
 
     def _join_sizes(self, groups: str) -> Any:
         rows = self.frame.dropna(subset=[groups])
+        expected = self.kinds()[groups]
+        rows = rows.map_partitions(_check_kind, groups, expected, meta=rows._meta)
         sizes = rows.groupby(groups).size().to_frame(GROUP_SIZE).reset_index()
         return rows.merge(sizes, on=groups, how="inner")
+
+
+def _check_kind(rows: pd.DataFrame, column: str, expected: str) -> pd.DataFrame:
+    """Return a partition of Dask, whose types no one has compared with those of the frame.
+
+    1 in one file and "1" in another would be two groups.
+    """
+    if len(rows) and pandas_kind(rows[column].dtype) != expected:
+        raise ColumnTypeError(
+            f"The column {column!r} has values of unlike types in two partitions. Convert it to "
+            "one type in all files."
+        )
+    return rows
 
 
 class RayTable(Table):
