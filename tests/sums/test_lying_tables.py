@@ -191,6 +191,16 @@ def test_files_of_unlike_types_fail_without_a_value_or_are_read_as_one_type(
         assert open_table(held).sum(plan, "patient").n_units == (1 if is_one else 2)
 
 
+def test_partitions_of_dask_with_unlike_groups_are_refused():
+    """1 in one and "1" in the other would be two patients; Dask compares no types itself."""
+    dask = pytest.importorskip("dask.dataframe", reason="frames of Dask")
+    rows = pd.DataFrame({"age": [1.0], "cost": [2.0], "patient": [1]})
+    parts = {0: rows, 1: rows.assign(patient=["1"])}
+    held = dask.from_map(parts.get, [0, 1], meta=rows[:0])
+    with pytest.raises(TypeError, match="'patient' has values of unlike types in two partitions"):
+        MODELS["AdaSSPRegressor"][0]().fit(held, "cost", groups="patient")
+
+
 def test_a_file_that_is_named_twice_is_refused_before_the_charge(tmp_path):
     pq.write_table(pa.table({"age": [1.0], "cost": [2.0]}), tmp_path / "a.parquet")
     twice = [str(tmp_path / "a.parquet"), f"{tmp_path}/../{tmp_path.name}/a.parquet"]
