@@ -303,8 +303,9 @@ class ArrowTable(LocalTable):
     def _read_batches(self, columns: list[str]) -> Iterator[Any]:
         if hasattr(self.frame, "get_fragments"):
             yield from self.frame.to_batches(
-                columns=columns, batch_size=_ROWS, batch_readahead=4, fragment_readahead=1
-            )
+                columns=columns, batch_size=_ROWS, batch_readahead=4, fragment_readahead=1,
+                fragment_scan_options=_scan_options(self.frame),
+            )  # fmt: skip
         else:
             yield from self.frame.select(columns).to_batches(max_chunksize=_ROWS)
 
@@ -318,6 +319,15 @@ class ArrowTable(LocalTable):
             own = _known_values(batch, groups).value_counts(dropna=True)
             sizes = own if sizes.empty else sizes.add(own, fill_value=0)
         return sizes.astype(np.int64)
+
+
+def _scan_options(frame: Any) -> Any:
+    """Return how pyarrow reads Parquet; its buffer of a file would grow to the whole file."""
+    if getattr(getattr(frame, "format", None), "default_extname", "") != "parquet":
+        return None
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFragmentScanOptions(pre_buffer=False)
 
 
 def _append_sizes(batch: Any, groups: str, sizes: pd.Series) -> Any:

@@ -7,6 +7,8 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from skprivacy.preprocessing import (
@@ -22,7 +24,7 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.sums import SumTotal, tables
+from skprivacy.sums import SumTotal, open_table, tables
 from skprivacy.sums.sum_plan import GROUP_SIZE
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, fit_in_memory, patients
@@ -147,6 +149,18 @@ def test_a_batch_is_cut_no_further_than_memory_needs():
     with mock.patch.object(tables, "_ROWS", 7):
         found = make(noise_seed=1).fit(TABLE[columns_of("AdaSSPRegressor", False)], "cost")
     assert same(found, expected)
+
+
+def test_a_data_set_holds_a_few_batches_in_memory(tmp_path):
+    """pyarrow would hold what it has read of a file until the end of the file."""
+    rows = pa.table({"x": np.random.default_rng(0).normal(size=1 << 22)})
+    size = rows.nbytes
+    pq.write_table(rows, tmp_path / "x.parquet", row_group_size=1 << 17)
+    del rows
+    table, before = open_table(ds.dataset(str(tmp_path / "x.parquet"))), pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in table.batches(["x"])]
+    assert len(held) >= 32
+    assert np.median(held) < size  # 0.2 to 0.5 of it, or 1.4 to 1.6 with pyarrow's buffer
 
 
 def test_a_table_of_no_rows_has_a_fit():
