@@ -49,7 +49,7 @@ quick: lint ## the inner loop, about a minute: style, types, and the tests that 
 test: lint ## install, check style and types, run the everyday tests and the doctests
 	$(BIN)/python -m pytest -q $(PARALLEL) $(TESTS)
 nightly: $(VENV)/.installed-dev ## all that `make test` leaves out: long proofs, benchmarks, fuzz, clusters
-	-$(PIP) distributed "dask[dataframe]" pyspark ray
+	-$(PIP) distributed "dask[dataframe]" pyspark "ray[data]"
 	$(BIN)/python -m pytest -q -m slow $(PART)
 	$(if $(PART),,SKPRIVACY_FUZZ=15 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz)
 gpu: $(VENV)/.installed-dev ## the tests that need a GPU, and those that simulate one
