@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 # TESTS narrows the tests of `quick`, `test`, `blas` and `matrix`, PART those of `nightly`:
-# PART=tests/nightly, or PART="tests -k clusters".
+# PART=tests/nightly, or PART="tests -k clusters", whose Spark needs Java.
 TESTS ?=
 PART ?=
 # SETTINGS of `blas`: SETTINGS="--settings Prescott Haswell --threads 1"; its logs are in build/blas.

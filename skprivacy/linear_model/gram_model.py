@@ -158,8 +158,9 @@ class GramModel(PrivateLinearModel, SumEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or table
-            Private records. A table of pandas, polars, pyarrow, DuckDB, Dask or Spark stays in its
-            engine, which computes sums. All of its columns but ``y`` and ``groups`` are features.
+            Private records. A table of pandas, polars, pyarrow, DuckDB, Dask, Ray or Spark stays in
+            its engine, which computes sums. All of its columns but ``y`` and ``groups`` are
+            features.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them. A classifier takes labels, each one
             of ``classes``.
