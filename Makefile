@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 # TESTS narrows the tests of `quick`, `test`, `blas` and `matrix`, PART those of `nightly`:
-# PART=tests/nightly, or PART="tests -k clusters".
+# PART=tests/nightly, or PART="tests -k clusters", whose Spark needs Java.
 TESTS ?=
 PART ?=
 # SETTINGS of `blas`: SETTINGS="--settings Prescott Haswell --threads 1"; its logs are in build/blas.
@@ -49,7 +49,7 @@ quick: lint ## the inner loop, about a minute: style, types, and the tests that 
 test: lint ## install, check style and types, run the everyday tests and the doctests
 	$(BIN)/python -m pytest -q $(PARALLEL) $(TESTS)
 nightly: $(VENV)/.installed-dev ## all that `make test` leaves out: long proofs, benchmarks, fuzz, clusters
-	-$(PIP) distributed "dask[dataframe]" pyspark ray
+	-$(PIP) distributed "dask[dataframe]" pyspark "ray[data]"
 	$(BIN)/python -m pytest -q -m slow $(PART)
 	$(if $(PART),,SKPRIVACY_FUZZ=15 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz)
 gpu: $(VENV)/.installed-dev ## the tests that need a GPU, and those that simulate one

@@ -24,6 +24,7 @@ from .mechanisms import SecureRandom
 
 _DEFAULT_UNITS = {"groups": "group", "parties": "party"}
 SHARES_PER_GROUP = 1 << 20  # a group's weight has 2**20 equal shares, whose sums are exact
+SHARE_GRID = 2.0**-24  # of a record's share of a number in [-1, 1]: sums of 2**29 groups are exact
 
 
 @dataclass(frozen=True)

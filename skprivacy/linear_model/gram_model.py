@@ -80,9 +80,10 @@ class GramPlan(SumPlan):
     def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
         X, target = records[0], self.encoding.encode(records[1])
         shares = np.ones(len(X)) if sizes is None else Groups.exact_shares_of(sizes)
-        shares[np.isnan(target)] = 0.0
+        missing = np.isnan(target)
+        shares[missing] = 0.0
         rows, weights = self.ball.transform(X, shares)
-        slopes = quantize(self._slopes(np.nan_to_num(target)) * weights[:, None])
+        slopes = quantize(self._slopes(np.where(missing, 0.0, target)) * weights[:, None])
         # 2**14 records add multiples of 2**-32 below 2**14, which float64 holds in any order
         sums = np.concatenate([(rows.T @ rows).ravel(), (rows.T @ slopes).ravel()])
         return (sums * _PRODUCT_STEPS).astype(np.int64)
@@ -109,8 +110,9 @@ class GramModel(PrivateLinearModel, SumEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or table
-            Private records. A table of pandas, polars, pyarrow, DuckDB, Dask or Spark stays in its
-            engine, which computes sums. All of its columns but ``y`` and ``groups`` are features.
+            Private records. A table of pandas, polars, pyarrow, DuckDB, Dask, Ray or Spark stays in
+            its engine, which computes sums. All of its columns but ``y`` and ``groups`` are
+            features.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them. A classifier takes labels, each one
             of ``classes``.

@@ -130,11 +130,11 @@ def _sum_squares(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     columns, in blocks. The sum of p squares takes at most 64 + p / 64 roundings one after another,
     which ``_INWARDS`` outweighs for p up to half a million.
     """
-    total = np.zeros(columns.shape[1])
+    total, square = np.zeros(columns.shape[1]), np.empty(columns.shape[1])
     for start in range(0, len(columns), _BLOCK):
         own = np.zeros(columns.shape[1])
         for column in columns[start : start + _BLOCK]:
-            own += column * column
+            own += np.square(column, out=square)
         total += own
     return total
 
@@ -231,28 +231,35 @@ class UnitBall:
         rows, weights = np.empty((len(X), self.size), order=order), np.empty(len(X))
         roots = np.ones(len(X)) if shares is None else np.sqrt(shares)
         for part in row_slices(len(X)):
-            weights[part] = self._write(X[part], roots[part], rows[part])
+            if order == "F":
+                weights[part] = self._write(X[part], roots[part], rows[part].T)
+            else:
+                columns = np.empty((self.size, len(rows[part])))
+                weights[part] = self._write(X[part], roots[part], columns)
+                np.copyto(rows[part], columns.T)
         return rows, weights
 
     def _write(
-        self, X: NDArray, roots: NDArray[np.float64], rows: NDArray[np.float64]
+        self, X: NDArray, roots: NDArray[np.float64], columns: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Write the weighted rows into ``rows`` and return their weights."""
+        """Write the weighted rows into ``columns``, (size, n_samples), and return their weights.
+
+        Loops along columns are long and have one bound each, which makes them fast.
+        """
         d, middle = len(self.lower), (np.asarray(self.lower) + np.asarray(self.upper)) / 2
-        columns = np.empty((self.size, len(X)))  # long loops, with one bound each, are fast
         features = columns[:d]
-        np.copyto(features, X.T)
-        np.maximum(features, np.asarray(self.lower)[:, None], out=features)
-        np.minimum(features, np.asarray(self.upper)[:, None], out=features)
+        lower, upper = np.array([self.lower, self.upper])[:, :, None]
+        np.clip(X.T, lower, upper, out=features)
         features -= middle[:, None]
         features *= (self._scale() / self.norm)[:, None]
         columns[d:] = self.intercept / self.norm
-        norms = np.sqrt(_sum_squares(columns))
+        norms = _sum_squares(columns)
+        np.sqrt(norms, out=norms)
         weights = _INWARDS * roots / np.maximum(norms, 1.0)
         if (missing := np.isnan(norms)).any():
             columns[:, missing], weights[missing] = 0.0, 0.0
         columns *= weights
-        np.copyto(rows, quantize(columns, out=columns).T)
+        quantize(columns, out=columns)
         return weights
 
     def _scale(self) -> NDArray[np.float64]:

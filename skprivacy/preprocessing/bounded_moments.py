@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import SHARE_GRID, Groups, check_order, resolve_groups
 from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyBudget, PrivacyGuarantee
@@ -73,7 +73,6 @@ bounds : tuple (lower, upper)
 
 
 RELATIONS = ("add_remove", "zero_out", "replace_one")
-_SHARE_GRID = 2.0**-24  # sums of up to 2**29 groups are exact
 
 
 class Release(NamedTuple):
@@ -240,12 +239,14 @@ class MomentPlan(SumPlan):
         return (read_numbers(batch, self.features),)
 
     def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
-        z = self._unit(records[0].reshape(-1, len(self.features)))
-        shares = 1.0 if sizes is None else Groups.exact_shares_of(sizes)
-        sums = []
-        for numbers in (z, quantize(2.0 * z**2 - 1.0))[: self.degree]:
-            steps = np.trunc(numbers * shares / self._step)  # whole already without groups
-            sums.append(steps.sum(axis=1))
+        powers = [self._unit(records[0].reshape(-1, len(self.features)))]
+        if self.degree == 2:
+            powers.append(_double_squares(powers[0]))
+        if sizes is None:  # multiples of the step, whose sums are exact
+            sums = [numbers.sum(axis=1) / self._step for numbers in powers]
+        else:
+            steps = Groups.exact_shares_of(sizes) / self._step
+            sums = [np.trunc(numbers * steps).sum(axis=1) for numbers in powers]
         return np.concatenate(sums).astype(np.int64)
 
     def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -254,9 +255,9 @@ class MomentPlan(SumPlan):
             np.asarray(bound)[:, None] for bound in (self.lower, self.upper, self.middle, self.half)
         )
         columns = np.array(rows.T, order="C")  # long loops, with one bound each, are fast
-        np.copyto(columns, (upper + lower) / 2, where=np.isnan(columns))
-        np.maximum(columns, lower, out=columns)
-        np.minimum(columns, upper, out=columns)
+        if (missing := np.isnan(columns)).any():
+            np.copyto(columns, (upper + lower) / 2, where=missing)
+        np.clip(columns, lower, upper, out=columns)
         columns -= middle
         columns /= np.where(half > 0, half, 1.0)
         return quantize(np.clip(columns, -1.0, 1.0, out=columns), out=columns)
@@ -264,11 +265,19 @@ class MomentPlan(SumPlan):
     @property
     def _step(self) -> float:
         """Grid of the summed numbers."""
-        return 2.0**-GRID_BITS if self.unit == "record" else _SHARE_GRID
+        return 2.0**-GRID_BITS if self.unit == "record" else SHARE_GRID
 
     def sums(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private sums as numbers."""
         return total.read_sums() * self._step
+
+
+def _double_squares(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 2 z**2 - 1 on the grid."""
+    doubled = np.square(z)
+    doubled *= 2.0
+    doubled -= 1.0
+    return quantize(doubled, out=doubled)
 
 
 class BoundedColumns:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from .._groups import SHARES_PER_GROUP, Groups
 from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import read_numbers, read_text
-from ..sums.sum_plan import Integers
+from ..sums.batch_columns import read_group_sizes, read_numbers, read_text
+from ..sums.sum_plan import GROUP_SIZE, Integers
 
-__all__ = ["Bins", "Candidates", "Categories", "CellPlan", "Condition"]
+__all__ = ["Bins", "Candidates", "Categories", "CellPlan", "Condition", "GroupSizePlan"]
 
 
 @dataclass(frozen=True)
@@ -139,3 +139,46 @@ class CellPlan(SumPlan):
     def counts(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private counts; with groups, sums of shares."""
         return total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+
+
+@dataclass(frozen=True)
+class GroupSizePlan(SumPlan):
+    """Number of rows in groups of 1, 2 ... ``max_size - 1`` rows.
+
+    **Guarantees.** A group of m rows adds m to one of the sums at most, hence 1 to ``counts``.
+    """
+
+    max_size: int
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def column_kinds(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def n_sums(self) -> int:
+        return self.max_size - 1
+
+    @property
+    def _rows_at_a_time(self) -> int:
+        return max(super()._rows_at_a_time, self.size)
+
+    def facts(self) -> dict[str, Any]:
+        return {"max_size": self.max_size}
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        return (read_group_sizes(batch, GROUP_SIZE),)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        rows = np.minimum(records[0], self.max_size)
+        return np.bincount(rows, minlength=self.max_size + 1)[1 : self.max_size]
+
+    def counts(self, total: SumTotal) -> NDArray[np.float64]:
+        """Return the private number of groups of 0, 1 ... ``max_size`` rows or more, and a 0.
+
+        Cell i is at or above i of the candidates 0.5, 1.5 ... ``max_size`` + 0.5.
+        """
+        exact = total.read_sums() / np.arange(1, self.max_size)
+        return np.array([0.0, *exact, total.n_units - exact.sum(), 0.0])

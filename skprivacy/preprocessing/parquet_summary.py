@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..accounting import PrivacyBudget
 from ..sums import SumPlan, SumTotal, open_table
 from ..sums.engines import is_table
 from ..sums.sources import SumSource, TableSource
+from ..sums.sum_estimator import check_table_names
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn
 from .parquet_scan import Scan
@@ -79,7 +80,7 @@ def private_summary(
     ----------
     path : str, path-like, sequence of these, or table
         The file, or files with the same columns, of the same types. A table in an engine is scanned
-        by that engine, without ``groups``: see :func:`skprivacy.sums.open_table`.
+        by that engine: see :func:`skprivacy.sums.open_table`.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()
@@ -92,7 +93,8 @@ def private_summary(
         rows without a person are left out. ``None`` protects a row.
     max_group_size : int, default=1
         Number of rows used per person: the first ones in the order of the files. Noise is
-        proportional to it.
+        proportional to it. A table in an engine has no such order: each of the m rows of a person
+        counts 1 / m there, so ``count`` is a number of persons, and this parameter stays 1.
     epsilon : float
         Privacy loss, in nats, of all numbers together.
     delta : float, default=0.0
@@ -128,7 +130,8 @@ def private_summary(
     person. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column,
     and 1 to at most one cell of each marginal. A person adds at most ``max_group_size`` times that.
     Values are rounded to the grid and summed as integers, hence exactly. The choice of a
-    person's rows depends on this person's rows only. The noise is exact.
+    person's rows depends on this person's rows only. In a table, the rows of a person add up to at
+    most the contribution of one row. The noise is exact.
 
     **Edge cases.** A missing or unknown value is in no cell of a marginal. Infinity is clipped.
     ``directory`` holds private rows, unencrypted, until the function returns. A process that is
@@ -153,14 +156,17 @@ def private_summary(
     files = [] if table is not None else as_paths("path", path)
     if table is None and not files:
         raise ValueError("path=[] must name at least one file.")
-    if table is not None and groups is not None:
+    if table is not None and is_whole(max_group_size) and max_group_size > 1:
         raise ValueError(
-            f"groups={groups!r} takes the first rows of each group, and a table in an engine has "
-            "no order of rows. Pass the paths of its files."
+            f"max_group_size={max_group_size!r} takes the first rows of each group, and a table in "
+            "an engine has no order of rows. Leave it 1, or pass the paths of the files."
         )
     scan = _check_arguments(files, schema, marginals, means, groups, max_group_size)
     schema.warn_if_unconfirmed()
     plan = scan.plan
+    if table is not None and groups is not None:
+        check_table_names(table.names, None, groups)
+        plan = replace(plan, unit=groups)
     size = 1 + len(plan.means) + len(plan.marginals)
     most = scan.max_group_size * (2.0 if relation == "replace_one" else 1.0)
     statistic = Statistic(
@@ -169,7 +175,7 @@ def private_summary(
     )  # fmt: skip
     if table is not None:
         return release_statistic(
-            statistic, TableSource(table, 0, "", None), "private_summary", epsilon=epsilon,
+            statistic, TableSource(table, 0, "", groups), "private_summary", epsilon=epsilon,
             delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
             assumptions=schema.assumptions,
         )  # fmt: skip

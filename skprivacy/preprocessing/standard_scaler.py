@@ -118,8 +118,8 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or table
-            Private records. A table of polars, DuckDB, Dask or Spark, or a pyarrow data set stays
-            in its engine, which computes sums.
+            Private records. A table of polars, DuckDB, Dask, Ray or Spark, or a pyarrow data set
+            stays in its engine, which computes sums.
         y : None
             Ignored.
         groups : array-like of shape (n_samples,) or str, default=None

@@ -21,8 +21,10 @@ from .._validation import is_number, is_whole, num_samples
 from ..accounting import PrivacyBudget
 from ..accounting.event import numbers
 from ..mechanisms.bounds import check_bounds
-from ..sums import SumTotal
-from ..sums.sources import SumSource
+from ..sums import SumPlan, SumTotal, open_table
+from ..sums.engines import is_table
+from ..sums.sources import SumSource, TableSource
+from ..sums.sum_estimator import check_table_names
 from .bounded_moments import (
     RELEASE_DOCS,
     BoundedColumns,
@@ -33,7 +35,7 @@ from .bounded_moments import (
     open_columns,
     release_statistic,
 )
-from .cell_counts import Bins, Candidates, Categories, CellPlan, Condition
+from .cell_counts import Bins, Candidates, Categories, CellPlan, Condition, GroupSizePlan
 
 __all__ = [
     "Release",
@@ -226,8 +228,9 @@ def private_group_size(
 
     Parameters
     ----------
-    groups : array-like of shape (n_samples,)
-        Group of each record. The name of a Series is the unit of the guarantee.
+    groups : array-like of shape (n_samples,), or table
+        Group of each record. The name of a Series is the unit of the guarantee. Of a table, the
+        only column.
     max_group_size : int
         Largest possible result, at least 2; a public guess of the largest group size.
     epsilon : float
@@ -277,6 +280,10 @@ def private_group_size(
             f"max_group_size={max_group_size!r} must be an integer from 2 to {MAX_CANDIDATES - 1}."
         )
     max_group_size = int(max_group_size)
+    if is_table(groups, "by name"):
+        return _release_group_size(
+            groups, max_group_size, quantile, epsilon, relation, budget, noise_seed
+        )
     who = check_groups(groups, np.arange(num_samples(groups, "groups")))
     # Candidates lie at half-integers, between the possible sizes.
     sizes = np.minimum(who.sizes(), max_group_size)
@@ -286,6 +293,29 @@ def private_group_size(
         n_candidates=max_group_size + 1, groups=of_each, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
     return Release(max(1, round(value - 0.5)), privacy)
+
+
+def _release_group_size(
+    frame: Any, most: int, quantile: float, epsilon: float, relation: str, budget: Any, seed: Any
+) -> Release:
+    """Release a quantile of the sizes of a table's groups, as :func:`private_quantile` does."""
+    _check_quantile(quantile)
+    check_release_target(epsilon, 0.0, relation)
+    table = open_table(frame)
+    if len(table.names) != 1:
+        raise ValueError(
+            f"groups has the columns {table.names}; expected one. Select the column of the groups."
+        )
+    (unit,) = table.names
+    check_table_names(table.names, None, unit)
+    plan = GroupSizePlan(most, unit=unit)
+    statistic = _quantile_statistic(
+        plan, plan.counts, quantile, relation, lambda chosen: max(1, int(chosen))
+    )
+    return release_statistic(
+        statistic, TableSource(table, 0, "", unit), "private_quantile", epsilon=epsilon,
+        relation=relation, budget=budget, noise_seed=seed,
+    )  # fmt: skip
 
 
 MAX_CANDIDATES = 10_000_000
@@ -497,8 +527,7 @@ def private_quantile(
     >>> 450 < median < 550
     True
     """
-    if not (is_number(quantile) and 0 <= quantile <= 1):
-        raise ValueError(f"quantile={quantile!r} must lie in [0, 1]; 0.5 is the median.")
+    _check_quantile(quantile)
     if not (is_whole(n_candidates) and 2 <= n_candidates <= MAX_CANDIDATES):
         raise ValueError(
             f"n_candidates={n_candidates!r} must be an integer from 2 to {MAX_CANDIDATES}, such "
@@ -512,16 +541,33 @@ def private_quantile(
         name, Candidates(float(lower[0]), float(upper[0]), int(n_candidates)), unit=source.unit
     )
 
-    def scores(total: SumTotal) -> NDArray[np.float64]:
-        below = plan.counts(total).cumsum()
-        # Smith 2011: the utility of a candidate is minus its distance from rank q
-        return -np.abs(below[:-1] - quantile * below[-1])
-
-    changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
-    statistic = Statistic(
-        plan, changed, changed, scores, lambda chosen, *_: float(candidates[chosen]), selects=True
+    statistic = _quantile_statistic(
+        plan, plan.counts, quantile, relation, lambda chosen: float(candidates[chosen])
     )
     return release_statistic(
         statistic, source, "private_quantile", epsilon=epsilon, relation=relation, budget=budget,
         noise_seed=noise_seed,
     )  # fmt: skip
+
+
+def _check_quantile(quantile: Any) -> None:
+    if not (is_number(quantile) and 0 <= quantile <= 1):
+        raise ValueError(f"quantile={quantile!r} must lie in [0, 1]; 0.5 is the median.")
+
+
+def _quantile_statistic(
+    plan: SumPlan,
+    counts: Callable[[SumTotal], NDArray[np.float64]],
+    quantile: float,
+    relation: str,
+    read: Callable[[int], Any],
+) -> Statistic:
+    """Return the choice of a candidate; cell i counts the values at or above i candidates."""
+
+    def scores(total: SumTotal) -> NDArray[np.float64]:
+        below = counts(total).cumsum()
+        # Smith 2011: the utility of a candidate is minus its distance from rank q
+        return -np.abs(below[:-1] - quantile * below[-1])
+
+    changed = 1.0 if relation == "replace_one" else max(quantile, 1.0 - quantile)
+    return Statistic(plan, changed, changed, scores, lambda chosen, *_: read(chosen), selects=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._groups import SHARE_GRID, SHARES_PER_GROUP, Groups
 from ..mechanisms.bounds import GRID_BITS
 from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import count_rows, read_numbers, read_series
@@ -26,7 +27,8 @@ class SummaryPlan(SumPlan):
     """Sums of columns scaled to [-1, 1], and counts of records in the cells of each marginal.
 
     **Guarantees.** A record adds whole steps of 2**-16 to each sum, 2**16 at most, and 1 to at most
-    one cell of each marginal. It depends on this record only.
+    one cell of each marginal. It depends on this record only. Each of the m records of a group adds
+    1 / m of that, rounded towards 0, so a group adds no more than a record would.
     """
 
     described: tuple[tuple[str, Fact], ...]  # the columns that are used, with their public facts
@@ -71,7 +73,8 @@ class SummaryPlan(SumPlan):
         places, *columns = records
         values = dict(zip(self.record_columns, columns, strict=True))
         known = self.fact_of
-        steps = [_steps(values[name], known[name]).sum() for name in self.means]
+        shares = None if sizes is None else Groups.exact_shares_of(sizes)
+        steps = [_steps(values[name], known[name], shares).sum() for name in self.means]
         sums = [np.array(steps, np.int64)]
         used = {name for names in self.marginals for name in names}
         codes = {name: _cell_codes(values[name], known[name]) for name in used}
@@ -80,13 +83,18 @@ class SummaryPlan(SumPlan):
             for name, size in zip(names, shape, strict=True):
                 kept &= codes[name] >= 0
                 cells = cells * size + codes[name]
-            sums.append(np.bincount(cells[kept], minlength=math.prod(shape)))
+            weights = None if shares is None else shares[kept] * SHARES_PER_GROUP
+            sums.append(np.bincount(cells[kept], weights, math.prod(shape)).astype(np.int64))
         return np.concatenate(sums)
 
     def vector(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private count, sums and marginals."""
-        sums = total.read_sums()
-        sums[: len(self.means)] *= 2.0**-GRID_BITS
+        sums, n_means = total.read_sums(), len(self.means)
+        if self.unit == "record":
+            sums[:n_means] *= 2.0**-GRID_BITS
+        else:
+            sums[:n_means] *= SHARE_GRID
+            sums[n_means:] /= SHARES_PER_GROUP
         return np.concatenate([[float(total.n_units)], sums])
 
 
@@ -110,12 +118,18 @@ def _cell_codes(values: NDArray[Any], fact: Fact) -> NDArray[np.int64]:
     return np.where(missing, -1, bins)
 
 
-def _steps(values: NDArray[np.float64], fact: Fact) -> NDArray[np.float64]:
-    """Return each number's distance from the middle of its bounds, in whole steps."""
+def _steps(
+    values: NDArray[np.float64], fact: Fact, shares: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return each number's distance from the middle of its bounds, in whole steps.
+
+    A step is 2**-16 of half the width of the bounds; with shares, ``SHARE_GRID`` of it.
+    """
     assert isinstance(fact, BoundedColumn)
     half, middle = (fact.upper - fact.lower) / 2, (fact.upper + fact.lower) / 2
     if half == 0:
         return np.zeros(len(values))
-    share = (np.clip(values, fact.lower, fact.upper) - middle) / half
-    steps = np.trunc(np.clip(share, -1.0, 1.0) * 2.0**GRID_BITS)
-    return np.where(np.isnan(values), 0.0, steps)
+    distance = (np.clip(values, fact.lower, fact.upper) - middle) / half
+    steps = np.trunc(np.clip(distance, -1.0, 1.0) * 2.0**GRID_BITS)
+    steps = np.where(np.isnan(values), 0.0, steps)
+    return steps if shares is None else np.trunc(steps * shares * (2.0**-GRID_BITS / SHARE_GRID))

@@ -9,7 +9,7 @@ Files, in reading order:
 - ``batch_columns``: columns of pandas, polars and pyarrow batches as numbers or labels
 - ``sum_total``: SumTotal, the sum of named parts
 - ``tables``: Table, and the engines that run in this process
-- ``cluster_tables``: Dask and Spark
+- ``cluster_tables``: Dask, Ray and Spark
 - ``engines``: open_table, which recognises an engine's table
 - ``targets``: targets of a batch, encoded by public facts
 - ``sources``: records in memory, a table or a finished total, as a fit reads them

@@ -98,7 +98,10 @@ def _take_column(batch: Any, name: str) -> Any:
 
 
 def _join_chunks(column: Any) -> Any:
-    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    """Return a chunked array of pyarrow as one array, without a copy if it has one chunk."""
+    if not hasattr(column, "combine_chunks"):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _as_floats(column: Any, name: str) -> NDArray[np.float64]:

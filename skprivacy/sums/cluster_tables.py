@@ -1,7 +1,8 @@
-"""Tables of Dask and Spark: each worker sums its partitions and returns integers.
+"""Tables of Dask, Ray and Spark: each worker sums its partitions and returns integers.
 
 Sums travel as return values. Accumulators or other side effects would count a retried task twice.
-Each part is named by its partition, so a partition that arrives twice counts once.
+Each part is named by its partition, so a partition that arrives twice counts once. Ray names no
+partitions, and delivers the return value of each task once, however often the task runs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._environment import one_blas_thread
+from .batch_columns import ColumnTypeError
 from .sum_plan import GROUP_SIZE, Integers, SumPlan, add_limbs
 from .tables import Table, name_kind, pandas_kind
 
-__all__ = ["DaskTable", "SparkTable"]
+__all__ = ["DaskTable", "RayTable", "SparkTable"]
 
 _PARTITIONS_AT_A_TIME = 256  # whose integers the driver holds at once, if they are few
 _INTEGERS_AT_A_TIME = 1 << 25
@@ -45,14 +48,111 @@ class DaskTable(Table):
         tasks = [dask.delayed(plan.partial)(partition) for partition in partitions]
         together = min(_PARTITIONS_AT_A_TIME, max(_INTEGERS_AT_A_TIME // plan.size, 1))
         for start in range(0, len(tasks), together):
-            found = dask.compute(*tasks[start : start + together])
+            with one_blas_thread():  # of each thread, if Dask's are in this process
+                found = dask.compute(*tasks[start : start + together])
             for number, integers in enumerate(found, start):
                 yield f"partition {number}", integers
 
     def _join_sizes(self, groups: str) -> Any:
         rows = self.frame.dropna(subset=[groups])
+        expected = self.kinds()[groups]
+        rows = rows.map_partitions(_check_kind, groups, expected, meta=rows._meta)
         sizes = rows.groupby(groups).size().to_frame(GROUP_SIZE).reset_index()
         return rows.merge(sizes, on=groups, how="inner")
+
+
+def _check_kind(rows: pd.DataFrame, column: str, expected: str) -> pd.DataFrame:
+    """Return a partition of Dask, whose types no one has compared with those of the frame.
+
+    1 in one file and "1" in another would be two groups.
+    """
+    if len(rows) and pandas_kind(rows[column].dtype) != expected:
+        raise ColumnTypeError(
+            f"The column {column!r} has values of unlike types in two partitions. Convert it to "
+            "one type in all files."
+        )
+    return rows
+
+
+class RayTable(Table):
+    """A Dataset of Ray, read from files or materialized."""
+
+    @property
+    def _schema(self) -> Any:
+        """Return the names and types of the columns, known without reading rows."""
+        schema = self.frame.schema(fetch_if_missing=False)
+        if schema is None:
+            raise ValueError(
+                "The Dataset's columns are unknown before its rows are computed. Call "
+                "materialize() first, so that each read also gives the same rows."
+            )
+        return schema
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._schema.names)
+
+    def kinds(self) -> dict[str, str]:
+        types = zip(self._schema.names, self._schema.types, strict=True)
+        return {name: "unknown" if kind is object else name_kind(str(kind)) for name, kind in types}
+
+    def empty_frame(self) -> pd.DataFrame:
+        kinds = self.kinds().items()
+        return pd.DataFrame({n: pd.Series(dtype="str" if k == "text" else float) for n, k in kinds})
+
+    def count_units(self, groups: str | None) -> int:
+        return int(self.frame.count() if groups is None else self._group_sizes(groups).count())
+
+    def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
+        columns = list(plan.columns) or self.names[:1]
+        frame = self.frame if groups is None else self._join_sizes(groups, columns)
+        sums = frame.select_columns(columns).map_batches(
+            _sum_block, fn_args=(plan,), batch_format="pyarrow", batch_size=None
+        )
+        for number, row in enumerate(sums.iter_rows()):
+            yield f"block {number}", np.frombuffer(row["integers"], np.int64).reshape(2, -1)
+
+    def _join_sizes(self, groups: str, columns: list[str]) -> Any:
+        read = [name for name in columns if name != GROUP_SIZE]
+        rows = self._known_rows(groups, [*dict.fromkeys([*read, groups])])
+        sizes = self._group_sizes(groups)
+        return rows.join(sizes, "inner", _count_ray_partitions(), on=(groups,))
+
+    def _group_sizes(self, groups: str) -> Any:
+        from ray.data.aggregate import Count
+
+        rows = self._known_rows(groups, [groups])
+        by_group = rows.groupby(groups, num_partitions=_count_ray_partitions())
+        return by_group.aggregate(Count(alias_name=GROUP_SIZE))
+
+    def _known_rows(self, groups: str, columns: list[str]) -> Any:
+        """Return some columns of the rows that have a group."""
+        return self.frame.select_columns(columns).map_batches(
+            _drop_missing, fn_args=(groups,), batch_format="pyarrow", batch_size=None
+        )
+
+
+def _count_ray_partitions() -> int:
+    """Return the number of partitions of a shuffle, which Ray's settings state."""
+    from ray.data import DataContext
+
+    return int(DataContext.get_current().default_hash_shuffle_parallelism)
+
+
+def _sum_block(rows: Any, plan: SumPlan) -> Any:
+    """Return the integers of one block of Ray; a block without rows may lack columns."""
+    import pyarrow as pa
+
+    integers = plan.partial(rows) if rows.num_rows else np.zeros((2, plan.size), np.int64)
+    return pa.table({"integers": pa.array([integers.tobytes()], pa.large_binary())})
+
+
+def _drop_missing(rows: Any, column: str) -> Any:
+    import pyarrow.compute as pc
+
+    if not rows.num_rows:
+        return rows
+    return rows.filter(pc.invert(pc.is_null(rows.column(column), nan_is_null=True)))
 
 
 class SparkTable(Table):

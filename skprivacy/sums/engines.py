@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._validation import library_of
-from .cluster_tables import DaskTable, SparkTable
+from .cluster_tables import DaskTable, RayTable, SparkTable
 from .tables import ArrowTable, DuckDBTable, PandasTable, PolarsTable, Table
 
 __all__ = ["is_table", "open_table"]
@@ -20,6 +20,8 @@ _ENGINES: dict[tuple[str, str], type[Table]] = {
     ("pyarrow", "UnionDataset"): ArrowTable,
     ("pyarrow", "InMemoryDataset"): ArrowTable,
     ("dask", "DataFrame"): DaskTable,
+    ("ray", "Dataset"): RayTable,
+    ("ray", "MaterializedDataset"): RayTable,
     ("pyspark", "DataFrame"): SparkTable,
     ("duckdb", "DuckDBPyRelation"): DuckDBTable,
     ("_duckdb", "DuckDBPyRelation"): DuckDBTable,
@@ -50,7 +52,7 @@ def open_table(frame: Any) -> Table:
     ----------
     frame : object
         A pandas, polars, Dask or Spark DataFrame, a polars LazyFrame, a pyarrow Table or data set,
-        or a DuckDB relation. A :class:`Table` is returned as it is.
+        a DuckDB relation, or a Dataset of Ray. A :class:`Table` is returned as it is.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Sums on worker processes of Dask or Spark, one of which is killed on the way.
+"""Sums on worker processes of Dask, Ray or Spark, one of which is killed on the way.
 
 ``python -m tests.nightly.sums_on_cluster ENGINE FOLDER`` prints as JSON which sums equal those in
-memory: of records, of groups, and with a killed worker.
+memory: of records, of groups, of values that nobody expects, and with a killed worker.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
-from skprivacy.linear_model import AdaSSPRegressor
+from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismClassifier
 from skprivacy.sums import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
 from skprivacy.sums.targets import TargetRange
 from tests.sums.engines import COLUMNS, patients
+from tests.sums.test_lying_tables import NUMBERS, TABLE
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,21 @@ def open_dask(folder: Path):
     from distributed import Client, LocalCluster
 
     with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        yield dd.read_parquet(str(folder / "table"))
+        yield lambda name: dd.read_parquet(str(folder / name))
+
+
+@contextmanager
+def open_ray(folder: Path):
+    import ray.data
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    settings = ray.data.DataContext.get_current()
+    settings.default_hash_shuffle_parallelism = 2
+    settings.enable_progress_bars = False
+    try:
+        yield lambda name: ray.data.read_parquet(str(folder / name))
+    finally:
+        ray.shutdown()
 
 
 @contextmanager
@@ -62,7 +78,7 @@ def open_spark(folder: Path):
     )
     session.sparkContext.setLogLevel("OFF")
     try:
-        yield session.read.parquet(str(folder / "table"))
+        yield lambda name: session.read.parquet(str(folder / name))
     finally:
         session.stop()
 
@@ -76,23 +92,31 @@ def write_parts(table: pd.DataFrame, folder: Path) -> None:
 def compare_sums(engine: str, folder: Path) -> dict[str, bool]:
     """Return whether each sum on the engine equals that in memory."""
     table = patients(6_000)
+    table["patient"] = table["patient"].astype("Int64").where(table.index % 11 > 0)
     write_parts(table, folder)
     model = AdaSSPRegressor(bounds=(0, 100), target_bounds=(0, 90))
     plan = model.plan(COLUMNS, y="cost")
     grouped = model.plan(COLUMNS, y="cost", groups="patient")
     fatal = replace(plan, encoding=FatalTarget(0.0, 90.0, marker=str(folder / "killed")))
-    sizes = table.groupby("patient")["age"].transform("size")
+    known = table.dropna(subset=["patient"])
+    labels = FunctionalMechanismClassifier(bounds=(0, 100), classes=["home", "ward", "died"])
+    lying = labels.plan(NUMBERS, y="label")
+    (folder / "lying").mkdir()
+    pq.write_table(TABLE, folder / "lying" / "0.parquet")
+    sizes = known.groupby("patient")["age"].transform("size")
     expected = {
         "records": plan.partial(table),
-        "groups": grouped.partial(table.assign(**{GROUP_SIZE: sizes})),
+        "groups": grouped.partial(known.assign(**{GROUP_SIZE: sizes})),
         "killed": plan.partial(table),
+        "lying": lying.partial(TABLE),
     }
-    with {"dask": open_dask, "spark": open_spark}[engine](folder) as frame:
-        held = open_table(frame)
+    with {"dask": open_dask, "ray": open_ray, "spark": open_spark}[engine](folder) as read:
+        held = open_table(read("table"))
         totals = {
             "records": held.sum(plan, None),
             "groups": held.sum(grouped, "patient"),
             "killed": held.sum(fatal, None),
+            "lying": open_table(read("lying")).sum(lying, None),
         }
         assert (folder / "killed").exists()
         assert held.count_units("patient") == table["patient"].nunique()

@@ -193,8 +193,8 @@ def test_what_was_given_stays_given_after_loading(frame, kind, params, tmp_path)
 
 # Secrets, code, and what is a matter of the machine; classes and bounds are saved apart.
 NOT_AMONG_THE_PARAMETERS = {
-    "augment", "budget", "class_prior", "class_weight", "classes", "device", "distributed", "module",
-    "noise_seed", "random_state", "target_bounds", "verbose",
+    "augment", "budget", "class_prior", "class_weight", "classes", "device", "distributed",
+    "module", "noise_seed", "random_state", "target_bounds", "verbose",
 }  # fmt: skip
 OF_SKORCH = set(NeuralNet(nn.Linear, nn.MSELoss).get_params(deep=False)) - {
     "lr",

@@ -7,6 +7,8 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from skprivacy.preprocessing import (
@@ -14,6 +16,7 @@ from skprivacy.preprocessing import (
     CategoricalColumn,
     Schema,
     private_count,
+    private_group_size,
     private_histogram,
     private_mean,
     private_quantile,
@@ -21,7 +24,7 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.sums import SumTotal, tables
+from skprivacy.sums import SumTotal, open_table, tables
 from skprivacy.sums.sum_plan import GROUP_SIZE
 
 from .engines import (
@@ -39,6 +42,13 @@ from .engines import same_fits as same
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 TABLE = patients()
+SUMMARY = Schema(
+    {
+        "age": BoundedColumn(0, 100, bins=5),
+        "dose": BoundedColumn(0, 80, bins=3),
+        "outcome": CategoricalColumn(["home", "ward"]),
+    }
+)
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["records", "patients"])
@@ -155,6 +165,18 @@ def test_a_batch_is_cut_no_further_than_memory_needs():
     assert same(found, expected)
 
 
+def test_a_data_set_holds_a_few_batches_in_memory(tmp_path):
+    """pyarrow would hold what it has read of a file until the end of the file."""
+    rows = pa.table({"x": np.random.default_rng(0).normal(size=1 << 22)})
+    size = rows.nbytes
+    pq.write_table(rows, tmp_path / "x.parquet", row_group_size=1 << 17)
+    del rows
+    table, before = open_table(ds.dataset(str(tmp_path / "x.parquet"))), pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in table.batches(["x"])]
+    assert len(held) >= 32
+    assert np.median(held) < size  # 0.2 to 0.5 of it, or 1.4 to 1.6 with pyarrow's buffer
+
+
 def test_a_table_of_no_rows_has_a_fit():
     model = MODELS["AdaSSPRegressor"][0]()
     model.fit(TABLE[columns_of("AdaSSPRegressor", False)][:0], "cost")
@@ -164,30 +186,65 @@ def test_a_table_of_no_rows_has_a_fit():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_summary_of_a_table_is_that_of_its_file(engine, tmp_path):
     pytest.importorskip("duckdb", reason="the summary of a file")
-    schema = Schema(
-        {
-            "age": BoundedColumn(0, 100, bins=5),
-            "dose": BoundedColumn(0, 80, bins=3),
-            "outcome": CategoricalColumn(["home", "ward"]),
-        }
-    )
     (tmp_path / "table").mkdir()
     TABLE.to_parquet(tmp_path / "whole.parquet", index=False)
     asked = {
         "marginals": ["outcome", ("age", "outcome"), ("age", "dose")], "means": ["age", "dose"],
         "epsilon": 1.0, "noise_seed": 1,
     }  # fmt: skip
-    expected = private_summary(tmp_path / "whole.parquet", schema, **asked)
-    found = private_summary(ENGINES[engine](TABLE, tmp_path / "table"), schema, **asked)
+    expected = private_summary(tmp_path / "whole.parquet", SUMMARY, **asked)
+    found = private_summary(ENGINES[engine](TABLE, tmp_path / "table"), SUMMARY, **asked)
     assert found.privacy == expected.privacy
     assert (found.value.count, found.value.means) == (expected.value.count, expected.value.means)
     for names, counts in expected.value.marginals.items():
         assert np.array_equal(found.value.marginals[names], counts)
 
 
-def test_a_summary_of_a_table_takes_no_groups_and_names_absent_columns():
-    schema = Schema({"age": BoundedColumn(0, 100, bins=5)})
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_summary_of_patients_is_that_of_their_mean_rows(engine, relation, tmp_path):
+    asked = {
+        "marginals": ["outcome", ("age", "outcome")], "means": ["age", "dose"],
+        "groups": "patient", "relation": relation,
+    }  # fmt: skip
+    table = ENGINES[engine](TABLE, tmp_path)
+    found, privacy = private_summary(table, SUMMARY, epsilon=1e5, noise_seed=1, **asked)
+    weights = 1 / TABLE.groupby("patient")["age"].transform("size")
+    n = TABLE["patient"].nunique()
+    assert found.count == pytest.approx(n, abs=0.01)
+    for name, (low, high) in {"age": (0, 100), "dose": (0, 80)}.items():
+        values = TABLE[name].clip(low, high).fillna((low + high) / 2)
+        assert found.means[name] == pytest.approx((weights * values).sum() / n, abs=0.01)
+    for outcome, count in zip(["home", "ward"], found.marginals["outcome",], strict=True):
+        assert count == pytest.approx(weights[TABLE["outcome"] == outcome].sum(), abs=0.02)
+    assert privacy.unit == "patient"
+    noisy = [
+        private_summary(frame, SUMMARY, epsilon=1.0, noise_seed=1, **asked).value
+        for frame in (table, TABLE)
+    ]
+    assert (noisy[0].count, noisy[0].means) == (noisy[1].count, noisy[1].means)
+    for names, counts in noisy[1].marginals.items():
+        assert np.array_equal(noisy[0].marginals[names], counts)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_group_size_of_a_table_is_that_of_its_column(engine, tmp_path):
+    who = TABLE["patient"].where(TABLE["patient"] > 9)
+    table = ENGINES[engine](who.astype("Int64").to_frame(), tmp_path)
+    known = who.dropna().astype(int)
+    for asked in ({}, {"quantile": 0.5}, {"max_group_size": 3}, {"relation": "replace_one"}):
+        asked = {"max_group_size": 40, "epsilon": 0.1, **asked}
+        for seed in range(5):
+            found = private_group_size(table, noise_seed=seed, **asked)
+            assert found == private_group_size(known, noise_seed=seed, **asked)
+    with pytest.raises(ValueError, match="groups has the columns"):
+        private_group_size(ENGINES[engine](TABLE, tmp_path), max_group_size=9, epsilon=1.0)
+
+
+def test_a_summary_of_a_table_takes_no_first_rows_and_names_absent_columns():
     with pytest.raises(ValueError, match="no order of rows"):
-        private_summary(TABLE, schema, means=["age"], groups="patient", epsilon=1.0)
+        private_summary(TABLE, SUMMARY, groups="patient", max_group_size=2, epsilon=1.0)
+    with pytest.raises(ValueError, match="groups='who' is not a column"):
+        private_summary(TABLE, SUMMARY, means=["age"], groups="who", epsilon=1.0)
     with pytest.raises(ValueError, match="no column 'age'"):
-        private_summary(TABLE[["dose"]], schema, means=["age"], epsilon=1.0)
+        private_summary(TABLE[["dose"]], SUMMARY, means=["age"], epsilon=1.0)

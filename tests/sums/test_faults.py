@@ -228,6 +228,21 @@ def test_an_unknown_engine_is_told_the_three_calls():
         open_table(Frame())
 
 
+class Dataset:
+    """Looks like a Dataset of Ray whose columns are unknown before its rows are computed."""
+
+    __module__ = "ray.data.dataset"
+
+    def schema(self, fetch_if_missing):
+        assert not fetch_if_missing, "the rows are read before the charge"
+
+
+def test_a_dataset_of_ray_without_known_columns_is_refused_before_the_charge(budget):
+    with pytest.raises(ValueError, match=r"Call materialize\(\)"):
+        make(budget=budget).fit(Dataset(), "cost")
+    assert not len(budget.entries())
+
+
 def test_nobody_needs_an_engine_that_is_not_used():
     code = """
 import sys

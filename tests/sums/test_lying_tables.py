@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
+from skprivacy.sums import open_table
 
 from .engines import ENGINES, MODELS, same_fits
 
@@ -151,6 +152,53 @@ def test_files_of_unlike_types_are_refused_before_the_charge(engine, tmp_path):
     with pytest.raises(ValueError, match="'age' is of type int64 in one file and double"):
         MODELS["AdaSSPRegressor"][0](budget=budget).fit(both, "cost")
     assert not len(budget.entries())
+
+
+UNLIKE = {"numbers": ([7.5], [2**53 + 1]), "groups": ([1], ["1"]), "text": ([1.5], [SECRET])}
+
+
+@pytest.mark.parametrize("column", ["age", "patient"])
+@pytest.mark.parametrize("types", UNLIKE)
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"])
+def test_files_of_unlike_types_fail_without_a_value_or_are_read_as_one_type(
+    engine, types, column, tmp_path
+):
+    """They must not make two patients of one."""
+    for name, values in zip("ab", UNLIKE[types], strict=True):
+        table = pa.table({"age": [1.0], "cost": [2.0], "patient": [3]})
+        place = table.schema.get_field_index(column)
+        pq.write_table(table.set_column(place, column, [values]), tmp_path / f"{name}.parquet")
+    files = f"{tmp_path}/*.parquet"
+    if engine == "dask":
+        held = pytest.importorskip("dask.dataframe", reason="frames of Dask").read_parquet(files)
+    elif engine == "duckdb":
+        held = pytest.importorskip("duckdb", reason="relations of DuckDB").read_parquet(files)
+    else:
+        held = pytest.importorskip("polars", reason="frames of polars").scan_parquet(files)
+    budget = PrivacyBudget(5.0, 1e-4)
+    model = MODELS["AdaSSPRegressor"][0](budget=budget)
+    plan = model.plan(["age"], y="cost", groups="patient")
+    told = ""
+    try:
+        model.fit(held, "cost", groups="patient")
+    except (RuntimeError, TypeError) as failure:
+        told = str(failure)
+    assert SECRET not in told
+    assert hasattr(model, "coef_") == (told == "")
+    assert len(budget.entries()) == 1
+    if not told:
+        is_one = types == "groups" or column == "age"
+        assert open_table(held).sum(plan, "patient").n_units == (1 if is_one else 2)
+
+
+def test_partitions_of_dask_with_unlike_groups_are_refused():
+    """1 in one and "1" in the other would be two patients; Dask compares no types itself."""
+    dask = pytest.importorskip("dask.dataframe", reason="frames of Dask")
+    rows = pd.DataFrame({"age": [1.0], "cost": [2.0], "patient": [1]})
+    parts = {0: rows, 1: rows.assign(patient=["1"])}
+    held = dask.from_map(parts.get, [0, 1], meta=rows[:0])
+    with pytest.raises(TypeError, match="'patient' has values of unlike types in two partitions"):
+        MODELS["AdaSSPRegressor"][0]().fit(held, "cost", groups="patient")
 
 
 def test_a_file_that_is_named_twice_is_refused_before_the_charge(tmp_path):

@@ -6,6 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skprivacy.mechanisms import Mechanism
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    Schema,
+    private_group_size,
+    private_summary,
+)
 from tests.contracts.replay import Pair, compare
 
 from .engines import ALL, COLUMNS, ENGINES, arguments, columns_of, patients
@@ -52,3 +60,44 @@ def test_a_unit_changes_the_releases_by_their_sensitivity_at_most(name, engine, 
     for kind in UNUSUAL:
         reached += compare(make(), make_pair(name, engine, kind, grouped, tmp_path))
     assert 0.5 < max(reached) <= 1.0 + 1e-9
+
+
+SCHEMA = Schema(
+    {
+        "age": BoundedColumn(0, 100, bins=4),
+        "dose": BoundedColumn(0, 50),
+        "outcome": CategoricalColumn(["home", "died"]),
+    }
+)
+STATISTICS = {
+    "summary": lambda table: private_summary(
+        table, SCHEMA, means=["age", "dose"], marginals=["outcome", ("age", "outcome")],
+        groups="patient", epsilon=1.0,
+    ),
+    "group size": lambda table: private_group_size(
+        table.select(["patient"]), max_group_size=5, quantile=0.3, epsilon=1.0
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_patient_changes_a_statistic_of_a_table_by_its_sensitivity(name, tmp_path, monkeypatch):
+    """In the L1 norm for Laplace noise, in each score for a choice."""
+    inputs = []
+    release = Mechanism.release
+
+    def noted(mechanism, value, random):
+        inputs.append((np.array(value), mechanism.sensitivity))
+        return release(mechanism, value, random)
+
+    monkeypatch.setattr(Mechanism, "release", noted)
+    reached = []
+    for kind in UNUSUAL:
+        for n_records in (1, 3, 7):
+            inputs.clear()
+            for rows in (patients(N), with_records(patients(N), kind, n_records)):
+                STATISTICS[name](ENGINES["pyarrow"](rows, tmp_path))
+            (one, sensitivity), (other, _) = inputs
+            moved = np.abs(one - other)
+            reached.append((moved.max() if name == "group size" else moved.sum()) / sensitivity)
+    assert 0.9 < max(reached) <= 1.0 + 1e-9

@@ -69,15 +69,20 @@ class ProcessGroup(Peers):
 
     **Edge cases.** A process that fails before training makes all others fail with its message. One
     that fails or dies during training breaks the connections: the others raise ``RuntimeError``,
-    the charge stays, and the estimators are restored. The same happens if a process does not answer
-    within the timeout of ``init_process_group``, by default 30 minutes.
+    which names the charge, and the estimators are restored. The same happens if a process does not
+    answer within the timeout of ``init_process_group``, by default 30 minutes.
+
+    A run does not resume. The survivors cannot tell whether the lost process has released one more
+    step. To repeat that step would release its sum with two noises, and the event has one.
     """
 
     def __init__(self, data: str) -> None:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
+        self._charge = "nothing was charged: start all processes again."
+        self._n_released = 0  # steps
         # A separate group, so that destroying it does not affect the caller's.
-        with _explain_lost_process():
+        with self._explain_lost_process():
             self._group: Any = dist.new_group(backend="gloo", timeout=_default_group_timeout())
         self._training = False
         self._numbers: list[int] = []
@@ -122,7 +127,9 @@ class ProcessGroup(Peers):
     @contextmanager
     def reserve(self, budget: PrivacyBudget | None, *terms: Any) -> Iterator[Receipt | None]:
         with reserve_release(budget if self.rank == 0 else None, *terms) as receipt:
-            self._exchange(None)  # no process reads a record before the budget is charged
+            self._charge = "a charge may have been made: look at the budget before a new fit."
+            # no process reads a record before the budget is charged
+            self._charge = _explain_charge(self._exchange(receipt)[0])
             self._training = True
             yield receipt
 
@@ -166,6 +173,7 @@ class ProcessGroup(Peers):
         if self.rank == 0:
             shared = torch.from_numpy(mechanism.release(total, random))
         self._meet(dist.broadcast, shared, 0)
+        self._n_released += 1
         return shared.numpy()
 
     def leave(self, error: BaseException) -> None:
@@ -195,22 +203,27 @@ class ProcessGroup(Peers):
         return [v for _, v in found]
 
     def _meet(self, collective: Any, *args: Any) -> None:
-        with _explain_lost_process():
+        with self._explain_lost_process():
             collective(*args, group=self._group)
 
+    @contextmanager
+    def _explain_lost_process(self) -> Iterator[None]:
+        """Explain errors of the connections to other processes."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"Process {self.rank} of {dist.get_world_size()} lost the others after "
+                f"{self._n_released} steps: one of them has failed or died (see its own message), "
+                "or has not answered within the timeout of init_process_group. The model is "
+                f"restored, and {self._charge}"
+            ) from error
 
-@contextmanager
-def _explain_lost_process() -> Iterator[None]:
-    """Explain errors of the connections to other processes."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"Process {dist.get_rank()} of {dist.get_world_size()} lost the others: one of them "
-            "has failed or died (see its own message), or has not answered within the timeout of "
-            "init_process_group. The model is restored and the budget stays charged; start all "
-            "processes again."
-        ) from error
+
+def _explain_charge(receipt: Receipt | None) -> str:
+    """Return what a lost process leaves behind, once the budget is charged."""
+    made = "the run counts as made (without a budget)" if receipt is None else f"{receipt} stays"
+    return f"{made}; a resumed run could release a step twice, so fit again, at a new charge."
 
 
 def _default_group_timeout() -> timedelta:

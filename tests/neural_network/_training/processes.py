@@ -347,17 +347,22 @@ def failing_step(rank: int, folder: Path) -> dict[str, Any]:
 
 
 def dying(rank: int, folder: Path) -> dict[str, Any]:
-    """The second process is gone in the middle of a training. Nothing can follow this."""
+    """The first process, which adds the noise, is killed in a training. Nothing can follow this."""
     X, y = data()
     original = Training.step
 
     def die(self, *args):
-        if rank == 1 and self._step == 3:
-            os._exit(7)
+        if rank == 0 and self._step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
         return original(self, *args)
 
+    ledger = PrivacyBudget(epsilon=5, delta=1e-5, path=folder / "dying")
+    model = private(device=REPLICATED, noise_seed=None, budget=ledger)
     with mock.patch.object(Training, "step", die):
-        return {"error": said(lambda: private(device=REPLICATED).fit(X, y))}
+        error = said(lambda: model.fit(X, y))
+    killed = {"entries": len(ledger.entries()), "spent": ledger.spent()}
+    private(noise_seed=None, budget=ledger).fit(X, y)
+    return {"error": error, **killed, "entries again": len(ledger.entries())}
 
 
 SCENES = [
