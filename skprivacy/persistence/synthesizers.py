@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._extras import name_missing_extra
 from ..preprocessing import CategoricalColumn, Schema
 from ..synthesis import DPGANSynthesizer, Grid, MarginalSynthesizer
+from ..synthesis.constrained_records import Constraints
 from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
 from ..synthesis.gan_features import Features
 from ..synthesis.graphical_model import GraphicalModel, Measurement, count_junction_tree_cells
@@ -105,7 +106,7 @@ def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> 
         for j, c in enumerate(columns)
         if c.name != model.label_
     }
-    model.model_ = _load_model(own, arrays, [int(bins.max()) + 1 for bins in model.bins_])
+    model.model_ = _load_model(own, arrays, model)
     chosen = model.model_.measurements[len(model.tables_) :]
     model.measurements_ = [*_fine_measurements(model, number(own, "fine_std")), *chosen]
     model.cliques_ = [tuple(names[c] for c in m.columns) for m in model.model_.measurements]
@@ -129,7 +130,10 @@ def _load_workload(stated: Any) -> dict[tuple[str, str], float] | None:
     return {tuple(_check_texts([a, b])): number({"weight": w}, "weight") for a, b, w in stated}  # type: ignore[misc]
 
 
-def _load_model(facts: dict[str, Any], arrays: Arrays, sizes: list[int]) -> GraphicalModel:
+def _load_model(
+    facts: dict[str, Any], arrays: Arrays, synthesizer: MarginalSynthesizer
+) -> GraphicalModel:
+    sizes = [int(bins.max()) + 1 for bins in synthesizer.bins_]
     measured = [
         _load_measurement(stated, arrays, k, sizes)
         for k, stated in enumerate(facts["measurements"])
@@ -141,7 +145,10 @@ def _load_model(facts: dict[str, Any], arrays: Arrays, sizes: list[int]) -> Grap
     total = number(facts, "total")
     if not 1 <= total < 2.0**53:
         raise ValueError(f"the number of records is {total!r}, expected 1 to 2**53")
-    model = GraphicalModel(sizes, measured, total)
+    constraints = Constraints.from_schema(synthesizer.schema_.constraints, synthesizer.domain_)
+    zeros = tuple(constraints.structural_zeros(synthesizer.bins_))
+    model = GraphicalModel(sizes, measured, total, zeros)
+    model = model.without_large_zeros(int(synthesizer.max_cells))
     model.potentials = [
         arrays.take(f"potentials.{k}", m.table.shape) for k, m in enumerate(measured)
     ]

@@ -6,6 +6,7 @@ Files, in reading order:
 - ``confirmation``: statement of a person that inferred facts agree with a codebook
 - ``columns``: Column, BoundedColumn, CategoricalColumn, HashedColumn
 - ``dates``: DateColumn
+- ``constraints``: a folder: rules between columns that hold in every record
 - ``crosses``: one-hot features of pairs of columns
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
 - ``schema``: Schema and its JSON format
@@ -24,6 +25,13 @@ Files, in reading order:
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
+from .constraints import (
+    EqualColumns,
+    ImpossibleValues,
+    MappedColumn,
+    OrderedColumns,
+    SummedColumns,
+)
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
 from .parquet_summary import private_summary
@@ -45,11 +53,16 @@ __all__ = [
     "BoundedColumn",
     "CategoricalColumn",
     "DateColumn",
+    "EqualColumns",
     "HashedColumn",
+    "ImpossibleValues",
     "LocalPerturbation",
+    "MappedColumn",
+    "OrderedColumns",
     "PrivateStandardScaler",
     "Schema",
     "SchemaTransformer",
+    "SummedColumns",
     "draft_schema",
     "make_private_pipeline",
     "private_count",

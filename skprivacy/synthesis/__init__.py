@@ -4,6 +4,7 @@ Files, in reading order:
 
 - ``base``: Synthesizer, and the public facts of a table
 - ``domain``: Grid, cells of a column, encoding and decoding of records
+- ``constrained_records``: records that satisfy the constraints of a schema
 - ``marginal_tables``: counts of records, noisy one-way tables, bins
 - ``scanned_tables``: the same counts of a table that stays in its engine
 - ``measurement_plan``: mechanisms of a fit, their event and noise

@@ -76,6 +76,7 @@ def select_spanning_tree(
     weights: Mapping[Pair, float],
     plan: MeasurementPlan,
     random: SecureRandom,
+    max_cells: int,
 ) -> GraphicalModel:
     """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
 
@@ -107,9 +108,10 @@ def select_spanning_tree(
             chosen, release_together(tables, plan.marginal_mechanism, random), strict=True
         )
     ]
-    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(
-        _FINAL_STEPS
-    )
+    grown = GraphicalModel(
+        model.sizes, model.measurements + measurements, model.total, model.zeros
+    ).without_large_zeros(max_cells)
+    return grown.fit(_FINAL_STEPS)
 
 
 def _independent_table(
@@ -156,7 +158,7 @@ def select_adaptively(
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std
     left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
-    measured = [m.columns for m in model.measurements]
+    measured = [own.columns for own in (*model.measurements, *model.zeros)]
     n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
     for number in range(plan.n_choices):
         left = {
@@ -182,5 +184,6 @@ def select_adaptively(
         clique = left.pop(pair)
         measured.append(clique)
         table = plan.marginal_mechanism.release(real[pair], random)
-        model = model.with_measurement(Measurement(clique, table, std)).fit(_STEPS_PER_ROUND)
+        measurement = Measurement(clique, table, std)
+        model = model.with_measurements([measurement]).fit(_STEPS_PER_ROUND)
     return model.fit(_FINAL_STEPS)

@@ -11,8 +11,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._groups import Groups
@@ -28,6 +27,7 @@ from ..sums.engines import is_table
 from ..sums.sources import SumSource, TableSource
 from ..sums.sum_estimator import check_table_names
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
+from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
     candidate_cliques,
@@ -253,6 +253,7 @@ class MarginalSynthesizer(Synthesizer):
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
+            constraints = Constraints.from_schema(facts.schema.constraints, domain)
             workload = facts.pair_weights(self.workload)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n if source is None else source.n_units)
@@ -286,14 +287,15 @@ class MarginalSynthesizer(Synthesizer):
                 candidates = candidate_cliques(workload, facts.label_index) if chosen else []
                 records = records.binned(bins, candidates)
                 measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
-                model = GraphicalModel(records.sizes, measured, total).fit(_MAX_LBFGS_STEPS)
+                zeros = tuple(constraints.structural_zeros(bins))
+                model = GraphicalModel(records.sizes, measured, total, zeros).without_large_zeros(
+                    int(self.max_cells)
+                )
+                model.fit(_MAX_LBFGS_STEPS)
                 if chosen:  # selection step, then the final measurements
+                    select = select_spanning_tree if self.method == "tree" else select_adaptively
                     parts = records, facts.label_index, workload, plan, random
-                    model = (
-                        select_spanning_tree(model, *parts)
-                        if self.method == "tree"
-                        else select_adaptively(model, *parts, int(self.max_cells))
-                    )
+                    model = select(model, *parts, int(self.max_cells))
             self._store_public_facts(facts, domain)
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
@@ -328,16 +330,21 @@ class MarginalSynthesizer(Synthesizer):
         nobody = Groups(np.empty(0, np.int64), 0, groups or "record")
         return empty, TableSource(table, len(names), "", groups), nobody
 
-    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
-        """Sample bins from the model, then a fine cell within each bin."""
-        binned = self.model_.sample(n, random)
+    def _draw_codes(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
+        """Sample the bin of each column from the model."""
+        return self.model_.sample(n, random)
+
+    def _draw_values(
+        self, binned: NDArray[np.int64], random: np.random.RandomState
+    ) -> dict[str, NDArray[Any]]:
+        """Sample a fine cell within each bin, and a value within the cell."""
         codes = binned.copy()
         names = self.domain_.names
-        classes = np.zeros(n, np.int64)
+        classes = np.zeros(len(binned), np.int64)
         if self.label_ is not None:
             classes = binned[:, names.index(self.label_)]
         for name, table in self.tables_.items():
             c = names.index(name)
             cells = cell_weights_in_bins(table, self.bins_[c], self.model_.total)
             codes[:, c] = sample_conditional(cells, binned[:, c] * table.shape[1] + classes, random)
-        return self.domain_.decode(codes, random)
+        return self.domain_.draw_values(codes, random)
