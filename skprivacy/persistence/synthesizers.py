@@ -76,8 +76,7 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
     ]
     for j, (column, bins) in enumerate(zip(model.domain_.columns, model.bins_, strict=True)):
         arrays[f"bins_.{j}"] = bins.astype(np.float64)
-        if column.name in model.tables_:
-            arrays[f"tables_.{j}"] = model.tables_[column.name]
+        arrays[f"tables_.{j}"] = model.tables_[column.name]
     for k, m in enumerate(graph.measurements):
         arrays[f"noisy.{k}"], arrays[f"potentials.{k}"] = m.table, graph.potentials[k]
         if np.ndim(m.std):
@@ -99,29 +98,16 @@ def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> 
         kind, table, arrays, _PARAMS, workload=_load_workload(own["workload"])
     )
     columns, names = model.domain_.columns, model.domain_.names
-    n_classes = Features(model.domain_, model.label_).n_classes
     model.bins_ = [restore_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
-    model.tables_ = {
-        c.name: arrays.take(f"tables_.{j}", (c.size, n_classes))
-        for j, c in enumerate(columns)
-        if c.name != model.label_
-    }
+    model.tables_ = {c.name: arrays.take(f"tables_.{j}", (c.size,)) for j, c in enumerate(columns)}
     model.model_ = _load_model(own, arrays, model)
     chosen = model.model_.measurements[len(model.tables_) :]
-    model.measurements_ = [*_fine_measurements(model, number(own, "fine_std")), *chosen]
+    std = number(own, "fine_std")
+    fine = [Measurement((c,), table, std) for c, table in enumerate(model.tables_.values())]
+    model.measurements_ = [*fine, *chosen]
     model.cliques_ = [tuple(names[c] for c in m.columns) for m in model.model_.measurements]
     model.n_records_ = round(model.model_.total)
     return model
-
-
-def _fine_measurements(model: MarginalSynthesizer, std: float) -> list[Measurement]:
-    """Return the table of each column on its grid, crossed with the label if there is one."""
-    names = model.domain_.names
-    tie = () if model.label_ is None else (names.index(model.label_),)
-    return [
-        Measurement((names.index(name), *tie), table if tie else table[:, 0], std)
-        for name, table in model.tables_.items()
-    ]
 
 
 def _load_workload(stated: Any) -> dict[tuple[str, str], float] | None:

@@ -118,6 +118,7 @@ class Constraints:
         for _ in self._derivations:  # as often as a chain of derivations is long
             for source, target, derived in self._derivations:
                 known = (values[source] >= 0) & ~_is_missing(values[target])
+                known &= ~_is_missing(derived[values[source]])
                 values[target] = np.where(known, derived[values[source]], values[target])
         chains = [rule.columns for rule in self.rules if isinstance(rule, OrderedColumns)]
         for columns in chains * (len(chains) > 1) + chains:

@@ -32,6 +32,7 @@ from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
     candidate_cliques,
     count_choices,
+    count_fixed,
     select_adaptively,
     select_spanning_tree,
 )
@@ -61,6 +62,9 @@ class MarginalSynthesizer(Synthesizer):
     To train a classifier on the records, pass its target as ``label``. All columns are then counted
     jointly with the label. No other parameter improves the classifier more.
 
+    Records satisfy the constraints of the schema (:meth:`Schema.with_constraints
+    <skprivacy.preprocessing.Schema.with_constraints>`), whatever the private records do.
+
     Parameters
     ----------
     epsilon : float, default=1.0
@@ -73,6 +77,9 @@ class MarginalSynthesizer(Synthesizer):
         privately. "adaptive" chooses in each round the pair that the model fits worst, which is
         more accurate and slower. "independent" chooses no pairs. With a ``label``, each pair is
         counted jointly with the label, and "independent" columns are independent given the label.
+        "tree" counts each column with the label instead of pairs, if the estimated number of
+        records times mu is below 1,000: mu is the parameter of Gaussian differential privacy of
+        ``epsilon`` and ``delta``.
     label : str, default=None
         Name of a categorical column with which all other columns are counted jointly. If ``fit``
         gets a ``y`` with classes, ``y`` is the label.
@@ -91,6 +98,7 @@ class MarginalSynthesizer(Synthesizer):
         Number of rounds of "adaptive".
     max_cells : int, default=60000
         Limit of the number of cells of the "adaptive" model, which determines time and memory.
+        Constraints whose tables exceed it are applied to single records only.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Under "add_remove" the number of records is private.
     %(budget)s
@@ -102,8 +110,8 @@ class MarginalSynthesizer(Synthesizer):
         The columns of each noisy table to which the model is fitted.
     n_records_ : int
         The number of records, or of groups, estimated from the noisy tables.
-    tables_ : dict of str to ndarray of shape (n_cells, n_classes)
-        Noisy counts of the fine cells of each column, by the label.
+    tables_ : dict of str to ndarray of shape (n_cells,)
+        Noisy counts of the fine cells of each column.
     measurements_ : list of Measurement
         All released noisy tables, for audits: first the tables of fine cells, then the tables of
         chosen columns in bins. Each has ``columns`` (indices in ``domain_``), ``table`` (an axis
@@ -135,8 +143,8 @@ class MarginalSynthesizer(Synthesizer):
 
     **Edge cases.** A value beyond its range counts as the nearer end. The number of records is
     estimated from noisy tables. Column types of a DataFrame count as public, and the guarantee
-    names this as an assumption. Rules between columns hold only if a measured table shows them:
-    check the records for impossible combinations. With few records, noise hides everything except
+    names this as an assumption. Rules between columns hold only if they are constraints of the
+    schema, or if a measured table shows them. With few records, noise hides everything except
     the distributions of single columns.
 
     References
@@ -257,12 +265,13 @@ class MarginalSynthesizer(Synthesizer):
             workload = facts.pair_weights(self.workload)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n if source is None else source.n_units)
-            columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
+            label, n_columns = facts.label_index, len(domain.columns)
             chosen = count_choices(self.method, workload, self.n_rounds)
+            fixed = count_fixed(self.method, chosen, n_columns, label)
             plan = MeasurementPlan(
-                len(columns), chosen, self.method == "tree", self.relation
+                n_columns, chosen, self.method != "adaptive", self.relation, n_fixed=fixed
             ).calibrated(float(self.epsilon), float(self.delta))
-            cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
+            cells = tuple((c,) for c in range(n_columns))
             cell_plan = MarginalPlan(domain, cells, unit=who.unit)
             if source is not None:
                 source.check(cell_plan)
@@ -280,34 +289,30 @@ class MarginalSynthesizer(Synthesizer):
                     records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
                 else:
                     records = ScannedTables(source, cell_plan)
-                # MST, measurement step: every one-way table, here by the label
-                tables = release_fine_tables(records, columns, facts.label_index, plan, random)
+                # MST, measurement step: every one-way table
+                tables = release_fine_tables(records, plan, random)
                 total = estimate_total(tables)
-                bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
-                candidates = candidate_cliques(workload, facts.label_index) if chosen else []
+                bins = choose_column_bins(domain, tables, label, plan, int(self.max_bins))
+                candidates = candidate_cliques(workload, label, n_columns, chosen)
                 records = records.binned(bins, candidates)
-                measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
+                measured = sum_over_bins(tables, bins, plan)
                 zeros = tuple(constraints.structural_zeros(bins))
                 model = GraphicalModel(records.sizes, measured, total, zeros).without_large_zeros(
                     int(self.max_cells)
                 )
                 model.fit(_MAX_LBFGS_STEPS)
-                if chosen:  # selection step, then the final measurements
-                    select = select_spanning_tree if self.method == "tree" else select_adaptively
-                    parts = records, facts.label_index, workload, plan, random
+                if plan.n_marginals:  # selection step, then the final measurements
+                    select = (
+                        select_adaptively if self.method == "adaptive" else select_spanning_tree
+                    )
+                    parts = records, label, workload, plan, random
                     model = select(model, *parts, int(self.max_cells))
             self._store_public_facts(facts, domain)
-            self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
+            self.tables_ = dict(zip(domain.names, tables, strict=True))
             self.bins_, self.model_ = bins, model
-            fine = [
-                Measurement(
-                    (c, *facts.label_index),
-                    t if facts.label_index else t[:, 0],
-                    noise_std(plan.fine_mechanism),
-                )
-                for c, t in zip(columns, tables, strict=True)
-            ]
-            self.measurements_ = [*fine, *model.measurements[len(columns) :]]
+            std = noise_std(plan.fine_mechanism)
+            fine = [Measurement((c,), table, std) for c, table in enumerate(tables)]
+            self.measurements_ = [*fine, *model.measurements[n_columns:]]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(total)
         return self
@@ -339,12 +344,7 @@ class MarginalSynthesizer(Synthesizer):
     ) -> dict[str, NDArray[Any]]:
         """Sample a fine cell within each bin, and a value within the cell."""
         codes = binned.copy()
-        names = self.domain_.names
-        classes = np.zeros(len(binned), np.int64)
-        if self.label_ is not None:
-            classes = binned[:, names.index(self.label_)]
-        for name, table in self.tables_.items():
-            c = names.index(name)
-            cells = cell_weights_in_bins(table, self.bins_[c], self.model_.total)
-            codes[:, c] = sample_conditional(cells, binned[:, c] * table.shape[1] + classes, random)
+        for c, (table, own) in enumerate(zip(self.tables_.values(), self.bins_, strict=True)):
+            cells = cell_weights_in_bins(table, own, self.model_.total)
+            codes[:, c] = sample_conditional(cells, binned[:, c], random)
         return self.domain_.draw_values(codes, random)

@@ -362,11 +362,11 @@ class MappedColumn(Constraint):
         wrong = [a for a, _ in self.values if category_key(a) not in known]
         unmapped = [value for value in source.values if category_key(value) not in self._keys]
         if wrong or unmapped:
+            fault = f"{wrong[0]!r} is unknown" if wrong else f"{unmapped[0]!r} has no value"
             raise ValueError(
-                f"Schema: constraints: MappedColumn({self.source!r}, {self.target!r}): "
-                + (f"{wrong[0]!r} is not a category of" if wrong else f"no value for {unmapped[0]!r} of")
-                + f" {self.source!r}. Give a value for each of its categories."
-            )  # fmt: skip
+                f"Schema: constraints: MappedColumn({self.source!r}, {self.target!r}): {fault}. "
+                f"Give a value for each of {list(source.values)}."
+            )
         for _, value in self.values:
             if isinstance(target, CategoricalColumn):
                 valid = category_key(value) in {category_key(v) for v in target.values}
