@@ -23,8 +23,8 @@ import os
 import sys
 import tempfile
 import warnings
-from itertools import combinations
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 

@@ -172,8 +172,8 @@ class GraphicalModel:
 
     def __post_init__(self) -> None:
         self.potentials = [np.zeros(m.table.shape) for m in self.measurements]
-        cliques = [*self.measurements, *self.zeros]
-        self.tree = JunctionTree.from_cliques([own.columns for own in cliques], self.sizes)
+        cliques = [m.columns for m in self.measurements] + [z.columns for z in self.zeros]
+        self.tree = JunctionTree.from_cliques(cliques, self.sizes)
 
     def with_measurements(self, measurements: Sequence[Measurement]) -> GraphicalModel:
         """Return a model with more measurements that starts from the fitted potentials."""
@@ -280,8 +280,8 @@ class GraphicalModel:
             tables[home] += self._expand_to_clique(potential, m.columns, cliques[home])
         for zeros in self.zeros:
             home = self.tree.smallest_clique_with(zeros.columns, self.sizes)
-            mask = self._expand_to_clique(zeros.possible, zeros.columns, cliques[home])
-            tables[home] = np.where(mask, tables[home], -np.inf)
+            log_mask = np.where(zeros.possible, 0.0, -np.inf)
+            tables[home] += self._expand_to_clique(log_mask, zeros.columns, cliques[home])
         log_z = 0.0
         for i, parent, separator in reversed(self.tree.order):  # children before parents
             axes = _axes_without(cliques[i], separator)

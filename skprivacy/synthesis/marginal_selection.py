@@ -181,7 +181,7 @@ def select_adaptively(
         model = model.with_measurements(fixed).without_large_zeros(max_cells).fit(_FINAL_STEPS)
     left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
-    measured = [own.columns for own in (*model.measurements, *model.zeros)]
+    measured = [m.columns for m in model.measurements] + [z.columns for z in model.zeros]
     n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
     for number in range(plan.n_choices):
         left = {

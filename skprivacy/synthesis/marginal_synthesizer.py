@@ -62,8 +62,8 @@ class MarginalSynthesizer(Synthesizer):
     To train a classifier on the records, pass its target as ``label``. All columns are then counted
     jointly with the label. No other parameter improves the classifier more.
 
-    Records satisfy the constraints of the schema (:meth:`Schema.with_constraints
-    <skprivacy.preprocessing.Schema.with_constraints>`), whatever the private records do.
+    Records satisfy the constraints of the schema, whatever the private records do
+    (:meth:`skprivacy.preprocessing.Schema.with_constraints`).
 
     Parameters
     ----------

@@ -130,6 +130,14 @@ def test_every_column_is_counted_with_the_label():
     assert synthesizer.label_ == "rich"
 
 
+def test_few_records_are_counted_by_single_columns_and_the_label():
+    """The rule compares the released number of records, times mu, with 1,000."""
+    X = people()
+    for epsilon, size in ((0.5, 2), (5.0, 3)):
+        cliques = fitted(X, epsilon=epsilon, label="rich").cliques_
+        assert {len(clique) for clique in cliques if len(clique) > 1} == {size}
+
+
 @pytest.mark.heavy
 def test_a_target_is_one_more_column_and_the_label():
     X, y = people().drop(columns="rich"), people()["rich"]
