@@ -8,9 +8,11 @@ scikit-learn 1.9.1:
 - ``smartnoise-mst``, ``smartnoise-aim``: smartnoise-synth 1.0.8, which brings JAX and mbi 1.1.0.
 - ``privbayes``: DataSynthesizer 0.1.13; epsilon alone, no delta.
 - ``dpsynth-mst``, ``dpsynth-aim``: dpsynth of 2026-08-20 (github.com/google/dpsynth, in no package
-  index) with Python 3.13, JAX 0.11.0, mbi 2.0.0, dp-accounting and etils. ``DPSYNTH`` is its folder.
+  index) with Python 3.13, JAX 0.11.0, mbi 2.0.0, dp-accounting and etils. ``DPSYNTH`` is its
+  folder.
 - ``pgm-mst``, ``pgm-aim``: ``mechanisms`` of private-pgm of 2025-08-08
-  (github.com/ryan112358/private-pgm), with JAX and networkx. ``PRIVATE_PGM`` is its folder.
+  (github.com/ryan112358/private-pgm), with JAX, networkx and matplotlib. ``PRIVATE_PGM`` is its
+  folder.
 
 SDV 2.0.0 and ctgan 0.12.1 install too, and promise no privacy. These do not install beside it: dpmm
 0.1.9 pins scikit-learn 1.5.0 and numpy 1.26.4, dpart 0.1.2 scikit-learn 1.0.2; ydata-synthetic

@@ -297,7 +297,7 @@ def bins_of_the_data(original):
 
 def label_rates_unpaid(original):
     def release_fine_tables(records, plan, random):
-        *noisy, label = original(records, plan, random)
+        *noisy, _ = original(records, plan, random)
         return [*noisy, records.table([len(noisy)])]
 
     return release_fine_tables
