@@ -173,10 +173,8 @@ class Constraints:
     @cached_property
     def _derivations(self) -> list[tuple[str, str, NDArray[Any]]]:
         """Source, target, and the target's value for each category of the source."""
-        found: list[tuple[str, str, NDArray[Any]]] = []
         mapped = [rule for rule in self.rules if isinstance(rule, MappedColumn)]
-        for rule in mapped:
-            found.append((rule.source, rule.target, rule.targets(self._facts)))
+        found = [(own.source, own.target, own.targets(self._facts)) for own in mapped]
         targets = {rule.target for rule in mapped}
         for rule in self.rules:
             if isinstance(rule, EqualColumns) and not self._is_number(rule.columns[0]):

@@ -186,7 +186,7 @@ def sum_over_bins(
     """Return fine tables as measurements of bins; the variances of cells add up."""
     std = noise_std(plan.fine_mechanism)
     return [
-        Measurement((c,), np.bincount(own, table), std * np.sqrt(np.bincount(own)))
+        Measurement((c,), np.bincount(own, table).astype(float), std * np.sqrt(np.bincount(own)))
         for c, (table, own) in enumerate(zip(tables, bins, strict=True))
     ]
 

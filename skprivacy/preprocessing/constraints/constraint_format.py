@@ -31,13 +31,14 @@ _OPTIONAL = {"strict"}
 
 def check_constraints(facts: Facts, constraints: Iterable[Any]) -> tuple[Constraint, ...]:
     """Return constraints whose columns exist and have the right kinds; raise for others."""
-    found = tuple(sequence("constraints", constraints))
-    for constraint in found:
-        if not isinstance(constraint, tuple(KINDS.values())):
+    found: list[Constraint] = []
+    for constraint in sequence("constraints", constraints):
+        if not isinstance(constraint, Constraint):
             kinds = ", ".join(kind.__name__ for kind in KINDS.values())
             raise TypeError(f"Schema: constraints: {constraint!r} must be one of {kinds}.")
         constraint.check(facts)
-    return found
+        found.append(constraint)
+    return tuple(found)
 
 
 def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
