@@ -6,7 +6,6 @@ Files, in reading order:
 - ``confirmation``: statement of a person that inferred facts agree with a codebook
 - ``columns``: Column, BoundedColumn, CategoricalColumn, HashedColumn
 - ``dates``: DateColumn
-- ``constraints``: a folder: rules between columns that hold in every record
 - ``crosses``: one-hot features of pairs of columns
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
 - ``schema``: Schema and its JSON format
@@ -22,6 +21,8 @@ Files, in reading order:
 - ``parquet_summary``: private_summary
 - ``summary_plan``: the exact sums of private_summary
 - ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
+
+The folder ``constraints`` holds rules between columns, which a schema may state.
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn

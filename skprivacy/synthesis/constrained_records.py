@@ -48,7 +48,7 @@ _NARROW_ERROR = {4: 2.0**-20, 2: 2.0**-8}  # relative error of numbers of so man
 class Constraints:
     """Constraints between the columns of a domain."""
 
-    rules: tuple[Constraint, ...]
+    stated: tuple[Constraint, ...]
     domain: Domain
 
     @classmethod
@@ -80,7 +80,7 @@ class Constraints:
         other values, and after some attempts other codes. If that does not help, they become
         copies of possible records.
         """
-        if not self.rules:
+        if not self.stated:
             return self.domain.to_frame(draw_values(latent))
         values = self.repair(draw_values(latent))
         good = self.hold(values)
@@ -104,7 +104,7 @@ class Constraints:
         """Return which records satisfy every constraint and lie within the bounds."""
         typed = {name: self._as_typed(name, values[name]) for name in self._constrained}
         good = np.ones(len(next(iter(values.values()))), bool)
-        for rule in self.rules:
+        for rule in self.stated:
             good &= rule.holds(typed, self._facts, self._slack(rule))
         for name, own in typed.items():
             fact = self._facts[name]
@@ -120,7 +120,7 @@ class Constraints:
                 known = (values[source] >= 0) & ~_is_missing(values[target])
                 known &= ~_is_missing(derived[values[source]])
                 values[target] = np.where(known, derived[values[source]], values[target])
-        chains = [rule.columns for rule in self.rules if isinstance(rule, OrderedColumns)]
+        chains = [rule.columns for rule in self.stated if isinstance(rule, OrderedColumns)]
         for columns in chains * (len(chains) > 1) + chains:
             if self._may_sort(columns):
                 self._sort(values, columns)
@@ -137,7 +137,7 @@ class Constraints:
             for name in self._constrained
         }
         tables = []
-        for rule in self.rules:
+        for rule in self.stated:
             for link in rule.links():
                 sizes = [len(contents[name].missing) for name in link]
                 if np.prod(np.array(sizes, float)) > _MAX_TABLE_CELLS:
@@ -151,7 +151,7 @@ class Constraints:
 
     @cached_property
     def _constrained(self) -> list[str]:
-        named = {name for rule in self.rules for name in rule.names}
+        named = {name for rule in self.stated for name in rule.names}
         return [name for name in self.domain.names if name in named]
 
     @cached_property
@@ -173,10 +173,10 @@ class Constraints:
     @cached_property
     def _derivations(self) -> list[tuple[str, str, NDArray[Any]]]:
         """Source, target, and the target's value for each category of the source."""
-        mapped = [rule for rule in self.rules if isinstance(rule, MappedColumn)]
+        mapped = [rule for rule in self.stated if isinstance(rule, MappedColumn)]
         found = [(own.source, own.target, own.targets(self._facts)) for own in mapped]
         targets = {rule.target for rule in mapped}
-        for rule in self.rules:
+        for rule in self.stated:
             if isinstance(rule, EqualColumns) and not self._is_number(rule.columns[0]):
                 first = next((n for n in rule.columns if n in targets), rule.columns[0])
                 for other in rule.columns:
@@ -187,11 +187,11 @@ class Constraints:
     @cached_property
     def _dependent_numbers(self) -> dict[str, dict[str, float]]:
         """Return numeric columns as linear combinations of others, by Gaussian elimination."""
-        fixed = {rule.target for rule in self.rules if isinstance(rule, MappedColumn)}
-        totals = {rule.total for rule in self.rules if isinstance(rule, SummedColumns)}
+        fixed = {rule.target for rule in self.stated if isinstance(rule, MappedColumn)}
+        totals = {rule.total for rule in self.stated if isinstance(rule, SummedColumns)}
         rows = [
             equation
-            for rule in self.rules
+            for rule in self.stated
             for equation in rule.equations()
             if self._is_number(rule.names[0])
         ]
@@ -219,7 +219,7 @@ class Constraints:
     @cached_property
     def _possible_record(self) -> Values | None:
         """Return values of the constrained columns in a record that satisfies all constraints."""
-        found = find_possible_record(self.rules, self._facts, self._whole)
+        found = find_possible_record(self.stated, self._facts, self._whole)
         if found is None:
             return None
         values = self.repair({name: np.array([value]) for name, value in found.items()})

@@ -26,7 +26,7 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
-MAX_NAMES = 233
+MAX_NAMES = 238
 
 
 def listed():
