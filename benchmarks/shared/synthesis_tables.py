@@ -41,6 +41,10 @@ STUDY = (
     "doctor", "flchain", "food", "gss", "k401", "rwm", "wage", "wages", "weather", "yrbss"
 )  # fmt: skip
 REPORT = ("attrition", "churn", "credit", "diamonds", "flights", "insurance", "loans")
+EDUCATION = (
+    "Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad",
+    "Some-college", "Assoc-voc", "Assoc-acdm", "Bachelors", "Masters", "Prof-school", "Doctorate",
+)  # fmt: skip
 _MOST_RECORDS = 40_000
 
 
@@ -72,9 +76,8 @@ def adult(seed: int) -> Table:
         "capital-loss": Grid(step=50),
     }
     settings = {"grids": grids, "columns_with_missing": missing}
-    years = dict(zip(train.frame["education"], train.frame["education-num"], strict=True))
     constraints = (
-        MappedColumn("education", "education-num", years),
+        MappedColumn("education", "education-num", {k: i + 1 for i, k in enumerate(EDUCATION)}),
         ImpossibleValues({"sex": ["Male"], "relationship": ["Wife"]}),
         ImpossibleValues({"sex": ["Female"], "relationship": ["Husband"]}),
     )
