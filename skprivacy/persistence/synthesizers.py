@@ -85,6 +85,7 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
         "workload": stated,
         "total": float(graph.total),
         "measurements": measured,
+        "zeros": [list(zeros.columns) for zeros in graph.zeros],
         "fine_std": float(model.measurements_[0].std),
     }
     return facts | more, arrays
@@ -92,12 +93,13 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
 
 def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> MarginalSynthesizer:
     """Return the marginal synthesizer that facts and arrays describe."""
-    own = {name: facts[name] for name in ("workload", "total", "measurements", "fine_std")}
+    names = ("workload", "total", "measurements", "zeros", "fine_std")
+    own = {name: facts[name] for name in names}
     table = {name: fact for name, fact in facts.items() if name not in own}
     model: MarginalSynthesizer = _table_from_state(
         kind, table, arrays, _PARAMS, workload=_load_workload(own["workload"])
     )
-    columns, names = model.domain_.columns, model.domain_.names
+    columns = model.domain_.columns
     model.bins_ = [restore_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
     model.tables_ = {c.name: arrays.take(f"tables_.{j}", (c.size,)) for j, c in enumerate(columns)}
     model.model_ = _load_model(own, arrays, model)
@@ -105,7 +107,7 @@ def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> 
     std = number(own, "fine_std")
     fine = [Measurement((c,), table, std) for c, table in enumerate(model.tables_.values())]
     model.measurements_ = [*fine, *chosen]
-    model.cliques_ = [tuple(names[c] for c in m.columns) for m in model.model_.measurements]
+    model.cliques_ = [tuple(columns[c].name for c in m.columns) for m in model.model_.measurements]
     model.n_records_ = round(model.model_.total)
     return model
 
@@ -126,15 +128,19 @@ def _load_model(
     ]
     if {c for m in measured for c in m.columns} != set(range(len(sizes))):
         raise ValueError("a column occurs in no table")
-    if count_junction_tree_cells([m.columns for m in measured], sizes) > _MAX_CELLS:
-        raise ValueError(f"the tables of the model have more than {_MAX_CELLS} cells")
     total = number(facts, "total")
     if not 1 <= total < 2.0**53:
         raise ValueError(f"the number of records is {total!r}, expected 1 to 2**53")
     constraints = Constraints.from_schema(synthesizer.schema_.constraints, synthesizer.domain_)
-    zeros = tuple(constraints.structural_zeros(synthesizer.bins_))
+    zeros = tuple(
+        zeros
+        for zeros in constraints.structural_zeros(synthesizer.bins_)
+        if list(zeros.columns) in facts["zeros"]
+    )
+    cliques = [m.columns for m in measured] + [z.columns for z in zeros]
+    if count_junction_tree_cells(cliques, sizes) > _MAX_CELLS:
+        raise ValueError(f"the tables of the model have more than {_MAX_CELLS} cells")
     model = GraphicalModel(sizes, measured, total, zeros)
-    model = model.without_large_zeros(int(synthesizer.max_cells))
     model.potentials = [
         arrays.take(f"potentials.{k}", m.table.shape) for k, m in enumerate(measured)
     ]

@@ -230,9 +230,10 @@ def test_constraints_change_no_release_and_no_claim(method):
     assert count_broken(RULES, other.sample(300, random_state=0)) == 0
 
 
-def test_constraints_hold_with_groups_and_after_saving(tmp_path):
+@pytest.mark.parametrize("max_cells", [60_000, 1_000])
+def test_constraints_hold_with_groups_and_after_saving(max_cells, tmp_path):
     X, y = loans()
-    model = loan_synthesizer(RULES).fit(X, y, groups=np.arange(len(X)) // 2)
+    model = loan_synthesizer(RULES, max_cells=max_cells).fit(X, y, groups=np.arange(len(X)) // 2)
     drawn = model.sample(300, random_state=0)
     assert count_broken(RULES, drawn) == 0
     save_model(model, tmp_path / "model")
