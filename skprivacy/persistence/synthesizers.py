@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._extras import name_missing_extra
 from ..preprocessing import CategoricalColumn, Schema
 from ..synthesis import DPGANSynthesizer, Grid, MarginalSynthesizer
+from ..synthesis.constrained_records import Constraints
 from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
 from ..synthesis.gan_features import Features
 from ..synthesis.graphical_model import GraphicalModel, Measurement, count_junction_tree_cells
@@ -75,8 +76,7 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
     ]
     for j, (column, bins) in enumerate(zip(model.domain_.columns, model.bins_, strict=True)):
         arrays[f"bins_.{j}"] = bins.astype(np.float64)
-        if column.name in model.tables_:
-            arrays[f"tables_.{j}"] = model.tables_[column.name]
+        arrays[f"tables_.{j}"] = model.tables_[column.name]
     for k, m in enumerate(graph.measurements):
         arrays[f"noisy.{k}"], arrays[f"potentials.{k}"] = m.table, graph.potentials[k]
         if np.ndim(m.std):
@@ -85,6 +85,7 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
         "workload": stated,
         "total": float(graph.total),
         "measurements": measured,
+        "zeros": [list(zeros.columns) for zeros in graph.zeros],
         "fine_std": float(model.measurements_[0].std),
     }
     return facts | more, arrays
@@ -92,35 +93,23 @@ def _marginals_to_state(model: MarginalSynthesizer) -> tuple[dict[str, Any], dic
 
 def _marginals_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> MarginalSynthesizer:
     """Return the marginal synthesizer that facts and arrays describe."""
-    own = {name: facts[name] for name in ("workload", "total", "measurements", "fine_std")}
+    names = ("workload", "total", "measurements", "zeros", "fine_std")
+    own = {name: facts[name] for name in names}
     table = {name: fact for name, fact in facts.items() if name not in own}
     model: MarginalSynthesizer = _table_from_state(
         kind, table, arrays, _PARAMS, workload=_load_workload(own["workload"])
     )
-    columns, names = model.domain_.columns, model.domain_.names
-    n_classes = Features(model.domain_, model.label_).n_classes
+    columns = model.domain_.columns
     model.bins_ = [restore_bins(arrays, f"bins_.{j}", c.size) for j, c in enumerate(columns)]
-    model.tables_ = {
-        c.name: arrays.take(f"tables_.{j}", (c.size, n_classes))
-        for j, c in enumerate(columns)
-        if c.name != model.label_
-    }
-    model.model_ = _load_model(own, arrays, [int(bins.max()) + 1 for bins in model.bins_])
+    model.tables_ = {c.name: arrays.take(f"tables_.{j}", (c.size,)) for j, c in enumerate(columns)}
+    model.model_ = _load_model(own, arrays, model)
     chosen = model.model_.measurements[len(model.tables_) :]
-    model.measurements_ = [*_fine_measurements(model, number(own, "fine_std")), *chosen]
-    model.cliques_ = [tuple(names[c] for c in m.columns) for m in model.model_.measurements]
+    std = number(own, "fine_std")
+    fine = [Measurement((c,), table, std) for c, table in enumerate(model.tables_.values())]
+    model.measurements_ = [*fine, *chosen]
+    model.cliques_ = [tuple(columns[c].name for c in m.columns) for m in model.model_.measurements]
     model.n_records_ = round(model.model_.total)
     return model
-
-
-def _fine_measurements(model: MarginalSynthesizer, std: float) -> list[Measurement]:
-    """Return the table of each column on its grid, crossed with the label if there is one."""
-    names = model.domain_.names
-    tie = () if model.label_ is None else (names.index(model.label_),)
-    return [
-        Measurement((names.index(name), *tie), table if tie else table[:, 0], std)
-        for name, table in model.tables_.items()
-    ]
 
 
 def _load_workload(stated: Any) -> dict[tuple[str, str], float] | None:
@@ -129,19 +118,29 @@ def _load_workload(stated: Any) -> dict[tuple[str, str], float] | None:
     return {tuple(_check_texts([a, b])): number({"weight": w}, "weight") for a, b, w in stated}  # type: ignore[misc]
 
 
-def _load_model(facts: dict[str, Any], arrays: Arrays, sizes: list[int]) -> GraphicalModel:
+def _load_model(
+    facts: dict[str, Any], arrays: Arrays, synthesizer: MarginalSynthesizer
+) -> GraphicalModel:
+    sizes = [int(bins.max()) + 1 for bins in synthesizer.bins_]
     measured = [
         _load_measurement(stated, arrays, k, sizes)
         for k, stated in enumerate(facts["measurements"])
     ]
     if {c for m in measured for c in m.columns} != set(range(len(sizes))):
         raise ValueError("a column occurs in no table")
-    if count_junction_tree_cells([m.columns for m in measured], sizes) > _MAX_CELLS:
-        raise ValueError(f"the tables of the model have more than {_MAX_CELLS} cells")
     total = number(facts, "total")
     if not 1 <= total < 2.0**53:
         raise ValueError(f"the number of records is {total!r}, expected 1 to 2**53")
-    model = GraphicalModel(sizes, measured, total)
+    constraints = Constraints.from_schema(synthesizer.schema_.constraints, synthesizer.domain_)
+    zeros = tuple(
+        zeros
+        for zeros in constraints.structural_zeros(synthesizer.bins_)
+        if list(zeros.columns) in facts["zeros"]
+    )
+    cliques = [m.columns for m in measured] + [z.columns for z in zeros]
+    if count_junction_tree_cells(cliques, sizes) > _MAX_CELLS:
+        raise ValueError(f"the tables of the model have more than {_MAX_CELLS} cells")
+    model = GraphicalModel(sizes, measured, total, zeros)
     model.potentials = [
         arrays.take(f"potentials.{k}", m.table.shape) for k, m in enumerate(measured)
     ]

@@ -21,9 +21,18 @@ Files, in reading order:
 - ``parquet_summary``: private_summary
 - ``summary_plan``: the exact sums of private_summary
 - ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
+
+The folder ``constraints`` holds rules between columns, which a schema may state.
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
+from .constraints import (
+    EqualColumns,
+    ImpossibleValues,
+    MappedColumn,
+    OrderedColumns,
+    SummedColumns,
+)
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
 from .parquet_summary import private_summary
@@ -46,11 +55,16 @@ __all__ = [
     "BoundedColumn",
     "CategoricalColumn",
     "DateColumn",
+    "EqualColumns",
     "HashedColumn",
+    "ImpossibleValues",
     "LocalPerturbation",
+    "MappedColumn",
+    "OrderedColumns",
     "PrivateStandardScaler",
     "Schema",
     "SchemaTransformer",
+    "SummedColumns",
     "draft_schema",
     "make_private_pipeline",
     "private_count",

@@ -19,6 +19,7 @@ from .._validation import flag, sequence, storable, whole
 from ..mechanisms.bounds import check_bounds
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import ASSUMPTION, Confirmation, facts_digest
+from .constraints import Constraint, check_constraints, constraint_to_dict, read_constraint
 from .crosses import Cross, check_crosses
 from .dates import DateColumn
 from .inferred_facts import inferred_facts
@@ -27,7 +28,10 @@ from .schema_check import SchemaCheck, check_table
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
-_KEYS = ("columns", "crosses", "target", "classes", "target_bounds", "inferred", "confirmed")
+_KEYS = (
+    "columns", "crosses", "constraints", "target", "classes", "target_bounds", "inferred",
+    "confirmed",
+)  # fmt: skip
 _FREE_TEXT_ERROR = (
     "is free text, which a schema cannot bound. Leave the column out, "
     "or apply an encoder trained on public text, and describe its outputs"
@@ -80,6 +84,8 @@ def _schema_arguments(facts: Any) -> dict[str, Any]:
     known["target_column"] = facts.get("target")
     columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
     known["crosses"] = facts.get("crosses", ())
+    stated = sequence("constraints", facts.get("constraints", ()))
+    known["constraints"] = [read_constraint(constraint) for constraint in stated]
     return {"columns": columns, **known, **_origin_marks("Schema", facts)}
 
 
@@ -169,6 +175,9 @@ class Schema(Mapping[str, Column]):
         The publicly known range of a numeric target.
     crosses : sequence of (str, str), default=()
         Pairs of columns that a model should consider together: see :meth:`with_crosses`.
+    constraints : sequence of constraints, default=()
+        Rules between columns, which every synthetic record satisfies: see
+        :meth:`with_constraints`.
     inferred : bool, default=False
         Whether the schema began as a draft read off private data. All of its facts then need a
         confirmation, including columns added later.
@@ -200,6 +209,7 @@ class Schema(Mapping[str, Column]):
         classes: Iterable[Any] | None = None,
         target_bounds: tuple[float, float] | None = None,
         crosses: Iterable[tuple[str, str]] = (),
+        constraints: Iterable[Constraint] = (),
         inferred: bool = False,
         confirmed: Confirmation | None = None,
     ) -> None:
@@ -233,6 +243,7 @@ class Schema(Mapping[str, Column]):
         )
         self.target_bounds = None if target_bounds is None else _target_range(target_bounds)
         self.crosses = check_crosses(self._columns, crosses)
+        self.constraints = check_constraints(self._described_columns(), constraints)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
 
@@ -250,7 +261,8 @@ class Schema(Mapping[str, Column]):
 
     def __hash__(self) -> int:
         facts = (
-            self.target_column, self.classes, self.target_bounds, self.crosses, self.unconfirmed
+            self.target_column, self.classes, self.target_bounds, self.crosses, self.constraints,
+            self.unconfirmed,
         )  # fmt: skip
         return hash((tuple(self._columns.items()), *facts))
 
@@ -389,12 +401,7 @@ the same unit?
           smokes: 50.00% unknown; 1 times 'No', the schema has 'no'
         2 of 2 columns lose more than 1% of their values.
         """
-        label: Column | None = None
-        if self.classes is not None:
-            label = CategoricalColumn(self.classes)
-        elif self.target_bounds is not None:
-            label = BoundedColumn(*self.target_bounds)
-        return check_table(table, dict(self), self.target_column, label, y, groups)
+        return check_table(table, dict(self), self.target_column, self._target(), y, groups)
 
     def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
@@ -500,6 +507,39 @@ the same unit?
         """
         return self._with(dict(self), self._confirmed, crosses)
 
+    def with_constraints(self, constraints: Iterable[Constraint]) -> Schema:
+        """Return a copy with these rules between columns, which every synthetic record satisfies.
+
+        A rule is a public fact, such as that a price is at least the amount of its loan. It costs
+        no privacy. Private records that break it are neither refused nor counted. Models other
+        than synthesizers ignore it.
+
+        Parameters
+        ----------
+        constraints : sequence of constraints
+            :class:`EqualColumns`, :class:`OrderedColumns`, :class:`SummedColumns`,
+            :class:`MappedColumn` or :class:`ImpossibleValues`. They replace earlier ones, and may
+            name the target column.
+
+        Returns
+        -------
+        Schema
+            A copy with all other facts unchanged.
+
+        Raises
+        ------
+        ValueError
+            If a constraint names an unknown column, or one of another kind.
+
+        Examples
+        --------
+        >>> from skprivacy.preprocessing import BoundedColumn, OrderedColumns, Schema
+        >>> schema = Schema({"amount": BoundedColumn(0, 9_000), "price": BoundedColumn(0, 9_000)})
+        >>> schema.with_constraints([OrderedColumns(["amount", "price"])]).constraints
+        (OrderedColumns(columns=('amount', 'price'), strict=False),)
+        """
+        return self._with(dict(self), self._confirmed, constraints=constraints)
+
     def crossed_columns(self) -> list[Cross]:
         """Return the crosses with the facts of their columns.
 
@@ -515,17 +555,31 @@ the same unit?
         columns: Mapping[str, Column],
         confirmed: Confirmation | None,
         crosses: Iterable[tuple[str, str]] | None = None,
+        constraints: Iterable[Constraint] | None = None,
     ) -> Schema:
-        """Return a schema of other columns, or other crosses, with the same target."""
+        """Return a schema of other columns, crosses or constraints, with the same target."""
         return Schema(
             columns,
             crosses=self.crosses if crosses is None else crosses,
+            constraints=self.constraints if constraints is None else constraints,
             target_column=self.target_column,
             classes=self.classes,
             target_bounds=self.target_bounds,
             inferred=self._inferred,
             confirmed=confirmed,
         )
+
+    def _target(self) -> Column | None:
+        """Return the facts about the target, if there are any."""
+        if self.classes is not None:
+            return CategoricalColumn(self.classes)
+        return None if self.target_bounds is None else BoundedColumn(*self.target_bounds)
+
+    def _described_columns(self) -> dict[str, Column]:
+        """Return the columns, with the target if it has a name and facts."""
+        target = self._target()
+        known = target is not None and self.target_column is not None
+        return {**self, self.target_column: target} if known else dict(self)  # type: ignore[dict-item]
 
     def _target_digest(self) -> str:
         return facts_digest(
@@ -542,12 +596,14 @@ the same unit?
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         crosses = {"crosses": [list(pair) for pair in self.crosses]} if self.crosses else {}
+        rules = [constraint_to_dict(constraint) for constraint in self.constraints]
         marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
         if self._confirmed is not None:
             marks["confirmed"] = self._confirmed.to_dict()
         return {
             "columns": {name: column.to_dict() for name, column in self.items()},
             **crosses,
+            **({"constraints": rules} if rules else {}),
             "target": self.target_column,
             "classes": None if self.classes is None else list(self.classes),
             **bounds,

@@ -4,6 +4,7 @@ Files, in reading order:
 
 - ``base``: Synthesizer, and the public facts of a table
 - ``domain``: Grid, cells of a column, encoding and decoding of records
+- ``constrained_records``: records that satisfy the constraints of a schema
 - ``marginal_tables``: counts of records, noisy one-way tables, bins
 - ``scanned_tables``: plans of exact counts, and the tables of a scan
 - ``schema_sums``: fits to counts by a public schema: in memory, in an engine or from totals

@@ -31,6 +31,7 @@ from .._validation import check_random_state, flag, is_whole, sequence
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.transformer import check_columns, described_columns
+from .constrained_records import Constraints
 from .domain import Domain, Grid
 
 __all__ = [
@@ -109,8 +110,14 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
-        """Return ``n`` records, with the columns of ``domain_`` in any order."""
+    def _draw_codes(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
+        """Return codes of ``n`` records, one for each column of ``domain_``."""
+
+    @abstractmethod
+    def _draw_values(
+        self, codes: NDArray[np.int64], random: np.random.RandomState
+    ) -> dict[str, NDArray[Any]]:
+        """Return values of records within their codes, as ``Domain.draw_values`` does."""
 
     def sample(
         self,
@@ -145,7 +152,12 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "return_X_y=True needs a target, and there is none. Fit with label=, or with y."
             )
-        frame = self._sample_frame(int(n), check_random_state(random_state))[self._order]
+        random = check_random_state(random_state)
+        frame = Constraints(self.schema_.constraints, self.domain_).complete(
+            self._draw_codes(int(n), random),
+            lambda size: self._draw_codes(size, random),
+            lambda codes: self._draw_values(codes, random),
+        )[self._order]
         if return_X_y:
             return frame.drop(columns=self.target_), frame[self.target_]
         return frame

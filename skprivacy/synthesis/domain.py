@@ -47,8 +47,8 @@ class ValueCells:
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
         return category_codes(mask_unreadable(column), self.fact.values).astype(np.int64)
 
-    def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
-        return np.array(self.fact.values, dtype=object)[codes]
+    def values(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+        return np.array([*self.fact.values, np.nan], dtype=object)[codes]
 
 
 @dataclass(frozen=True)
@@ -120,16 +120,23 @@ class ColumnCells:
         """Whether neighbouring cells hold neighbouring values."""
         return isinstance(self.cells, NumberCells)
 
-    def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
-        """Return a value of the column's type for each cell code."""
+    def draw_values(self, codes: NDArray[np.int64], random: np.random.RandomState) -> NDArray[Any]:
+        """Return a number in each cell, NaN if missing; or a category's code, -1 if missing."""
         missing = codes == self.cells.size
         known = np.minimum(codes, self.cells.size - 1)
-        values = self.cells.values(known, random.uniform(size=len(codes)))
-        if isinstance(self.dtype, pd.CategoricalDtype) and isinstance(self.cells, ValueCells):
-            codes = np.where(missing, -1, codes)
-            return pd.Series(pd.Categorical.from_codes(codes, dtype=self.dtype), name=self.name)
-        if missing.any():
-            values = np.where(missing, np.nan, values)
+        shares = random.uniform(size=len(codes))
+        if isinstance(self.cells, ValueCells):
+            return np.where(missing, _UNKNOWN_CODE, known)
+        return np.where(missing, np.nan, self.cells.values(known, shares))
+
+    def to_series(self, values: NDArray[Any]) -> pd.Series:
+        """Return numbers, or codes of categories, as values of the column's type."""
+        if isinstance(self.cells, ValueCells):
+            if isinstance(self.dtype, pd.CategoricalDtype):
+                return pd.Series(
+                    pd.Categorical.from_codes(values, dtype=self.dtype), name=self.name
+                )
+            values = self.cells.values(values)
         column = pd.Series(values, name=self.name)
         return _cast_column(column.infer_objects() if self.dtype is None else column, self.dtype)
 
@@ -201,8 +208,17 @@ class Domain:
 
     def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
         """Return a record for each row of codes."""
-        series = [c.decode(codes[:, j], random) for j, c in enumerate(self.columns)]
-        return pd.concat(series, axis=1)
+        return self.to_frame(self.draw_values(codes, random))
+
+    def draw_values(
+        self, codes: NDArray[np.int64], random: np.random.RandomState
+    ) -> dict[str, NDArray[Any]]:
+        """Return the values of each column, as :meth:`ColumnCells.draw_values` does."""
+        return {c.name: c.draw_values(codes[:, j], random) for j, c in enumerate(self.columns)}
+
+    def to_frame(self, values: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
+        """Return the records with these values, in the types of the columns."""
+        return pd.concat([c.to_series(values[c.name]) for c in self.columns], axis=1)
 
 
 def _cells_of_column(

@@ -13,7 +13,6 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
@@ -33,6 +32,7 @@ from ..accounting.event import check_delta
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
+from .constrained_records import Constraints
 from .gan_features import Features, Moments
 
 if TYPE_CHECKING:
@@ -262,6 +262,7 @@ class DPGANSynthesizer(Synthesizer):
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
+            Constraints.from_schema(facts.schema.constraints, domain)
             features = Features(domain, facts.label)
             who = None if groups is None else people
             config = self._discriminator_config(people.n, who)
@@ -368,11 +369,16 @@ class DPGANSynthesizer(Synthesizer):
                 "overflowed. The fit has been charged; pass a smaller learning_rate."
             )
 
-    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _draw_codes(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
         features = Features(self.domain_, self.label_)
         labels = random.choice(len(self.rates_), n, p=self.rates_)
         rows = generate_in_batches(self.generator_, labels, random)
-        return self.domain_.decode(features.codes(rows, labels), random)
+        return features.codes(rows, labels)
+
+    def _draw_values(
+        self, codes: NDArray[np.int64], random: np.random.RandomState
+    ) -> dict[str, NDArray[Any]]:
+        return self.domain_.draw_values(codes, random)
 
 
 def _scatter_rows(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ __all__ = [
     "GraphicalModel",
     "JunctionTree",
     "Measurement",
+    "StructuralZeros",
     "count_junction_tree_cells",
     "sample_conditional",
 ]
@@ -137,29 +138,61 @@ class Measurement:
     std: float | Floats
 
 
+@dataclass(frozen=True)
+class StructuralZeros:
+    """Columns, and a table that is False where no record is possible, with an axis for each."""
+
+    columns: Clique
+    possible: NDArray[np.bool_]
+
+    def project(self, columns: Clique) -> NDArray[np.bool_]:
+        """Return where cells of some columns are possible; other columns have an axis of size 1."""
+        table = self.possible.any(axis=_axes_without(self.columns, columns), keepdims=True)
+        kept = [c for c in self.columns if c in columns]
+        sizes = dict(zip(self.columns, table.shape, strict=True))
+        return table.reshape([sizes[c] if c in kept else 1 for c in columns])
+
+
 @dataclass
 class GraphicalModel:
     """Log-linear model with a table of potentials for each measurement.
 
     Let u be the potentials, p(u) the probabilities of the measured cells and N the number of
     records. The fit minimises N log Z(u) - <u, noisy> + ridge / 2 sum std**2 u**2. This is the dual
-    of entropy maximisation with a squared error of each cell, weighted by its noise.
+    of entropy maximisation with a squared error of each cell, weighted by its noise. Cells of
+    ``zeros`` have probability 0.
     """
 
     sizes: list[int]  # number of cells of each column
     measurements: list[Measurement]
     total: float  # number of records
+    zeros: tuple[StructuralZeros, ...] = ()
     potentials: list[Floats] = field(init=False)
     tree: JunctionTree = field(init=False)
 
     def __post_init__(self) -> None:
         self.potentials = [np.zeros(m.table.shape) for m in self.measurements]
-        self.tree = JunctionTree.from_cliques([m.columns for m in self.measurements], self.sizes)
+        cliques = [m.columns for m in self.measurements] + [z.columns for z in self.zeros]
+        self.tree = JunctionTree.from_cliques(cliques, self.sizes)
 
-    def with_measurement(self, measurement: Measurement) -> GraphicalModel:
-        """Return a model with one more measurement that starts from the fitted potentials."""
-        model = GraphicalModel(self.sizes, [*self.measurements, measurement], self.total)
-        model.potentials[:-1] = self.potentials
+    def with_measurements(self, measurements: Sequence[Measurement]) -> GraphicalModel:
+        """Return a model with more measurements that starts from the fitted potentials."""
+        model = replace(self, measurements=[*self.measurements, *measurements])
+        model.potentials[: len(self.potentials)] = self.potentials
+        return model
+
+    def without_large_zeros(self, max_cells: int) -> GraphicalModel:
+        """Return a model without the structural zeros that make it exceed ``max_cells``."""
+        kept: list[StructuralZeros] = []
+        measured = [m.columns for m in self.measurements]
+        for zeros in sorted(self.zeros, key=lambda own: own.possible.size):
+            cliques = [*measured, *(own.columns for own in kept), zeros.columns]
+            if count_junction_tree_cells(cliques, self.sizes) <= max_cells:
+                kept.append(zeros)
+        if len(kept) == len(self.zeros):
+            return self
+        model = replace(self, zeros=tuple(kept))
+        model.potentials = self.potentials
         return model
 
     def fit(self, max_iter: int) -> GraphicalModel:
@@ -170,6 +203,8 @@ class GraphicalModel:
         noisy = np.concatenate([m.table.ravel() for m in self.measurements])
         stds = [np.broadcast_to(m.std, m.table.shape).ravel() for m in self.measurements]
         std = np.maximum(np.concatenate(stds), _MIN_STD)
+        if self.zeros:  # counts of impossible cells are noise, or records that break the rules
+            noisy[~np.concatenate([self._possible_cells(m) for m in self.measurements])] = 0.0
         ridge = _RIDGE * std**2
         # Preconditioner: about the root of the Hessian's diagonal.
         curvature = np.sqrt((np.maximum(noisy, std) + ridge) / self.total)
@@ -195,6 +230,13 @@ class GraphicalModel:
         parts = np.split(best / curvature, cuts)
         self.potentials = [u.reshape(s) for u, s in zip(parts, shapes, strict=True)]
         return self
+
+    def _possible_cells(self, measurement: Measurement) -> NDArray[np.bool_]:
+        """Return which cells of a measurement, flattened, hold a possible record."""
+        possible = np.ones(measurement.table.shape, bool)
+        for zeros in self.zeros:
+            possible &= zeros.project(measurement.columns)
+        return possible.ravel()
 
     def beliefs(self) -> list[Floats]:
         """Return the cell probabilities of each clique of the junction tree."""
@@ -236,14 +278,20 @@ class GraphicalModel:
         tables = [np.zeros([self.sizes[c] for c in clique]) for clique in cliques]
         for potential, m, home in zip(potentials, self.measurements, homes, strict=True):
             tables[home] += self._expand_to_clique(potential, m.columns, cliques[home])
+        for zeros in self.zeros:
+            home = self.tree.smallest_clique_with(zeros.columns, self.sizes)
+            log_mask = np.where(zeros.possible, 0.0, -np.inf)
+            tables[home] += self._expand_to_clique(log_mask, zeros.columns, cliques[home])
         log_z = 0.0
         for i, parent, separator in reversed(self.tree.order):  # children before parents
             axes = _axes_without(cliques[i], separator)
             top = tables[i].max(axis=axes, keepdims=True)
+            possible = top > -np.inf  # False where no cell of the separator's row is possible
+            top = np.where(possible, top, 0.0)
             np.exp(tables[i] - top, out=tables[i])
-            weight = tables[i].sum(axis=axes, keepdims=True)
+            weight = np.where(possible, tables[i].sum(axis=axes, keepdims=True), 1.0)
             tables[i] /= weight
-            message = top + np.log(weight)
+            message = np.where(possible, top + np.log(weight), -np.inf)
             if parent is None:
                 log_z = float(message.item())
             else:

@@ -8,10 +8,10 @@ Two methods choose pairs of columns with the exponential mechanism:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..mechanisms import SecureRandom
 from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
@@ -23,12 +23,16 @@ __all__ = [
     "Pair",
     "candidate_cliques",
     "count_choices",
+    "count_fixed",
     "select_adaptively",
     "select_spanning_tree",
 ]
 
 Pair = tuple[int, int]
 
+# With fewer records times mu, tables of two columns and the label are mostly noise, and tables of
+# one column and the label predict it better (``benchmarks/accuracy/synthesis.py``).
+_LEAST_FOR_TRIPLES = 1_000.0
 _NOISE_WEIGHT = 0.7  # of a table's expected noise in its score
 _MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal
 _STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # of L-BFGS
@@ -44,9 +48,29 @@ def count_choices(method: str, weights: Mapping[Pair, float], n_rounds: int) -> 
     }[method]  # fmt: skip
 
 
-def candidate_cliques(weights: Mapping[Pair, float], label_index: tuple[int, ...]) -> list[Clique]:
-    """Return the columns of each table that a choice may be made from."""
-    return [tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)]
+def count_fixed(method: str, n_choices: int, n_columns: int, label_index: tuple[int, ...]) -> int:
+    """Return the number of marginals measured without a choice: each column with the label."""
+    # A tree measures at most as many tables as there are columns besides the label.
+    n_others = n_columns - len(label_index)
+    return 0 if not label_index else n_others - (0 if method == "adaptive" else n_choices)
+
+
+def candidate_cliques(
+    weights: Mapping[Pair, float], label_index: tuple[int, ...], n_columns: int, n_choices: int
+) -> list[Clique]:
+    """Return the columns of each table that may be measured."""
+    pairs = _weighted_pairs(weights) if n_choices else []
+    return [
+        *(tuple(sorted((*pair, *label_index))) for pair in pairs),
+        *_label_pairs(range(n_columns), label_index),
+    ]
+
+
+def _label_pairs(columns: Iterable[int], label_index: tuple[int, ...]) -> list[Clique]:
+    """Return each of the columns with the label, if there is one."""
+    return [
+        tuple(sorted((c, *label_index))) for c in columns if label_index and c not in label_index
+    ]
 
 
 def _weighted_pairs(weights: Mapping[Pair, float]) -> list[Pair]:
@@ -76,20 +100,50 @@ def select_spanning_tree(
     weights: Mapping[Pair, float],
     plan: MeasurementPlan,
     random: SecureRandom,
+    max_cells: int,
 ) -> GraphicalModel:
     """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
 
-    Only the scores and the released tables depend on records. ``model`` describes single columns
-    given the label, which is in every clique. Pairs of weight 0 are never chosen.
+    Only the scores and the released tables depend on records. ``model`` describes single columns.
+    Pairs of weight 0 are never chosen. Each pair is measured with the label. If records are few,
+    each column alone is: the rule depends on the released number of records.
     """
+    few = label_index and model.total / plan.noise < _LEAST_FOR_TRIPLES
+    chosen = [] if few else _choose_forest(model, records, label_index, weights, plan, random)
+    measured = {column for clique in chosen for column in clique}
+    others = set(range(len(records.sizes))) - measured
+    chosen += _label_pairs(sorted(others), label_index)
+    tables = [records.table(clique) for clique in chosen]
+    # The same paper: measure all selected marginals with Gaussian noise, as one vector.
+    measurements = [
+        Measurement(clique, table, noise_std(plan.marginal_mechanism))
+        for clique, table in zip(
+            chosen, release_together(tables, plan.marginal_mechanism, random), strict=True
+        )
+    ]
+    return model.with_measurements(measurements).without_large_zeros(max_cells).fit(_FINAL_STEPS)
+
+
+def _choose_forest(
+    model: GraphicalModel,
+    records: EncodedRecords | ScannedTables,
+    label_index: tuple[int, ...],
+    weights: Mapping[Pair, float],
+    plan: MeasurementPlan,
+    random: SecureRandom,
+) -> list[Clique]:
+    """Return the tables of a spanning forest of pairs, each with the label."""
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()
     # McKenna, Miklau and Sheldon 2021 (MST): score pairs by their distance from independence.
     scores = {}
     for pair in _weighted_pairs(weights):
-        expected = model.total * _independent_table(model, beliefs, pair, label_index)
-        table = records.table((*pair, *label_index)).reshape(expected.shape)
-        scores[pair] = weights[pair] * (l1_distance(table, expected) - noise * table.size)
+        clique = (*pair, *label_index)
+        shares = [model.marginal((column,), beliefs) for column in clique]
+        expected = model.total * reduce(np.multiply.outer, shares)
+        scores[pair] = weights[pair] * (
+            l1_distance(records.table(clique), expected) - noise * expected.size
+        )
     part = {c: c for c in range(len(records.sizes))}
     chosen: list[Clique] = []
     for _ in range(plan.n_choices):
@@ -99,43 +153,7 @@ def select_spanning_tree(
         a, b = pairs[int(number)]
         chosen.append(tuple(sorted((a, b, *label_index))))
         part = _merge_components(part, part[a], part[b])
-    tables = [records.table(clique) for clique in chosen]
-    # The same paper: measure all selected marginals with Gaussian noise, as one vector.
-    measurements = [
-        Measurement(clique, table, noise_std(plan.marginal_mechanism))
-        for clique, table in zip(
-            chosen, release_together(tables, plan.marginal_mechanism, random), strict=True
-        )
-    ]
-    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(
-        _FINAL_STEPS
-    )
-
-
-def _independent_table(
-    model: GraphicalModel,
-    beliefs: list[NDArray[np.float64]],
-    pair: Pair,
-    label_index: tuple[int, ...],
-) -> NDArray[np.float64]:
-    """Return the table of two columns if independent given the label: (first, second, label)."""
-    one, two = (_joint_with_label(model, beliefs, column, label_index) for column in pair)
-    label = one.sum(axis=0)
-    joint: NDArray[np.float64] = one[:, None] * two[None] / np.where(label > 0, label, 1.0)
-    return joint
-
-
-def _joint_with_label(
-    model: GraphicalModel,
-    beliefs: list[NDArray[np.float64]],
-    column: int,
-    label_index: tuple[int, ...],
-) -> NDArray[np.float64]:
-    """Return the joint probabilities of a column and the label, (n_cells, n_classes)."""
-    table = model.marginal(tuple(sorted((column, *label_index))), beliefs)
-    if not label_index:
-        return table[:, None]
-    return table if column < label_index[0] else table.T
+    return chosen
 
 
 def select_adaptively(
@@ -149,14 +167,21 @@ def select_adaptively(
 ) -> GraphicalModel:
     """Measure in each round the pair that the model fits worst, and refit (AIM).
 
+    With a label, each column is measured with it before the first round.
     Rounds stop early if no candidate keeps the junction tree within ``max_cells``. This depends on
     noisy tables only, and all rounds are charged.
     """
     std = noise_std(plan.marginal_mechanism)
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std
+    fixed = [
+        Measurement(clique, plan.marginal_mechanism.release(records.table(clique), random), std)
+        for clique in _label_pairs(range(len(records.sizes)), label_index)
+    ]
+    if fixed:
+        model = model.with_measurements(fixed).without_large_zeros(max_cells).fit(_FINAL_STEPS)
     left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
-    measured = [m.columns for m in model.measurements]
+    measured = [m.columns for m in model.measurements] + [z.columns for z in model.zeros]
     n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
     for number in range(plan.n_choices):
         left = {
@@ -182,5 +207,6 @@ def select_adaptively(
         clique = left.pop(pair)
         measured.append(clique)
         table = plan.marginal_mechanism.release(real[pair], random)
-        model = model.with_measurement(Measurement(clique, table, std)).fit(_STEPS_PER_ROUND)
+        measurement = Measurement(clique, table, std)
+        model = model.with_measurements([measurement]).fit(_STEPS_PER_ROUND)
     return model.fit(_FINAL_STEPS)

@@ -11,8 +11,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._input_data import read_records
@@ -26,10 +25,12 @@ from ..sums import SumTotal
 from ..sums.engines import is_table
 from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
+from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
     candidate_cliques,
     count_choices,
+    count_fixed,
     select_adaptively,
     select_spanning_tree,
 )
@@ -59,6 +60,9 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
     To train a classifier on the records, pass its target as ``label``. All columns are then counted
     jointly with the label. No other parameter improves the classifier more.
 
+    Records satisfy the constraints of the schema, whatever the private records do
+    (:meth:`skprivacy.preprocessing.Schema.with_constraints`).
+
     Parameters
     ----------
     epsilon : float, default=1.0
@@ -71,6 +75,9 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         privately. "adaptive" chooses in each round the pair that the model fits worst, which is
         more accurate and slower. "independent" chooses no pairs. With a ``label``, each pair is
         counted jointly with the label, and "independent" columns are independent given the label.
+        "tree" counts each column with the label instead of pairs, if the estimated number of
+        records times mu is below 1,000: mu is the parameter of Gaussian differential privacy of
+        ``epsilon`` and ``delta``.
     label : str, default=None
         Name of a categorical column with which all other columns are counted jointly. If ``fit``
         gets a ``y`` with classes, ``y`` is the label.
@@ -89,6 +96,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         Number of rounds of "adaptive".
     max_cells : int, default=60000
         Limit of the number of cells of the "adaptive" model, which determines time and memory.
+        Constraints whose tables exceed it are applied to single records only.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Under "add_remove" the number of records is private.
     %(budget)s
@@ -100,8 +108,8 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         The columns of each noisy table to which the model is fitted.
     n_records_ : int
         The number of records, or of groups, estimated from the noisy tables.
-    tables_ : dict of str to ndarray of shape (n_cells, n_classes)
-        Noisy counts of the fine cells of each column, by the label.
+    tables_ : dict of str to ndarray of shape (n_cells,)
+        Noisy counts of the fine cells of each column.
     measurements_ : list of Measurement
         All released noisy tables, for audits: first the tables of fine cells, then the tables of
         chosen columns in bins. Each has ``columns`` (indices in ``domain_``), ``table`` (an axis
@@ -133,8 +141,8 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
 
     **Edge cases.** A value beyond its range counts as the nearer end. The number of records is
     estimated from noisy tables. Column types of a DataFrame count as public, and the guarantee
-    names this as an assumption. Rules between columns hold only if a measured table shows them:
-    check the records for impossible combinations. With few records, noise hides everything except
+    names this as an assumption. Rules between columns hold only if they are constraints of the
+    schema, or if a measured table shows them. With few records, noise hides everything except
     the distributions of single columns.
 
     References
@@ -274,66 +282,60 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         domain = facts.build_domain(
             {} if self.grids is None else self.grids, self.columns_with_missing
         )
+        constraints = Constraints.from_schema(facts.schema.constraints, domain)
         workload = facts.pair_weights(self.workload)
-        columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
+        label, n_columns = facts.label_index, len(domain.columns)
         chosen = count_choices(self.method, workload, self.n_rounds)
+        fixed = count_fixed(self.method, chosen, n_columns, label)
         plan = MeasurementPlan(
-            len(columns), chosen, self.method == "tree", self.relation
+            n_columns, chosen, self.method != "adaptive", self.relation, n_fixed=fixed
         ).calibrated(float(self.epsilon), float(self.delta))
-        cells = tuple(tuple(sorted((c, *facts.label_index))) for c in columns)
+        cells = tuple((c,) for c in range(n_columns))
         cell_plan = MarginalPlan(domain, cells, unit=source.unit)
         if isinstance(source, ArraySource):
             source.read = lambda: (encode_cells(domain, facts.series),)
 
         def release_tables(total: SumTotal, random: SecureRandom) -> Scans:
             records = ScannedTables(cell_plan, total)
-            # MST, measurement step: every one-way table, here by the label
-            tables = release_fine_tables(records, columns, facts.label_index, plan, random)
-            n_records = estimate_total(tables)
-            bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
-            candidates = candidate_cliques(workload, facts.label_index) if chosen else []
+            # MST, measurement step: every one-way table
+            tables = release_fine_tables(records, plan, random)
+            bins = choose_column_bins(domain, tables, label, plan, int(self.max_bins))
+            candidates = candidate_cliques(workload, label, n_columns, chosen)
             bin_plan = records.plan_bins(bins, candidates)
-            measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
-            model = GraphicalModel(bin_plan.sizes, measured, n_records).fit(_MAX_LBFGS_STEPS)
-            if chosen:  # selection step, then the final measurements
+            measured = sum_over_bins(tables, bins, plan)
+            zeros = tuple(constraints.structural_zeros(bins))
+            model = GraphicalModel(bin_plan.sizes, measured, estimate_total(tables), zeros)
+            model = model.without_large_zeros(int(self.max_cells)).fit(_MAX_LBFGS_STEPS)
+            if plan.n_marginals:  # selection step, then the final measurements
+                select = select_adaptively if self.method == "adaptive" else select_spanning_tree
                 records = ScannedTables(bin_plan, (yield bin_plan))
-                parts = records, facts.label_index, workload, plan, random
-                model = (
-                    select_spanning_tree(model, *parts)
-                    if self.method == "tree"
-                    else select_adaptively(model, *parts, int(self.max_cells))
-                )
+                parts = records, label, workload, plan, random
+                model = select(model, *parts, int(self.max_cells))
             return tables, bins, model
 
         def store(released: Any, _: int) -> None:
             tables, bins, model = released
             self._store_public_facts(facts, domain)
-            self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
+            self.tables_ = dict(zip(domain.names, tables, strict=True))
             self.bins_, self.model_ = bins, model
-            fine = [
-                Measurement(
-                    (c, *facts.label_index),
-                    t if facts.label_index else t[:, 0],
-                    noise_std(plan.fine_mechanism),
-                )
-                for c, t in zip(columns, tables, strict=True)
-            ]
-            self.measurements_ = [*fine, *model.measurements[len(columns) :]]
+            std = noise_std(plan.fine_mechanism)
+            fine = [Measurement((c,), table, std) for c, table in enumerate(tables)]
+            self.measurements_ = [*fine, *model.measurements[n_columns:]]
             self.cliques_ = [tuple(domain.names[c] for c in m.columns) for m in model.measurements]
             self.n_records_ = round(model.total)
 
         return ScanReleases(cell_plan, plan.event, plan.arithmetic, release_tables, store)
 
-    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
-        """Sample bins from the model, then a fine cell within each bin."""
-        binned = self.model_.sample(n, random)
+    def _draw_codes(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
+        """Sample the bin of each column from the model."""
+        return self.model_.sample(n, random)
+
+    def _draw_values(
+        self, binned: NDArray[np.int64], random: np.random.RandomState
+    ) -> dict[str, NDArray[Any]]:
+        """Sample a fine cell within each bin, and a value within the cell."""
         codes = binned.copy()
-        names = self.domain_.names
-        classes = np.zeros(n, np.int64)
-        if self.label_ is not None:
-            classes = binned[:, names.index(self.label_)]
-        for name, table in self.tables_.items():
-            c = names.index(name)
-            cells = cell_weights_in_bins(table, self.bins_[c], self.model_.total)
-            codes[:, c] = sample_conditional(cells, binned[:, c] * table.shape[1] + classes, random)
-        return self.domain_.decode(codes, random)
+        for c, (table, own) in enumerate(zip(self.tables_.values(), self.bins_, strict=True)):
+            cells = cell_weights_in_bins(table, own, self.model_.total)
+            codes[:, c] = sample_conditional(cells, binned[:, c], random)
+        return self.domain_.draw_values(codes, random)

@@ -51,7 +51,7 @@ def choose_bins(
     """Return the bin of each fine cell, of shape (n_cells,): numbers from 0 without gaps."""
     # `std` is the noise of a fine cell. A bin should count at least `least`, so that a marginal
     # measured by bins is not mostly noise.
-    mass = project_to_counts(noisy, max(float(noisy.sum()), 1.0)).sum(axis=1)
+    mass = project_to_counts(noisy, max(float(noisy.sum()), 1.0))
     if not column.ordered:
         return _join_rare_cells(mass, min(least, 5 * std))
     values = column.cells.size
@@ -121,14 +121,10 @@ _MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations
 
 
 def release_fine_tables(
-    records: EncodedRecords | ScannedTables,
-    columns: list[int],
-    label_index: tuple[int, ...],
-    plan: MeasurementPlan,
-    random: SecureRandom,
+    records: EncodedRecords | ScannedTables, plan: MeasurementPlan, random: SecureRandom
 ) -> list[Floats]:
-    """Return the noisy table of each column by the label, of shape (n_cells, n_classes)."""
-    exact = [records.table((c, *label_index)).reshape(records.sizes[c], -1) for c in columns]
+    """Return the noisy counts of the cells of each column."""
+    exact = [records.table((c,)) for c in range(len(records.sizes))]
     return release_together(exact, plan.fine_mechanism, random)
 
 
@@ -156,50 +152,37 @@ def average_sums(tables: list[Floats]) -> Floats:
 
 def choose_column_bins(
     domain: Domain,
-    columns: list[int],
     tables: list[Floats],
+    label_index: tuple[int, ...],
     plan: MeasurementPlan,
     most: int,
 ) -> list[Integers]:
     """Return the bins of every column from its noisy table; the label keeps its cells."""
     std = noise_std(plan.fine_mechanism)
     least = _MIN_BIN_COUNT_IN_STDS * (
-        noise_std(plan.single_marginal_mechanism) if plan.n_choices else std
+        noise_std(plan.single_marginal_mechanism) if plan.n_marginals else std
     )
-    bins = [np.arange(size) for size in domain.sizes]
-    for c, table in zip(columns, tables, strict=True):
-        bins[c] = choose_bins(domain.columns[c], table, std, most, least)
-    return bins
+    return [
+        np.arange(table.size)
+        if c in label_index
+        else choose_bins(domain.columns[c], table, std, most, least)
+        for c, table in enumerate(tables)
+    ]
 
 
 def sum_over_bins(
-    tables: list[Floats],
-    columns: list[int],
-    label_index: tuple[int, ...],
-    bins: list[Integers],
-    plan: MeasurementPlan,
+    tables: list[Floats], bins: list[Integers], plan: MeasurementPlan
 ) -> list[Measurement]:
     """Return fine tables as measurements of bins; the variances of cells add up."""
-    measurements = []
-    for c, table in zip(columns, tables, strict=True):
-        joined = np.zeros((int(bins[c].max()) + 1, table.shape[1]))
-        np.add.at(joined, bins[c], table)
-        std = np.broadcast_to(
-            noise_std(plan.fine_mechanism) * np.sqrt(np.bincount(bins[c]))[:, None], joined.shape
-        )
-        if not label_index:
-            measurements.append(Measurement((c,), joined[:, 0], std[:, 0]))
-        elif c < label_index[0]:
-            measurements.append(Measurement((c, *label_index), joined, std))
-        else:
-            measurements.append(Measurement((*label_index, c), joined.T.copy(), std.T))
-    return measurements
+    std = noise_std(plan.fine_mechanism)
+    return [
+        Measurement((c,), np.bincount(own, table).astype(float), std * np.sqrt(np.bincount(own)))
+        for c, (table, own) in enumerate(zip(tables, bins, strict=True))
+    ]
 
 
 def cell_weights_in_bins(table: Floats, bins: Integers, total: float) -> Floats:
-    """Return weights of fine cells in each bin and class, (n_bins * n_classes, n_cells)."""
-    counts = project_to_counts(table, total) + 1e-9
-    n_cells, n_classes = table.shape
-    cells = np.zeros((int(bins.max()) + 1, n_classes, n_cells))
-    cells[bins, :, np.arange(n_cells)] = counts
-    return cells.reshape(-1, n_cells)
+    """Return weights of fine cells in each bin, (n_bins, n_cells)."""
+    cells = np.zeros((int(bins.max()) + 1, table.size))
+    cells[bins, np.arange(table.size)] = project_to_counts(table, total) + 1e-9
+    return cells

@@ -47,16 +47,17 @@ class MeasurementPlan:
     steps are post-processing.
     """
 
-    n_tables: int  # fine tables: one for each column except the label
+    n_tables: int  # fine tables: one for each column
     n_choices: int  # chosen marginals, each by its own exponential mechanism
-    at_once: bool  # whether the chosen marginals are released together, after the last choice
+    at_once: bool  # whether the marginals are released together, after the last choice
     relation: str
     # Noise multiplier of a single Gaussian mechanism that costs as much as the whole plan under
     # zero-concentrated privacy.
     noise: float = 1.0
+    n_fixed: int = 0  # marginals that are measured without a choice
 
     # Shares of the budget, in units of zero-concentrated privacy: fine tables, choices, and the
-    # chosen marginals.
+    # other marginals.
     shares: ClassVar[tuple[float, float, float]] = 0.35, 0.05, 0.60
 
     def calibrated(self: Plan, epsilon: float, delta: float) -> Plan:
@@ -70,7 +71,15 @@ class MeasurementPlan:
 
     @property
     def _budget_shares(self) -> tuple[float, float, float]:
-        return self.shares if self.n_choices else (1.0, 0.0, 0.0)
+        fine, choices, marginals = self.shares
+        if self.n_choices:
+            return self.shares
+        return (fine, 0.0, choices + marginals) if self.n_fixed else (1.0, 0.0, 0.0)
+
+    @property
+    def n_marginals(self) -> int:
+        """Number of tables that are measured after the fine tables, at most."""
+        return self.n_choices + self.n_fixed
 
     @property
     def _l1_change(self) -> float:
@@ -102,9 +111,9 @@ class MeasurementPlan:
 
     @property
     def marginal_mechanism(self) -> Gaussian:
-        """Return the mechanism of the chosen marginals: as one vector, or one at a time."""
-        together = self.n_choices if self.at_once else 1
-        multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_choices)
+        """Return the mechanism of the marginals: as one vector, or one at a time."""
+        together = self.n_marginals if self.at_once else 1
+        multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_marginals)
         return Gaussian(multiplier, self._marginal_change * math.sqrt(together))
 
     @property
@@ -120,16 +129,14 @@ class MeasurementPlan:
     @property
     def event(self) -> Event:
         """Return the composition of all releases."""
-        if not self.n_choices:
+        if not self.n_marginals:
             return self.fine_mechanism.event
-        releases = 1 if self.at_once else self.n_choices
-        return ComposedEvent(
-            (
-                self.fine_mechanism.event,
-                RepeatedEvent(self.choice_mechanism.event, self.n_choices),
-                RepeatedEvent(self.marginal_mechanism.event, releases),
-            )
+        releases = 1 if self.at_once else self.n_marginals
+        choices = (
+            (RepeatedEvent(self.choice_mechanism.event, self.n_choices),) if self.n_choices else ()
         )
+        marginals = RepeatedEvent(self.marginal_mechanism.event, releases)
+        return ComposedEvent((self.fine_mechanism.event, *choices, marginals))
 
 
 def noise_std(mechanism: Gaussian) -> float:

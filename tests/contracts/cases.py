@@ -21,7 +21,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import ComposedEvent, Event, MixtureEvent, VoteBlockEvent
+from skprivacy.accounting import (
+    ComposedEvent,
+    Event,
+    MixtureEvent,
+    RepeatedEvent,
+    VoteBlockEvent,
+)
 from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.defenses import SmoothedClassifier
@@ -65,7 +71,9 @@ from skprivacy.neural_network import (
 )
 from skprivacy.preprocessing import (
     BoundedColumn,
+    ImpossibleValues,
     LocalPerturbation,
+    OrderedColumns,
     PrivateStandardScaler,
     Schema,
 )
@@ -76,6 +84,7 @@ from skprivacy.synthesis import (
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
+from skprivacy.synthesis.measurement_plan import MeasurementPlan
 
 from .tape import by_record
 
@@ -626,16 +635,33 @@ class Perceptron(nn.Module):
 PLACES = {f"x{i}": BoundedColumn(-3, 3) for i in range(4)}
 
 
-def _synthesizer(**fixed: Any) -> Case:
+def _synthesizer(
+    target: dict[str, Any] | None = None,
+    data: Any = three_classes,
+    constraints: tuple[Any, ...] = (),
+    released: Any = None,
+    **fixed: Any,
+) -> Case:
     def make(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
         relation = "zero_out" if n_records is None else "add_remove"
         defaults = {
-            "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
-            "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation, "max_bins": 2,
+            "schema": Schema(
+                PLACES, constraints=constraints, **(target or {"classes": [0, 1, 2]})
+            ),
+            "epsilon": 4.0,
+            "delta": 1e-4, "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation,
+            "max_bins": 2,
         }  # fmt: skip
         return MarginalSynthesizer(**{**defaults, **fixed, **params})
 
-    return Case(make, three_classes, null_label=0, once=True)
+    return Case(make, data, null_label=0, once=True, released=released)
+
+
+def _with_unused_choices(tape: Any) -> Event:
+    """Return what a tree charges if records are few: its choices, too, which are not made."""
+    plan = MeasurementPlan(5, 3, True, "zero_out", n_fixed=1).calibrated(4.0, 1e-4)
+    made = (mechanism.event for mechanism in tape.mechanisms)
+    return ComposedEvent((*made, RepeatedEvent(plan.choice_mechanism.event, plan.n_choices)))
 
 
 def _additive(kind: Any, target: dict[str, Any], data: Any, null_label: Any, **fixed: Any) -> Case:
@@ -723,7 +749,13 @@ TRAINED_ON_SYNTHETIC = {
 
 SYNTHESIS = {
     "MarginalSynthesizer-independent": _synthesizer(method="independent"),
-    "MarginalSynthesizer-tree": _synthesizer(method="tree"),
+    "MarginalSynthesizer-tree": _synthesizer({"target_bounds": (-1.0, 2.0)}, far_numbers),
+    "MarginalSynthesizer-few-records": _synthesizer(released=_with_unused_choices),
+    "MarginalSynthesizer-constrained": _synthesizer(
+        {"target_bounds": (-1.0, 2.0)},
+        far_numbers,
+        (OrderedColumns(["x0", "x1", "x2"]), ImpossibleValues({"x3": (-3, -1), "x0": (None, 0)})),
+    ),
     "MarginalSynthesizer-adaptive": _synthesizer(method="adaptive", n_rounds=3),
 }
 

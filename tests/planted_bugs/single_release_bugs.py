@@ -272,6 +272,18 @@ def domain_of_the_data(original):
     return from_table
 
 
+def constraints_that_the_data_satisfies(original):
+    """Drop the constraints that some record breaks."""
+
+    def from_table(fit, X, y, schema, label):
+        facts = original(fit, X, y, schema, label)
+        values = {name: np.asarray(X)[:, j] for j, name in enumerate(schema)}
+        kept = [rule for rule in schema.constraints if rule.holds(values, schema, 0.0).all()]
+        return dataclasses.replace(facts, schema=schema.with_constraints(kept))
+
+    return from_table
+
+
 def bins_of_the_data(original):
     """Cut each numeric column at the largest value of its records."""
 
@@ -285,10 +297,9 @@ def bins_of_the_data(original):
 
 
 def label_rates_unpaid(original):
-    def release_fine_tables(records, columns, label_index, plan, random):
-        noisy = original(records, columns, label_index, plan, random)
-        rates = records.table((columns[0], *label_index)).sum(axis=0)
-        return [t * rates / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy]
+    def release_fine_tables(records, plan, random):
+        *noisy, _ = original(records, plan, random)
+        return [*noisy, records.table([len(noisy)])]
 
     return release_fine_tables
 
@@ -384,8 +395,9 @@ ESTIMATORS = (
 FUNCTIONAL, OUTPUT, OBJECTIVE = (
     ESTIMATORS[0], "OutputPerturbationClassifier", "ObjectivePerturbationClassifier"
 )  # fmt: skip
-INDEPENDENT, TREE, ROUNDS = (
-    "MarginalSynthesizer-independent", "MarginalSynthesizer-tree", "MarginalSynthesizer-adaptive"
+INDEPENDENT, TREE, ROUNDS, CONSTRAINED = (
+    "MarginalSynthesizer-independent", "MarginalSynthesizer-tree", "MarginalSynthesizer-adaptive",
+    "MarginalSynthesizer-constrained",
 )  # fmt: skip
 ADDITIVE, TWO_CLASSES, ADDITIVE_NUMBERS = (
     "PrivateAdditiveClassifier", "PrivateAdditiveClassifier-two-classes", "PrivateAdditiveRegressor"
@@ -449,6 +461,7 @@ BUGS = [
     Bug(features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded"),
     Bug(ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax"),
     Bug(TableFacts, "from_table", domain_of_the_data, REPLAY, INDEPENDENT),
+    Bug(TableFacts, "from_table", constraints_that_the_data_satisfies, REPLAY, CONSTRAINED),
     Bug(ScannedTables, "plan_bins", bins_of_the_data, REPLAY, TREE),
     Bug(marginal_synthesizer, "release_fine_tables", label_rates_unpaid, REPLAY, INDEPENDENT),
     Bug(MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, INDEPENDENT),

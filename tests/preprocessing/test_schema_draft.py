@@ -31,8 +31,13 @@ from skprivacy.preprocessing import (
     BoundedColumn,
     CategoricalColumn,
     DateColumn,
+    EqualColumns,
     HashedColumn,
+    ImpossibleValues,
+    MappedColumn,
+    OrderedColumns,
     Schema,
+    SummedColumns,
     draft_schema,
     make_private_pipeline,
 )
@@ -360,6 +365,19 @@ def test_the_published_format_takes_what_is_written(draft):
         draft.schema,
         done,
         Schema({"a": BoundedColumn(0, 1)}, target_column="y", classes=[0, 1]),
+        Schema(
+            {"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1), "c": CategoricalColumn(["x", 2])},
+            target_column="t",
+            target_bounds=(0, 2),
+            constraints=[
+                EqualColumns(["a", "b"]),
+                OrderedColumns(["a", "b"], strict=True),
+                OrderedColumns(["b", "a"]),
+                SummedColumns(["a", "b"], "t"),
+                MappedColumn("c", "a", {"x": 0.5, 2: 1}),
+                ImpossibleValues({"c": [2], "b": (None, 0.5)}),
+            ],
+        ),
     ):
         check.validate(schema.to_dict())
         assert Schema.from_json(schema.to_json()) == schema

@@ -8,7 +8,12 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 from skprivacy.preprocessing import Schema, SchemaTransformer
-from skprivacy.synthesis import DPGANSynthesizer, MarginalSynthesizer, SyntheticDataClassifier
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    MarginalSynthesizer,
+    SyntheticDataClassifier,
+    marginal_selection,
+)
 
 from ..contracts.replay import Pair, compare
 from .tables import SCHEMA, people
@@ -22,6 +27,7 @@ COUNTING = MarginalSynthesizer(
     50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], relation="zero_out"
 )
 MODELS = {
+    "few": COUNTING,
     "tree": COUNTING,
     "generator": DPGANSynthesizer(
         50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], hidden_layer_sizes=(4,),
@@ -37,10 +43,12 @@ ODD = ["no such", "12", 10**400, [1, 2], "\ud800", object()]
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MODELS)
-def test_a_record_with_an_odd_value_is_one_record(name):
+def test_a_record_with_an_odd_value_is_one_record(name, monkeypatch):
     X, y = people(60).drop(columns="rich").astype(object), people(60)["rich"]
     null = X.copy()
     null.iloc[0] = None
+    if name == "tree":  # as with many records: pairs are chosen, and counted with the label
+        monkeypatch.setattr(marginal_selection, "_LEAST_FOR_TRIPLES", 0.0)
     reached = []
     for place, value in enumerate(ODD):
         odd = X.copy()

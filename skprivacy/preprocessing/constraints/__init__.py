@@ -1,0 +1,34 @@
+"""Rules between columns that hold in every record, as public facts of a schema.
+
+Files, in reading order:
+
+- ``constraint``: the constraints, their check against columns, and what they allow
+- ``constraint_format``: constraints in the JSON format of a schema
+- ``possible_record``: a record that satisfies all constraints, or a proof that there is none
+"""
+
+from .constraint import (
+    BinContents,
+    Constraint,
+    EqualColumns,
+    ImpossibleValues,
+    MappedColumn,
+    OrderedColumns,
+    SummedColumns,
+)
+from .constraint_format import check_constraints, constraint_to_dict, read_constraint
+from .possible_record import find_possible_record
+
+__all__ = [
+    "BinContents",
+    "Constraint",
+    "EqualColumns",
+    "ImpossibleValues",
+    "MappedColumn",
+    "OrderedColumns",
+    "SummedColumns",
+    "check_constraints",
+    "constraint_to_dict",
+    "find_possible_record",
+    "read_constraint",
+]
