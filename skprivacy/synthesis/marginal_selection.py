@@ -109,7 +109,9 @@ def select_spanning_tree(
     each column alone is: the rule depends on the released number of records.
     """
     few = label_index and model.total / plan.noise < _LEAST_FOR_TRIPLES
-    chosen = [] if few else _choose_forest(model, records, label_index, weights, plan, random)
+    chosen: list[Clique] = []
+    if plan.n_choices and not few:
+        chosen = _choose_forest(model, records, label_index, weights, plan, random)
     measured = {column for clique in chosen for column in clique}
     others = set(range(len(records.sizes))) - measured
     chosen += _label_pairs(sorted(others), label_index)

@@ -265,7 +265,6 @@ def test_every_public_fact_changes_the_digest():
         digest_of(synthesizer(), types),
         digest_of(synthesizer(), whole),
         digest_of(synthesizer(), types, groups="patient"),
-        digest_of(synthesizer(label="outcome"), types),
         digest_of(synthesizer(grids={"age": Grid(7)}), types),
         digest_of(classifier(), types, y="died"),
         digest_of(classifier(), whole, y="died"),
