@@ -271,9 +271,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
 
     def _source_of_columns(self, columns: Any, y: Any, groups: Any) -> ColumnSource:
         if y is not None:
-            raise ValueError(
-                f"y={y!r} must be None: all columns are synthesized. label names one of them."
-            )
+            raise ValueError("y must be None: all columns are synthesized. label names one.")
         return super()._source_of_columns(columns, None, groups)
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> ScanReleases:

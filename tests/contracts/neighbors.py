@@ -22,6 +22,7 @@ from scipy import sparse
 from sklearn.utils import get_tags
 
 from skprivacy import _input_data
+from skprivacy._stacked import perceptrons
 from skprivacy.defenses import randomized_smoothing as smoothing
 from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
@@ -111,6 +112,7 @@ PARTS: dict[Any, str] = {
     partition: "_ROWS_PER_SLICE",
     plan: "_MAX_NUMBERS_IN_MEMORY",
     perceptron_sum: "_ROWS",
+    perceptrons: "_ROWS",
     contributions: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",
     dpsgd_regressor: "_ROWS_AT_A_TIME",

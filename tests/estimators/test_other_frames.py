@@ -77,6 +77,7 @@ def test_estimators_of_numbers_take_tables(table):
 
 
 @pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore:The columns 'age' have missing values")
 @pytest.mark.parametrize("table", [arrow, polars])
 def test_an_audit_and_a_sweep_take_tables(table):
     fitted = model().fit(FRAME[:60], Y[:60])

@@ -38,7 +38,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, roc_auc_score
 
-from benchmarks.accuracy.additive_models import (
+from benchmarks.shared.data import fetch_adult
+from benchmarks.shared.keel_tables import table as keel_table
+from benchmarks.shared.quick import QUICK, choose, has_peer, make_parser
+from benchmarks.tables.additive_models import (
     DELTA,
     Source,
     Split,
@@ -48,9 +51,6 @@ from benchmarks.accuracy.additive_models import (
     fit_ebm,
     standard_error,
 )
-from benchmarks.shared.data import fetch_adult
-from benchmarks.shared.keel_tables import table as keel_table
-from benchmarks.shared.quick import QUICK, choose, has_peer, make_parser
 from skprivacy import DPSGDClassifier, ObjectivePerturbationClassifier, make_private_pipeline
 from skprivacy._stacked import train_stacked
 from skprivacy.accounting.calibration import analytic_noise_multiplier
