@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -78,44 +77,6 @@ def test_tree_noise_is_that_of_the_running_sums(n):
                 start += 2**level
                 expected += random.drawn[start - 1]
         assert sums[t - 1] == pytest.approx(expected, abs=1e-5)
-
-
-def check_whitened(y, C):
-    """C times the noise is independent and normal: over steps, between steps, over numbers."""
-    z = (C @ y) / 3.0
-    steps, size = z.shape
-    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-4
-    products = (z @ z.T) / np.sqrt(size)
-    spread = products[np.triu_indices(steps, 1)]
-    assert np.abs(spread).max() < 6.0
-    assert stats.kstest((np.diag(products) - np.sqrt(size)) / np.sqrt(2), "norm").pvalue > 1e-4
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("event", [BandedFactorizationEvent(3.0, 40, 1, BAND)], ids=["banded"])
-def test_the_covariance_is_as_claimed_and_bugs_are_caught(event):
-    C, size = banded_matrix(BAND, 40), 20_000
-    check_whitened(noise(event, size), C)
-    wrong = {
-        "independent": noise(BandedFactorizationEvent(3.0, 40, 1), size),
-        "shorter band": noise(BandedFactorizationEvent(3.0, 40, 1, BAND[:3]), size),
-        "half": noise(BandedFactorizationEvent(1.5, 40, 1, BAND), size),
-    }
-    for y in wrong.values():
-        with pytest.raises(AssertionError):
-            check_whitened(y, C)
-    with (
-        mock.patch.object(module._BandedNoise, "_next", _forgets_a_step),
-        pytest.raises(AssertionError),
-    ):
-        check_whitened(noise(event, size), C)
-
-
-def _forgets_a_step(self, size, random):
-    """Begin afresh in every step."""
-    self._past = getattr(self, "_past", np.zeros((len(self._behind), size), np.float32))
-    self._past[self.step % len(self._behind)] = random.normal(size)
-    return self._past[self.step % len(self._behind)]
 
 
 @pytest.mark.heavy
