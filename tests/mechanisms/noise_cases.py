@@ -60,6 +60,7 @@ from skprivacy.sums.sources import ArraySource, SumRelease
 
 from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of
 from ..contracts.tape import Tape, recording
+from .test_selection import exponential_law, permute_and_flip_law
 
 Observed = Iterator[tuple[Event, NDArray[Any]]]  # noise has shape (times, size)
 
@@ -148,31 +149,17 @@ def _response_law(epsilon: float) -> NDArray[Any]:
 SCORES = np.array([0.0, 1.0, 2.5, 3.0, 3.0, 1.7])
 
 
-def _choices(kind: Callable[..., Any], law: Callable[[float], Any]) -> Any:
+def _choices(kind: Callable[..., Any], law: Callable[..., Any]) -> Any:
     """Observe choices among six candidates."""
 
     def observe(share: float) -> Observed:
         claim, mechanism = kind(1 / Z, 1.0).event, kind(1 / (share * Z), 1.0)
         random = SecureRandom()
         chosen = np.array([mechanism.release(SCORES, random) for _ in range(4000)])
-        laws = np.broadcast_to(law(claim.epsilon), (len(chosen), len(SCORES)))
+        laws = np.broadcast_to(law(SCORES, claim.epsilon), (len(chosen), len(SCORES)))
         yield ExponentialEvent(claim.epsilon), choice_as_normal(laws, chosen)[None]
 
     return observe
-
-
-def _exponential_law(epsilon: float) -> NDArray[Any]:
-    odds = np.exp(epsilon * SCORES / 2)
-    return odds / odds.sum()
-
-
-def _permute_and_flip_law(epsilon: float) -> NDArray[Any]:
-    """Return the law of permute-and-flip: candidates arrive at uniform times."""
-    accepted = np.exp(epsilon * (SCORES - SCORES.max()) / 2)
-    nodes, weights = np.polynomial.legendre.leggauss(20)
-    times = (nodes + 1) / 2
-    passed = 1 - accepted * times[:, None]
-    return accepted * ((weights / 2) @ (passed.prod(axis=1, keepdims=True) / passed))
 
 
 def _smooth(share: float) -> Observed:
@@ -359,9 +346,9 @@ CASES = {
     "RandomizedResponseWithPrior": NoiseCase(
         RandomizedResponseWithPrior, _responses(RandomizedResponseWithPrior, 1, _response_law), 0.97
     ),
-    "Exponential": NoiseCase(Exponential, _choices(Exponential, _exponential_law), 0.7),
+    "Exponential": NoiseCase(Exponential, _choices(Exponential, exponential_law), 0.7),
     "ReportNoisyMax": NoiseCase(
-        ReportNoisyMax, _choices(ReportNoisyMax, _permute_and_flip_law), 0.7
+        ReportNoisyMax, _choices(ReportNoisyMax, permute_and_flip_law), 0.7
     ),
     "SmoothGaussian": NoiseCase(SmoothGaussian, _smooth, 0.8),
     "ObjectivePerturbation-pure": NoiseCase(ObjectivePerturbation, _objective(0.0, 2), 0.9),

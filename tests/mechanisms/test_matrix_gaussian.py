@@ -8,7 +8,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.linalg import toeplitz
 
 from skprivacy.accounting import GaussianEvent
 from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
@@ -18,14 +17,10 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.mechanisms import matrix_gaussian as module
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
+from ..accounting.events.test_matrix_factorization import banded_matrix
 from .chance import measured_delta
 
 BAND = square_root_band(1000, 1, most=4)
-
-
-def banded_matrix(coefficients, n):
-    column = np.r_[coefficients, np.zeros(max(0, n - len(coefficients)))][:n]
-    return toeplitz(column, np.zeros(n))
 
 
 def noise(event, size, sensitivity=1.0, random=None):

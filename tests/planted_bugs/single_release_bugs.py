@@ -32,12 +32,7 @@ from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
 from skprivacy.preprocessing.bounded_moments import BoundedColumns, MomentPlan, Statistic
-from skprivacy.synthesis import (
-    DPGANSynthesizer,
-    SyntheticDataClassifier,
-    gan,
-    marginal_synthesizer,
-)
+from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
 from skprivacy.synthesis.marginal_tables import EncodedRecords

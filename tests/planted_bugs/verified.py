@@ -20,11 +20,7 @@ from sklearn.dummy import DummyClassifier
 
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead
-from skprivacy.label_privacy import (
-    ALIBIClassifier,
-    LP2STClassifier,
-    RandomizedResponseClassifier,
-)
+from skprivacy.label_privacy import ALIBIClassifier, LP2STClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,

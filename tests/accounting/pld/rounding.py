@@ -19,16 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from skprivacy.accounting.pld import (
-    argmax,
-    channels,
-    compose,
-    distribution,
-    pairs,
-)
-from skprivacy.accounting.pld import (
-    sampled_pairs as sampled,
-)
+from skprivacy.accounting.pld import argmax, channels, compose, distribution, pairs
+from skprivacy.accounting.pld import sampled_pairs as sampled
 from skprivacy.accounting.pld.pairs import pair_from_curve
 from skprivacy.accounting.pld.saddle_point import Group, saddle_point
 from skprivacy.accounting.pld.sampled_pairs import MixedGaussians

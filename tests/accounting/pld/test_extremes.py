@@ -20,9 +20,7 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
     epsilon_of,
 )
-from skprivacy.accounting import (
-    renyi as _renyi,
-)
+from skprivacy.accounting import renyi as _renyi
 from skprivacy.accounting.accountants import rdp_epsilon
 from skprivacy.accounting.events import LogisticEvent
 from skprivacy.accounting.pld.compose import ComposedLoss
