@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.linear_model.polynomial_objective import squared_objective
@@ -89,17 +88,6 @@ def test_the_scale_does_not_change_the_guarantee(kind):
     X, y = skewed(400)
     log, linear = (regressor(kind, target_scale=s).fit(X, y) for s in ("log", "linear"))
     assert log.privacy_ == linear.privacy_
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_scale_is_saved(kind, tmp_path):
-    X, y = skewed(400)
-    model = regressor(kind, target_scale="log").fit(X, y)
-    save_model(model, tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    assert again.target_scale == "log"
-    assert np.array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("kind", KINDS)
