@@ -230,10 +230,7 @@ def _check_make_event(make_event: MakeEvent) -> None:
 
 
 def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
-    """Return the noise at which a saddle-point estimate, or an estimated event, meets the target.
-
-    It only starts the search, and is 1 without an estimate.
-    """
+    """Return the noise at which an estimate meets the target, to start the search; else 1."""
     if delta == 0:
         return 1.0
 

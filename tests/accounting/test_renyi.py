@@ -17,7 +17,6 @@ from skprivacy.accounting import (
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    epsilon_of,
 )
 from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
 from skprivacy.accounting.events import LogisticEvent
@@ -202,11 +201,6 @@ def test_undefined_is_infinite_and_unknown_raises():
         rdp(ComposedEvent((GaussianEvent(1.0), Novel())), [2])
     with pytest.raises(TypeError, match="Poisson sample of NonPrivate"):
         rdp(PoissonSampledEvent(0.5, NonPrivateEvent()), [2])
-
-
-def test_bad_relation():
-    with pytest.raises(ValueError, match="relation='swap' must be one of"):
-        epsilon_of(GaussianEvent(1.0), 1e-5, "swap")
 
 
 noises = st.floats(0.3, 20)

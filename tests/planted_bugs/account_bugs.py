@@ -23,8 +23,6 @@ from skprivacy.accounting import (
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    delta_of,
-    epsilon_of,
     event,
     guarantee,
 )
@@ -34,7 +32,6 @@ from skprivacy.accounting.budget.ledger import Ledger
 from skprivacy.accounting.budget.stores import ledger_at
 from skprivacy.accounting.events import VoteThresholdEvent, composition, matrix_factorization, noise
 from skprivacy.accounting.pld import argmax
-from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
 from skprivacy.accounting.renyi import binomial_rdp, rdp
 
@@ -59,6 +56,7 @@ from ..accounting.events import (
     test_votes,
 )
 from ..accounting.pld import rounding
+from ..accounting.pld.test_argmax import forget
 from .bug import Bug, instead
 
 
@@ -155,13 +153,11 @@ def afresh(check):
 
     @wraps(check)
     def run():
-        for remembered in (pld, epsilon_of, delta_of) * 2:
-            remembered.cache_clear()
+        forget()
         try:
             check()
         finally:
-            for remembered in (pld, epsilon_of, delta_of):
-                remembered.cache_clear()
+            forget()
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,29 +57,12 @@ def half_tilt(original):
     return release
 
 
-def half_noise(original):
-    def release(self, value, random):
-        return original(FloatGaussian(self.noise_multiplier / 2, self.sensitivity), value, random)
-
-    return release
-
-
-def a_little_less(share):
-    def planted(original):
-        def release(self, value, random):
-            less = FloatGaussian(share * self.noise_multiplier, self.sensitivity)
-            return original(less, value, random)
-
-        return release
-
-    return planted
-
-
-def half_logistic_noise(original):
-    def release(self, value, random):
-        return original(FloatLogistic(self.noise_multiplier / 2, self.sensitivity), value, random)
-
-    return release
+def less_noise(share):
+    return lambda original: (
+        lambda self, value, random: original(
+            replace(self, noise_multiplier=share * self.noise_multiplier), value, random
+        )
+    )
 
 
 def gaussian_for_logistic(original):
@@ -159,24 +143,17 @@ def mirrored_in_place(original):
     return release
 
 
-def first_number_bare(original):
-    def release(self, value, random):
-        first = np.ravel(value)[0]
-        noisy = original(self, value, random)
-        np.ravel(noisy)[0] = first  # of a view
-        return noisy
+def number_bare(place):
+    def make(original):
+        def release(self, value, random):
+            bare = np.ravel(value)[place]
+            noisy = original(self, value, random)
+            np.ravel(noisy)[place] = bare  # of a view
+            return noisy
 
-    return release
+        return release
 
-
-def one_number_without_noise(original):
-    def release(self, value, random):
-        last = value[-1]
-        noisy = original(self, value, random)
-        noisy[-1] = last
-        return noisy
-
-    return release
+    return make
 
 
 def released_twice(original):
@@ -298,8 +275,10 @@ def same_seed(owner, *caught):
     return Bug(owner, "_release", seeded, *caught, "noise of a fixed seed", True)
 
 
-def bare_number(owner, make=first_number_bare, *caught):
-    return Bug(owner, "_release", make, *caught, name="one number bare", visible_outside=True)
+def first_number_bare(owner, *caught):
+    return Bug(
+        owner, "_release", number_bare(0), *caught, name="one number bare", visible_outside=True
+    )
 
 
 BUGS = [
@@ -308,15 +287,15 @@ BUGS = [
     half(KNorm, "_noise", halved, check_law, "KNorm"),
     Bug(KNorm, "_noise", halved, ONCE, "ALMFineTuner-softmax-k-norm", nightly=True),
     half(ObjectivePerturbation, "_release", half_tilt, ONCE, "ObjectivePerturbationClassifier"),
-    half(FloatGaussian, "_release", half_noise, NOISE, DPSGD),
+    half(FloatGaussian, "_release", less_noise(0.5), NOISE, DPSGD),
     half(RandomizedResponse, "truth_probability", too_true, LABEL_LAW,
          "RandomizedResponseClassifier"),
     Bug(Laplace, "_noise", halved, LABEL_LAW, "ALIBIClassifier"),
-    Bug(FloatLogistic, "_release", half_logistic_noise, NOISE, LOGISTIC),
+    Bug(FloatLogistic, "_release", less_noise(0.5), NOISE, LOGISTIC, "half logistic noise"),
     Bug(FloatLogistic, "_release", gaussian_for_logistic, NOISE, LOGISTIC),
-    Bug(FloatGaussian, "_release", a_little_less(0.997), check_law, "FloatGaussian",
+    Bug(FloatGaussian, "_release", less_noise(0.997), check_law, "FloatGaussian",
         "0.3% less noise"),  # a run has too few numbers to notice so little
-    Bug(FloatGaussian, "_release", a_little_less(0.97), NOISE, DPSGD, "3% less noise"),
+    Bug(FloatGaussian, "_release", less_noise(0.97), NOISE, DPSGD, "3% less noise"),
     Bug(LNMax, "release", less_in_votes, check_law, "LNMax"),
     Bug(GNMax, "release", less_in_votes, check_law, "GNMax"),
     Bug(RoundedGaussian, "_scale_steps", fewer_steps, NOISE, EXACT),
@@ -345,10 +324,10 @@ BUGS = [
       for method in ("random_bytes", "_write")],
     *shown("mirrored noise", "_noise", mirrored, GRID),
     Bug(FloatGaussian, "_release", mirrored_in_place, NOISE, DPSGD, "mirrored noise", True),
-    bare_number(Gaussian, first_number_bare, ONCE, "FunctionalMechanismRegressor-delta"),
-    bare_number(FloatGaussian, first_number_bare, NOISE, DPSGD),
-    *map(bare_number, (Laplace, KNorm, RandomizedResponse)),
-    Bug(FloatGaussian, "_release", one_number_without_noise, NOISE, DPSGD),
+    first_number_bare(Gaussian, ONCE, "FunctionalMechanismRegressor-delta"),
+    first_number_bare(FloatGaussian, NOISE, DPSGD),
+    *map(first_number_bare, (Laplace, KNorm, RandomizedResponse)),
+    Bug(FloatGaussian, "_release", number_bare(-1), NOISE, DPSGD, "the last number bare"),
     *shown("two releases for the price of one", "_release", released_twice, ALL_BUT_RESPONSES),
     *shown("two releases for the price of one", "_release", reported_twice, [RandomizedResponse]),
 ]  # fmt: skip

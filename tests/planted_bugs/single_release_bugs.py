@@ -16,7 +16,6 @@ from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
-from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.label_privacy import noisy_labels
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -41,7 +40,7 @@ from skprivacy.synthesis.measurement_plan import MeasurementPlan
 from ..contracts import records as contracts
 from ..contracts import refusals
 from ..contracts import single_release as contracts_once
-from .bug import Bug, instead
+from .bug import Bug, fields_halved, halved, instead
 
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING = contracts_once.check_accounting
@@ -94,10 +93,6 @@ def wide_target(original):
     return encode
 
 
-def half_sensitivity(original):
-    return lambda self, *args, **kwargs: original(self, *args, **kwargs) / 2
-
-
 def half_spread(original):
     """Halve the sensitivity of every mechanism that is made in a place."""
     return lambda noise_multiplier, sensitivity: original(noise_multiplier, sensitivity / 2)
@@ -105,20 +100,6 @@ def half_spread(original):
 
 def half_distance(original):
     return lambda self, sensitivity: original(self, sensitivity / 2)
-
-
-def half_gradient(original):
-    return property(lambda self: original.fget(self) / 2)
-
-
-def half_statistic(original):
-    return lambda self, task: Sensitivity(original(self, task).l2 / 2)
-
-
-def twice(original):
-    return lambda self, *args: type(original(self, *args))(
-        original(self, *args).noise_multiplier, original(self, *args).sensitivity / 2
-    )
 
 
 def data_bounds(original):
@@ -210,12 +191,6 @@ def twice_the_steps(original):
         return original(more, task, records, random)
 
     return release
-
-
-def doubled_epsilon(original):
-    return lambda self, sensitivity: type(original(self, sensitivity))(
-        original(self, sensitivity).noise_multiplier / 2, sensitivity
-    )
 
 
 def unclipped(original):
@@ -313,16 +288,6 @@ def choice_unpaid(original):
     return property(lambda self: Bare(original.fget(self).epsilon, original.fget(self).sensitivity))
 
 
-def half_sensitivity_of_scores(original):
-    return property(lambda self: Exponential(original.fget(self).epsilon, self._l1_change / 2))
-
-
-def half_sensitivity_of_gradient_scores(original):
-    return property(
-        lambda self: Exponential(original.fget(self).epsilon, original.fget(self).sensitivity / 2)
-    )
-
-
 def residuals_unclipped(original):
     def derivative_row(self, scores, target):
         rows = original(self, scores, target)
@@ -401,17 +366,17 @@ BUGS = [
         visible_outside=("PrivateStandardScaler",)),
     Bug(TargetRange, "encode", wide_target, REPLAY, "AdaSSPRegressor",
         "targets beyond their bounds", ("AdaSSP",)),
-    half(PolynomialObjective, "sensitivity", half_sensitivity, ("FunctionalMechanism",),
+    half(PolynomialObjective, "sensitivity", halved, ("FunctionalMechanism",),
          REPLAY, FUNCTIONAL),
-    half(Statistic, "mechanism", twice, ("PrivateStandardScaler",),
+    half(Statistic, "mechanism", fields_halved("sensitivity"), ("PrivateStandardScaler",),
          REPLAY, "PrivateStandardScaler-delta"),
     half(AdaSSPRegressor, "_single_mechanism", half_distance, ("AdaSSP",)),
     half(OutputPerturbationClassifier, "_single_mechanism", half_distance,
          ("OutputPerturbation",)),
-    half(ObjectivePerturbation, "sensitivity", half_gradient, ("ObjectivePerturbation",)),
+    half(ObjectivePerturbation, "sensitivity", halved, ("ObjectivePerturbation",)),
     half(heads, "Gaussian", half_spread, ("ALMFineTuner-gradient",)),
-    half(PrototypeHead, "sensitivity", half_statistic, ("ALMFineTuner-prototypes",)),
-    half(LeastSquaresHead, "sensitivity", half_statistic, ("ALMFineTuner-least",)),
+    half(PrototypeHead, "sensitivity", fields_halved("l2"), ("ALMFineTuner-prototypes",)),
+    half(LeastSquaresHead, "sensitivity", fields_halved("l2"), ("ALMFineTuner-least",)),
     half(aggregators, "Gaussian", half_spread, ("PATE",)),
     half(knn, "Gaussian", half_spread, ("PrivateKNN",)),
     half(noisy_labels, "Laplace", half_spread, ("ALIBI",)),
@@ -432,8 +397,8 @@ BUGS = [
         visible_outside=ESTIMATORS),
     Bug(BoundedColumns, "moments", divides_by_n, name="divided by the number of records",
         visible_outside=("PrivateStandardScaler",)),
-    Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism", doubled_epsilon, ACCOUNTING,
-        FUNCTIONAL),
+    Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism",
+        fields_halved("noise_multiplier"), ACCOUNTING, FUNCTIONAL, "doubled epsilon"),
     Bug(GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient", "no clipping",
         ("ALMFineTuner-gradient",)),
     Bug(GradientHead, "release", twice_the_steps, name="steps that are not accounted for",
@@ -450,12 +415,13 @@ BUGS = [
     Bug(MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, TREE),
     Bug(MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, ROUNDS),
     Bug(MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, TREE),
-    Bug(MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY, ROUNDS),
+    Bug(MeasurementPlan, "choice_mechanism", fields_halved("sensitivity"), REPLAY, ROUNDS,
+        "half the sensitivity of scores"),
     Bug(LogisticLoss, "hessian_weight", instead(4.0), REPLAY, TWO_CLASSES, "a heavier hessian"),
     Bug(SquaredLoss, "derivative_row", residuals_unclipped, REPLAY, ADDITIVE_NUMBERS),
     Bug(GradientPlan, "fine_mechanism", of_one_table, REPLAY, ADDITIVE),
-    Bug(GradientPlan, "choice_mechanism", half_sensitivity_of_gradient_scores, REPLAY,
-        ADDITIVE_NUMBERS),
+    Bug(GradientPlan, "choice_mechanism", fields_halved("sensitivity"), REPLAY, ADDITIVE_NUMBERS,
+        "half the sensitivity of scores"),
     Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
     Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skprivacy.audit import verify_privacy
 
-from .bug import Bug, Make
+from .bug import Bug, Make, halved
 from .stranger import StrangerDPSGD
 
 
@@ -62,10 +62,6 @@ def one_class_weighted_after_the_clip(original):
     return clip
 
 
-def half_of(original):
-    return lambda self, *given: original(self, *given) / 2
-
-
 def clipped_to_twice_the_norm(original):
     def clip(self, gradients, signs):
         return 2 * original(self, gradients / 2, signs)
@@ -102,8 +98,8 @@ BUGS = [
     _bug("clip", long_rows_unclipped, FEW, "long rows are not clipped"),
     _bug("clip", one_class_unclipped, FEW, "one class is not clipped"),
     _bug("clip", one_class_weighted_after_the_clip, SOME, "one class is weighted after the clip"),
-    _bug("noise_scale", half_of, SOME, "half the noise of a stranger"),
-    _bug("sensitivity", half_of, SOME, "half the sensitivity of a stranger"),
+    _bug("noise_scale", halved, SOME, "half the noise of a stranger"),
+    _bug("sensitivity", halved, SOME, "half the sensitivity of a stranger"),
     _bug("clip", clipped_to_twice_the_norm, SUBTLE, "clipped to twice the norm"),
     _bug("noise_scale", two_thirds_of, SUBTLE, "noise divided by 1.5"),
     _bug("noise_scale", missing_in(0.05), SOME, "noise missing in 5 of 100 fits"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from skprivacy.neural_network._training.training_config import SequentialBatches
 
 from ..contracts import records as contracts
 from ..contracts.cases import OVERFLOWING, case_of_module
-from .bug import Bug, instead
+from .bug import Bug, asked_of, instead
 
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING, PUBLIC_SIZE = contracts.check_accounting, contracts.check_public_size
@@ -121,32 +122,25 @@ def scales_by_data(original):
     return fit
 
 
-def takes_the_realised_n(original):
-    """Take the realised number of records for the public one."""
+def chooses_by_n(original):
+    """Let what is planned follow from the realised number of records."""
 
-    def plan(self, n, recipe):
-        made, self.n_records = self.n_records, None
-        try:
-            result = original(self, n, recipe)
-        finally:
-            self.n_records = made
-        object.__setattr__(result, "relation", "add_remove")
-        return result
+    def plan(self, *given):
+        with mock.patch.object(self, "n_records", None):
+            return original(self, *given)
 
     return plan
 
 
-def chooses_by_n(original):
-    """Let the settings follow from the realised number of records."""
+def takes_the_realised_n(original):
+    """Take the realised number of records for the public one."""
 
-    def recipe(self, n, *facts):
-        made, self.n_records = self.n_records, None
-        try:
-            return original(self, n, *facts)
-        finally:
-            self.n_records = made
+    def plan(self, *given):
+        result = chooses_by_n(original)(self, *given)
+        object.__setattr__(result, "relation", "add_remove")
+        return result
 
-    return recipe
+    return plan
 
 
 def seeded_steps(original):
@@ -155,13 +149,6 @@ def seeded_steps(original):
         original(self, *args)
 
     return step
-
-
-def one_epoch_accounted(original):
-    def event_at(self, z):
-        return original(dataclasses.replace(self, epochs=1), z)
-
-    return event_at
 
 
 def other_turns(original):
@@ -279,13 +266,6 @@ def mean_of_the_records_there(original):
     return release
 
 
-def mean_for_free(original):
-    def event_at(self, noise_multiplier):
-        return original(dataclasses.replace(self, mean_noise=None), noise_multiplier)
-
-    return event_at
-
-
 def mean_of_double_targets(original):
     def release(config, targets, *args):
         return original(config, 2 * targets, *args)
@@ -334,8 +314,10 @@ BUGS = [
     Bug(AdaptiveClipping, "append_count", exact_count, REPLAY, ADAPTIVE,
         beside=((AdaptiveClipping, "remove_count", reads_the_exact_count),)),
     Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
-    Bug(TrainingConfig, "event_at", one_epoch_accounted, ACCOUNTING, STREAM),
-    Bug(TrainingConfig, "event_at", mean_for_free, ACCOUNTING, REGRESSOR),
+    Bug(TrainingConfig, "event_at", asked_of(epochs=1), ACCOUNTING, STREAM,
+        "one epoch accounted"),
+    Bug(TrainingConfig, "event_at", asked_of(mean_noise=None), ACCOUNTING, REGRESSOR,
+        "mean for free"),
     Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", mean_of_double_targets, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", mean_of_the_records_there, REPLAY, REGRESSOR),

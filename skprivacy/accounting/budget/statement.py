@@ -202,9 +202,6 @@ class Statement:
         spent = self._spent_in(log)
         return f"PrivacyBudget({shown}){per}{where}: {spent:.3g} spent by {n} charge{plural}"
 
-    def _charges(self) -> Counter[Event]:
-        return self._charges_in(self._ledger.read())
-
     def _charges_in(self, log: Log) -> Counter[Event]:
         return charges_along_path(log, self._scope, self._scope)
 
@@ -246,7 +243,7 @@ class Statement:
         if self.witness is None:
             assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
-            compose_counts(self._charges()),
+            compose_counts(self._charges_in(self._ledger.read())),
             terms["delta"] or None,
             terms["relation"],
             assumptions=tuple(assumptions),

@@ -373,13 +373,10 @@ class VoteBlockEvent(
         whole("moved", self.moved)
 
     @property
-    def _vote_event(self) -> Event:
-        return _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
-
-    @property
     def with_counts(self) -> Event:
         """The same queries with public noisy counts: an upper bound that is fast to compute."""
-        return RepeatedEvent(self._vote_event, self.n_queries)
+        vote = _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
+        return RepeatedEvent(vote, self.n_queries)
 
     @property
     def estimated(self) -> Event:

@@ -1,6 +1,7 @@
 """The same ledger in PostgreSQL, against a server of our own."""
 
 import gc
+import math
 import os
 from unittest import mock
 
@@ -11,6 +12,7 @@ from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, Priva
 from skprivacy.accounting.budget.ledger import Log
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
+from .test_budget import _hammer
 from .test_rollback import KILLS, charge_all, check_kill, check_rollback_is_refused
 
 pytestmark = pytest.mark.heavy
@@ -46,21 +48,8 @@ def test_budget_lifecycle(server):
     assert PrivacyBudget(2.0, 1e-6, f"{server}#other").spent() == 0
 
 
-def _spend(address):
-    budget, done = PrivacyBudget.open(address), 0
-    while True:
-        try:
-            with budget.reserve(LaplaceEvent(100.0)):
-                done += 1
-        except BudgetExceededError:
-            return done
-
-
 def test_processes_never_overspend(server):
-    budget = PrivacyBudget(0.5, path=f"{server}#hammered")
-    done = joblib.Parallel(n_jobs=4)(joblib.delayed(_spend)(budget.path) for _ in range(4))
-    assert sum(done) == len(budget.entries()) == 50
-    budget.verify()
+    assert _hammer(f"{server}#hammered", 4, math.inf, 0.05) == 50
 
 
 def test_lines_cannot_be_altered(server):

@@ -35,6 +35,7 @@ from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 from skprivacy.exceptions import BudgetExceededError
 
+from ...planted_bugs.bug import patched
 from ..events.test_votes import exact_renyi, winners
 
 pytestmark = pytest.mark.heavy
@@ -118,20 +119,16 @@ def gap_zero(n_queries, h, gamma):
     return hockey_stick(binom.pmf(k, n_queries, 0.5), binom.pmf(k, n_queries, 1 - share), gamma)
 
 
-def check_level_classes(noise, n_queries):
+@pytest.mark.parametrize(("noise", "n_queries"), [(2.0, 2), (3.0, 6), (10.0, 20), (1e4, 50)])
+def test_level_classes_in_every_query_are_bounded(noise, n_queries):
     block = gnmax(noise, n_queries)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         assert gap_zero(n_queries, 1 / noise, math.exp(epsilon)) <= delta_of(block, epsilon)
 
 
-@pytest.mark.parametrize(("noise", "n_queries"), [(2.0, 2), (3.0, 6), (10.0, 20), (1e4, 50)])
-def test_level_classes_in_every_query_are_bounded(noise, n_queries):
-    check_level_classes(noise, n_queries)
-
-
 @pytest.mark.slow
 def test_level_classes_in_many_queries_are_bounded():
-    check_level_classes(40.0, 286)
+    test_level_classes_in_every_query_are_bounded(40.0, 286)
     assert gap_zero(286, 1 / 40, math.exp(1.8831)) > DELTA
 
 
@@ -150,7 +147,9 @@ def test_the_best_two_queries_are_bounded():
     assert exact <= delta_of(gnmax(3.0, 2), 2.95) < gaussian_delta(math.sqrt(2 * 2) * h, gamma)
 
 
-def check_two_queries(noise):
+@pytest.mark.everyday(2)
+@pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
+def test_any_first_query_and_the_best_second_are_bounded(noise):
     rng = np.random.default_rng(0)
     h = 1 / noise
     block = gnmax(noise, 2)
@@ -161,12 +160,6 @@ def check_two_queries(noise):
         epsilon = spread * math.sqrt(2 * 2) * h
         exact = best_first_query(h, math.exp(epsilon), first)
         assert exact <= delta_of(block, epsilon)
-
-
-@pytest.mark.everyday(2)
-@pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
-def test_any_first_query_and_the_best_second_are_bounded(noise):
-    check_two_queries(noise)
 
 
 def test_random_votes_in_two_and_three_queries_are_bounded():
@@ -197,7 +190,8 @@ def curve_of(block, gammas):
     return np.array([d if g >= 1 else 1 - g + g * d for g, d in zip(gammas, above, strict=True)])
 
 
-def check_thresholds(noise, n_queries):
+@pytest.mark.parametrize(("noise", "n_queries"), [(1.0, 2), (2.0, 6), (30.0, 8)])
+def test_threshold_tests_are_bounded(noise, n_queries):
     """Tests at the same threshold, and at random ones, of a count that falls or rises by one."""
     rng = np.random.default_rng(2)
     block = VoteBlockEvent("threshold", noise, n_queries)
@@ -213,11 +207,6 @@ def check_thresholds(noise, n_queries):
             assert all(
                 hockey_stick(p, q, g) <= bound for g, bound in zip(gammas, bounds, strict=True)
             )
-
-
-@pytest.mark.parametrize(("noise", "n_queries"), [(1.0, 2), (2.0, 6), (30.0, 8)])
-def test_threshold_tests_are_bounded(noise, n_queries):
-    check_thresholds(noise, n_queries)
 
 
 # ----------------------------------------------------------------------------------- the theorems
@@ -476,7 +465,7 @@ def two_classes_only(original):
         winner = grid.filter(channels.threshold_channels(math.sqrt(2) * h))
         return lambda v, points, t: argmax._filtered_maximum(grid, winner, grid.extend(v), points)
 
-    return query
+    return replace(original, query=query)
 
 
 def smaller_losses(original):
@@ -508,44 +497,31 @@ def lattice_with_a_hole(original):
     return three_way
 
 
-def check_figure():
-    test_epsilon_is_that_of_an_independent_recursion_rounded_up(10.0, 20, DELTA, 2.0993, 2.103)
-
-
+LEVEL, TWO = (
+    test_level_classes_in_every_query_are_bounded,
+    test_any_first_query_and_the_best_second_are_bounded,
+)
+PARTS, TESTS = test_each_part_covers_its_channels, test_threshold_tests_are_bounded
+FIGURES = test_epsilon_is_that_of_an_independent_recursion_rounded_up
 MUTANTS = {
-    "one query fewer": (argmax, "argmax_curve", fewer_queries, lambda: check_level_classes(3.0, 6)),
-    "losses three per cent too small": (
-        argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
-    ),
-    "rare classes left out": (
-        channels, "censored_channels", nothing_seen,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
-    "a lattice that is too small": (
-        channels, "argmax_channels", small_lattice,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
-    "a lattice with a hole": (
-        channels, "argmax_channels", lattice_with_a_hole,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
+    "one query fewer": (argmax, "argmax_curve", fewer_queries, LEVEL, 3.0, 6),
+    "losses three per cent too small": (argmax._Grid, "filter", smaller_losses, TWO, 3.33),
+    "rare classes left out": (channels, "censored_channels", nothing_seen, PARTS, 0.1, 1.3),
+    "a lattice that is too small": (channels, "argmax_channels", small_lattice, PARTS, 0.1, 1.3),
+    "a lattice with a hole": (channels, "argmax_channels", lattice_with_a_hole, PARTS, 0.1, 1.3),
     "thresholds with half a vote": (
-        argmax, "threshold_channels", lambda original: lambda t: original(t / 2),
-        lambda: check_thresholds(2.0, 6),
+        argmax, "threshold_channels", lambda original: lambda t: original(t / 2), TESTS, 2.0, 6,
+    ),
+    "two classes for more": (
+        argmax._KINDS, "gnmax", two_classes_only, FIGURES, 10.0, 20, DELTA, 2.0993, 2.103,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
-    owner, attribute, make, check = MUTANTS[name]  # the check without the bug is a test above
-    caught(mock.patch.object(owner, attribute, make(getattr(owner, attribute))), check)
-
-
-def test_the_value_of_two_classes_for_more_is_caught():
-    two = replace(argmax._KINDS["gnmax"], query=two_classes_only(None))
-    planted = mock.patch.dict(argmax._KINDS, {"gnmax": two})
-    caught(planted, check_figure)
+    owner, attribute, make, check, *case = MUTANTS[name]
+    caught(patched(owner, attribute, make), lambda: check(*case))
 
 
 def forget():

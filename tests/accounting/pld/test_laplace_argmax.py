@@ -6,6 +6,7 @@ The attacks are computed apart from the library: by quadrature between the kinks
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from itertools import product
 from unittest import mock
 
@@ -18,6 +19,7 @@ from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld import channels as laplace_channels
 from skprivacy.ensemble import LNMax
 
+from ...planted_bugs.bug import patched
 from .test_argmax import answer_of, caught, curve_of, fewer_queries, hockey_stick, worst
 
 pytestmark = pytest.mark.heavy
@@ -116,7 +118,7 @@ def test_epsilon_is_that_of_an_independent_recursion_rounded_up(noise, n_queries
 
 @pytest.mark.slow
 def test_votes_level_with_a_third_in_many_queries_are_bounded():
-    check_level(20.0, 1000)
+    LEVEL(20.0, 1000)
     assert level_with_a_third(20.0, 1000, 8.8553) > DELTA
     assert epsilon_of(lnmax(20.0, 1000), DELTA) <= 8.88
 
@@ -149,17 +151,13 @@ def test_one_query_is_its_best_channel(h):
 # --------------------------------------------------------------------- attacks that it must bound
 
 
-def check_level(noise, n_queries):
-    for epsilon in np.linspace(0, 1, 4) * math.sqrt(n_queries) / noise:
-        exact = level_with_a_third(noise, n_queries, epsilon)
-        assert exact <= delta_of(lnmax(noise, n_queries), epsilon)
-
-
 @pytest.mark.parametrize(
     ("noise", "n_queries"), [(1.0, 2), (1.5, 3), (3.0, 6), (20.0, 100), (1e3, 50)]
 )
-def test_votes_level_with_a_third_in_every_query_are_bounded(noise, n_queries):
-    check_level(noise, n_queries)
+def test_votes_level_with_a_third_are_bounded(noise, n_queries):
+    for epsilon in np.linspace(0, 1, 4) * math.sqrt(n_queries) / noise:
+        exact = level_with_a_third(noise, n_queries, epsilon)
+        assert exact <= delta_of(lnmax(noise, n_queries), epsilon)
 
 
 @pytest.mark.parametrize("noise", [1.0, 1 / 0.7, 3.0, 20.0, 500.0])
@@ -330,10 +328,10 @@ def test_the_aggregator_charges_winners():
 # ----------------------------------------------------------------------------------- planted bugs
 
 
-def without(name):
+def left_out(original):
     """Leave out a part, but for one channel that tells nothing."""
     flat = np.full((3, 1), 1 / 3)
-    return lambda original: lambda h: (flat, flat, np.zeros(1))
+    return lambda h: (flat, flat, np.zeros(1))
 
 
 def centred(original):
@@ -350,40 +348,26 @@ def near_zero_missed(original):
     return lambda h: tuple(a[..., np.arange(a.shape[-1]) % 13 > 6] for a in original(h))
 
 
+LEVEL, PARTS = test_votes_level_with_a_third_are_bounded, test_each_part_covers_its_channels
+STEP = test_one_step_covers_all_channels
 MUTANTS = {
-    "one query fewer": (
-        argmax, "argmax_curve", fewer_queries, lambda: check_level(3.0, 6),
-    ),
-    "no slack": (
-        laplace_channels, "_slack", lambda original: lambda cell: 0.0,
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
-    "no lattice around the kinks": (
-        laplace_channels, "_near_lattice", without("_near_lattice"), lambda: check_level(3.0, 6),
-    ),
-    "half a lattice": (
-        laplace_channels, "_near_lattice", near_zero_missed,
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
-    "kinks in the wrong place": (
-        laplace_channels, "_neighbour_laws", centred,
-        lambda: test_one_step_covers_all_channels(0.1),
-    ),
+    "one query fewer": (argmax, "argmax_curve", fewer_queries, LEVEL, 3.0, 6),
+    "no slack": (laplace_channels, "_slack", lambda original: lambda cell: 0.0, PARTS, 0.1),
+    "no lattice around the kinks": (laplace_channels, "_near_lattice", left_out, LEVEL, 3.0, 6),
+    "half a lattice": (laplace_channels, "_near_lattice", near_zero_missed, PARTS, 0.1),
+    "kinks in the wrong place": (laplace_channels, "_neighbour_laws", centred, STEP, 0.1),
     "points of the curve for corners": (
         laplace_channels, "_scale_departure", lambda original: lambda law, sure, more: law,
-        lambda: test_each_part_covers_its_channels(0.1),
+        PARTS, 0.1,
     ),
-    "no rare outcomes": (
-        laplace_channels, "_tail_limit", without("_tail_limit"),
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
+    "no rare outcomes": (laplace_channels, "_tail_limit", left_out, PARTS, 0.1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
-    owner, attribute, make, check = MUTANTS[name]  # the check without the bug is a test above
-    caught(mock.patch.object(owner, attribute, make(getattr(owner, attribute))), check)
+    owner, attribute, make, check, *case = MUTANTS[name]
+    caught(patched(owner, attribute, make), lambda: check(*case))
 
 
 @pytest.mark.everyday(1)
@@ -394,13 +378,11 @@ def test_the_channels_of_normal_noise_are_caught(deviation):
         lambda h, grid: argmax._argmax_query(h / deviation, grid), math.sqrt(2)
     )
     planted = mock.patch.dict(argmax._KINDS, {"lnmax": normal})
-    caught(planted, lambda: check_level(20.0, 100))
+    caught(planted, lambda: LEVEL(20.0, 100))
 
 
 def test_the_value_of_two_classes_for_more_is_caught():
-    planted = [
-        mock.patch.object(laplace_channels, name, without(name)(None))
-        for name in ("_near_lattice", "_ahead_corners", "_threshold_lattice")
-    ]
-    with planted[0], planted[1]:
-        caught(planted[2], lambda: check_level(20.0, 100))
+    with ExitStack() as planted:
+        for name in ("_near_lattice", "_ahead_corners", "_threshold_lattice"):
+            planted.enter_context(patched(laplace_channels, name, left_out))
+        caught(planted, lambda: LEVEL(20.0, 100))
