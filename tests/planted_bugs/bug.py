@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 from unittest import mock
 
@@ -62,6 +63,20 @@ def patched(owner: Any, name: str, make: Make) -> AbstractContextManager[Any]:
 def instead(value: Any) -> Make:
     """Put a value in the place of whatever there is."""
     return lambda original: value
+
+
+def calling(bug: Callable[..., Any]) -> Make:
+    """Let ``bug(original, ...)`` take the place of a call of the original."""
+
+    @wraps(bug)
+    def make(original: Any) -> Any:
+        @wraps(original)
+        def planted(*given: Any, **named: Any) -> Any:
+            return bug(original, *given, **named)
+
+        return planted
+
+    return make
 
 
 def halved(original: Any) -> Any:

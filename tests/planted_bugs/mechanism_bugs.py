@@ -31,7 +31,7 @@ from ..contracts import records as contracts
 from ..contracts import single_release as contracts_once
 from ..mechanisms.draw_counter import KEY, check_counter
 from ..mechanisms.test_noise import check_noise as check_law
-from .bug import Bug
+from .bug import Bug, calling
 
 NOISE, FRESH, ONCE = contracts.check_noise, contracts.check_fresh_noise, contracts_once.check_noise
 LABEL_LAW, FRESH_LABELS = label_contracts.check_law, label_contracts.check_fresh_labels
@@ -41,20 +41,18 @@ def halved(original):
     return lambda self, scale, size, random: original(self, scale, size, random) // 2
 
 
-def half_tilt(original):
+@calling
+def half_tilt(original, self, value, random):
     """Minimise what another epsilon would, with the ridge that is declared."""
 
-    def release(self, value, random):
-        class Half(ObjectivePerturbation):
-            def _scale(this, epsilon):
-                return self.scale(value[0].shape[1]) / 2
+    class Half(ObjectivePerturbation):
+        def _scale(this, epsilon):
+            return self.scale(value[0].shape[1]) / 2
 
-            def ridge(this, size):
-                return self.ridge(size)
+        def ridge(this, size):
+            return self.ridge(size)
 
-        return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
-
-    return release
+    return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
 
 
 def less_noise(share):
@@ -65,22 +63,17 @@ def less_noise(share):
     )
 
 
-def gaussian_for_logistic(original):
-    def release(self, value, random):
-        return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
-            value, random
-        )
-
-    return release
+@calling
+def gaussian_for_logistic(original, self, value, random):
+    return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
+        value, random
+    )
 
 
-def less_in_votes(original):
+@calling
+def less_in_votes(original, self, votes, *rest):
     """Draw 80% of the noise that the event of an aggregator claims."""
-
-    def release(self, votes, *rest):
-        return original(self.with_noise(0.8 * self.noise), votes, *rest)
-
-    return release
+    return original(self.with_noise(0.8 * self.noise), votes, *rest)
 
 
 def too_true(original):
@@ -108,39 +101,30 @@ def seeded(original):
     return lambda self, value, random: original(self, value, SecureRandom(7))
 
 
-def of_the_global_generator(original):
-    def release(self, value, random):
-        seed = int(np.random.randint(2**31))  # noqa: NPY002
-        return original(self, value, SecureRandom(seed))
-
-    return release
+@calling
+def of_the_global_generator(original, self, value, random):
+    seed = int(np.random.randint(2**31))  # noqa: NPY002
+    return original(self, value, SecureRandom(seed))
 
 
-def seeded_sampling(original):
-    def draw(self, n, random):
-        return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
-
-    return draw
+@calling
+def seeded_sampling(original, self, n, random):
+    return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
 
 
-def mirrored(original):
+@calling
+def mirrored(original, self, scale, size, random):
     """Give the second half of a vector the first half's noise, turned round."""
-
-    def noise(self, scale, size, random):
-        half = original(self, scale, (size + 1) // 2, random)
-        return np.r_[half, -half][:size]
-
-    return noise
+    half = original(self, scale, (size + 1) // 2, random)
+    return np.r_[half, -half][:size]
 
 
-def mirrored_in_place(original):
-    def release(self, value, random):
-        before, half = value.copy(), (len(value) + 1) // 2
-        noise = original(self, value, random) - before
-        value[:] = before + np.r_[noise[:half], -noise[:half]][: len(value)]
-        return value
-
-    return release
+@calling
+def mirrored_in_place(original, self, value, random):
+    before, half = value.copy(), (len(value) + 1) // 2
+    noise = original(self, value, random) - before
+    value[:] = before + np.r_[noise[:half], -noise[:half]][: len(value)]
+    return value
 
 
 def number_bare(place):
@@ -156,33 +140,24 @@ def number_bare(place):
     return make
 
 
-def released_twice(original):
+@calling
+def released_twice(original, self, value, random):
     """Release the same once more, in a better mean, for the price of one."""
-
-    def release(self, value, random):
-        again = np.array(value, copy=True) if isinstance(value, np.ndarray) else value
-        return (original(self, value, random) + original(self, again, random)) / 2
-
-    return release
+    again = np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+    return (original(self, value, random) + original(self, again, random)) / 2
 
 
-def reported_twice(original):
+@calling
+def reported_twice(original, self, value, random):
     """Report what is true if one of two reports says so, for the price of one."""
-
-    def release(self, value, random):
-        first, second = (original(self, value, random) for _ in range(2))
-        return np.where(second == value, second, first)
-
-    return release
+    first, second = (original(self, value, random) for _ in range(2))
+    return np.where(second == value, second, first)
 
 
-def first_candidate(original):
+@calling
+def first_candidate(original, self, value, random):
     """Whose label is no candidate responds for the first one, so that likelihoods are wrong."""
-
-    def release(self, value, random):
-        return original(self, np.where(value == -1, 0, value), random)
-
-    return release
+    return original(self, np.where(value == -1, 0, value), random)
 
 
 def best_is_chosen(original):
@@ -193,27 +168,22 @@ def uncorrelated(original):
     return lambda self, size, random: random.normal(size)
 
 
-def shorter_tree(original):
+@calling
+def shorter_tree(original, self, size, random):
     """Keep the sums of the lowest level out of the next."""
-
-    def draw(self, size, random):
-        noise = original(self, size, random)
-        return noise if self.step % 4 else noise - random.normal(size)
-
-    return draw
+    noise = original(self, size, random)
+    return noise if self.step % 4 else noise - random.normal(size)
 
 
 def fewer_steps(original):
     return lambda self, size: 0.97 * original(self, size)
 
 
-def every_other(original):
-    def draw(sigma, size, random):
-        steps = original(sigma, size, random)
-        steps[::2] = 0.0
-        return steps
-
-    return draw
+@calling
+def every_other(original, sigma, size, random):
+    steps = original(sigma, size, random)
+    steps[::2] = 0.0
+    return steps
 
 
 def shuffled(original):

@@ -9,7 +9,7 @@ import numpy as np
 
 from skprivacy.audit import verify_privacy
 
-from .bug import Bug, Make, halved
+from .bug import Bug, Make, calling, halved
 from .stranger import StrangerDPSGD
 
 
@@ -40,33 +40,25 @@ SUBTLE = check_claim(20_000, 2.0, 0.05)
 OFTEN = check_claim(4_000, 1.0, 0.4)
 
 
-def long_rows_unclipped(original):
-    def clip(self, gradients, signs):
-        norms = np.sqrt((gradients**2).sum(axis=1))[:, None]
-        return np.where(norms > 5 * self.max_grad_norm, gradients, original(self, gradients, signs))
-
-    return clip
+@calling
+def long_rows_unclipped(original, self, gradients, signs):
+    norms = np.sqrt((gradients**2).sum(axis=1))[:, None]
+    return np.where(norms > 5 * self.max_grad_norm, gradients, original(self, gradients, signs))
 
 
-def one_class_unclipped(original):
-    def clip(self, gradients, signs):
-        return np.where(signs[:, None] > 0, gradients, original(self, gradients, signs))
-
-    return clip
+@calling
+def one_class_unclipped(original, self, gradients, signs):
+    return np.where(signs[:, None] > 0, gradients, original(self, gradients, signs))
 
 
-def one_class_weighted_after_the_clip(original):
-    def clip(self, gradients, signs):
-        return np.where(signs[:, None] > 0, 3.0, 1.0) * original(self, gradients, signs)
-
-    return clip
+@calling
+def one_class_weighted_after_the_clip(original, self, gradients, signs):
+    return np.where(signs[:, None] > 0, 3.0, 1.0) * original(self, gradients, signs)
 
 
-def clipped_to_twice_the_norm(original):
-    def clip(self, gradients, signs):
-        return 2 * original(self, gradients / 2, signs)
-
-    return clip
+@calling
+def clipped_to_twice_the_norm(original, self, gradients, signs):
+    return 2 * original(self, gradients / 2, signs)
 
 
 def two_thirds_of(original):
@@ -80,13 +72,10 @@ def missing_in(share: float) -> Make:
     return make
 
 
-def shuffled_batches(original):
+@calling
+def shuffled_batches(original, self: Any, n: int, random: np.random.Generator):
     """One pass in batches of one size, charged as Poisson samples."""
-
-    def batches(self: Any, n: int, random: np.random.Generator) -> list[Any]:
-        return np.array_split(random.permutation(n), self.n_steps)
-
-    return batches
+    return np.array_split(random.permutation(n), self.n_steps)
 
 
 def _bug(attribute: str, make: Make, check: Callable[[], None], name: str) -> Bug:

@@ -19,7 +19,7 @@ from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld import channels as laplace_channels
 from skprivacy.ensemble import LNMax
 
-from ...planted_bugs.bug import patched
+from ...planted_bugs.bug import calling, patched
 from .test_argmax import answer_of, caught, curve_of, fewer_queries, hockey_stick, worst
 
 pytestmark = pytest.mark.heavy
@@ -334,13 +334,10 @@ def left_out(original):
     return lambda h: (flat, flat, np.zeros(1))
 
 
-def centred(original):
+@calling
+def centred(original, x, y, h):
     """Take the kinks to be at 0, as if the votes were half-way between P and Q."""
-
-    def around(x, y, h):
-        return original(x + h / 2, y - h / 2, h)
-
-    return around
+    return original(x + h / 2, y - h / 2, h)
 
 
 def near_zero_missed(original):
