@@ -44,11 +44,9 @@ from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.work_limit import closed_form_work
 
+from .events.test_mixtures import hockey_stick
+
 GRID = np.linspace(-40, 60, 40_001)
-
-
-def hockey_stick(p, q, epsilon):
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
 def binomial(k, q):

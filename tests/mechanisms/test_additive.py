@@ -28,15 +28,11 @@ from skprivacy.mechanisms import (
     additive,
 )
 
+from ..accounting.events.test_votes import gaussian_delta
+
 LAWS = {Laplace: stats.laplace, Gaussian: stats.norm, Logistic: stats.logistic}
 KINDS = [Laplace, Gaussian, Logistic]
 EVERY = [*KINDS, KNorm]  # whose law is tested in test_k_norm
-
-
-def gaussian_delta(epsilon, b):
-    return stats.norm.cdf(0.5 / b - epsilon * b) - math.exp(epsilon) * stats.norm.cdf(
-        -0.5 / b - epsilon * b
-    )
 
 
 def sampler(mechanism, seed=0):
@@ -254,8 +250,8 @@ def test_events():
 @given(st.floats(1e-3, 60.0), st.floats(1e-9, 0.5))
 def test_analytic_gaussian_is_the_least(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
-    assert gaussian_delta(epsilon, z) <= delta * (1 + 1e-9)
-    assert gaussian_delta(epsilon, z * (1 - 1e-5)) > delta * (1 - 1e-9)
+    assert gaussian_delta(1.0, z, epsilon) <= delta * (1 + 1e-9)
+    assert gaussian_delta(1.0, z * (1 - 1e-5), epsilon) > delta * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -272,14 +268,14 @@ def test_classic_gaussian_holds_where_its_theorem_does(epsilon, delta):
     z = classic_noise_multiplier(epsilon, delta)
     assert z == pytest.approx(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
     assert z > analytic_noise_multiplier(epsilon, delta)
-    assert gaussian_delta(epsilon, z) <= delta
+    assert gaussian_delta(1.0, z, epsilon) <= delta
     mechanism = Gaussian.calibrated(epsilon, delta, 3.0, gaussian="classic", lower=0.0)
     assert mechanism == Gaussian(z, 3.0, lower=0.0)
 
 
 def test_classic_gaussian_is_refused_where_it_fails():
     z = math.sqrt(2 * math.log(1.25 / 1e-5)) / 12  # what the formula would say
-    assert gaussian_delta(12.0, z) > 1e-5
+    assert gaussian_delta(1.0, z, 12.0) > 1e-5
     for make in (classic_noise_multiplier, partial(Gaussian.calibrated, gaussian="classic")):
         arguments = () if make is classic_noise_multiplier else (1.0,)
         for epsilon in (1.0 + 1e-9, 12.0, math.inf, math.nan, 0.0, -1.0):

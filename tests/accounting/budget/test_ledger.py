@@ -40,6 +40,21 @@ def _spoiled(budget):
     assert not ran
 
 
+LIMITED = """
+        import resource, sqlite3, sys, warnings
+        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
+
+        def limit():
+            if sys.argv[2] == "read-only":
+                real = sqlite3.connect
+                sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
+            else:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        budget = PrivacyBudget.open(sys.argv[1])
+"""
+
+
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
@@ -50,15 +65,7 @@ def test_files_that_cannot_be_written(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     code = """
-        import os, resource, sys
-        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
-        budget = PrivacyBudget.open(sys.argv[1])
-        if sys.argv[2] == "read-only":
-            import sqlite3
-            real = sqlite3.connect
-            sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
-        else:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        limit()
         for _ in range(2):
             try:
                 with budget.reserve(LaplaceEvent(10.0)):
@@ -66,7 +73,7 @@ def test_files_that_cannot_be_written(ledger, limit):
             except LedgerError as error:
                 print("refused", error)
     """
-    done = run_script(code, ledger, limit)
+    done = run_script(LIMITED + code, ledger, limit)
     assert "RELEASED" not in done.stdout, done
     assert done.stdout.count("refused") == 2, done
     assert "nothing was released" in done.stdout
@@ -182,19 +189,11 @@ def test_error_inside_a_reservation_is_the_one_raised(ledger):
 def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     code = """
-        import resource, sys, warnings
-        from skprivacy.accounting import LaplaceEvent, PrivacyBudget
-        budget = PrivacyBudget.open(sys.argv[1])
         with warnings.catch_warnings(record=True) as caught, budget.reserve(LaplaceEvent(10.0)):
-            if sys.argv[2] == "read-only":
-                import sqlite3
-                real = sqlite3.connect
-                sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
-            else:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            limit()
         print("RELEASED", [str(w.message) for w in caught])
     """
-    done = run_script(code, ledger, limit)
+    done = run_script(LIMITED + code, ledger, limit)
     assert "RELEASED" in done.stdout, done
     assert (
         "was charged, but its outcome (commit) could not be recorded" in done.stderr + done.stdout

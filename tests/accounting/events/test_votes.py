@@ -19,7 +19,7 @@ NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 def gaussian_delta(sensitivity, sigma, epsilon):
     mu = sensitivity / sigma
     below = norm.logcdf(-mu / 2 - epsilon / mu)
-    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + below)
+    return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + below)
 
 
 def check_distribution(make, sensitivity):

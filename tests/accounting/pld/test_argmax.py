@@ -36,7 +36,8 @@ from skprivacy.accounting.renyi import rdp
 from skprivacy.exceptions import BudgetExceededError
 
 from ...planted_bugs.bug import calling, patched
-from ..events.test_votes import exact_renyi, winners
+from ..events.test_votes import exact_renyi, gaussian_delta, winners
+from .rounding import answer
 
 pytestmark = pytest.mark.heavy
 
@@ -49,12 +50,6 @@ def gnmax(noise, n_queries):
 
 def hockey_stick(p, q, gamma):
     return np.maximum(p - gamma * q, 0).sum()
-
-
-def gaussian_delta(mu, gamma):
-    """Return the hockey-stick divergence of N(mu, 1) from N(0, 1)."""
-    x = np.log(gamma)
-    return norm.cdf(mu / 2 - x / mu) - gamma * norm.cdf(-mu / 2 - x / mu)
 
 
 def three_way(x, y, h):
@@ -135,7 +130,7 @@ def test_level_classes_in_many_queries_are_bounded():
 def best_first_query(h, gamma, laws):
     """Return the divergence of a first query, then the best second: that is Gaussian noise."""
     mu = math.sqrt(2) * h
-    return max((p * gaussian_delta(mu, gamma * q / p)).sum() for p, q in laws)
+    return max((p * gaussian_delta(mu, 1.0, np.log(gamma * q / p))).sum() for p, q in laws)
 
 
 def test_the_best_two_queries_are_bounded():
@@ -144,7 +139,7 @@ def test_the_best_two_queries_are_bounded():
     first = [two_way(g, h) for g in np.linspace(-5, 5, 1001)]
     exact = best_first_query(h, gamma, first)
     assert exact == pytest.approx(1.1065e-6, rel=1e-3)
-    assert exact <= delta_of(gnmax(3.0, 2), 2.95) < gaussian_delta(math.sqrt(2 * 2) * h, gamma)
+    assert exact <= delta_of(gnmax(3.0, 2), 2.95) < gaussian_delta(2 * h, 1.0, 2.95)
 
 
 @pytest.mark.everyday(2)
@@ -163,25 +158,30 @@ def test_any_first_query_and_the_best_second_are_bounded(noise):
 
 
 def test_random_votes_in_two_and_three_queries_are_bounded():
-    """3 to 6 classes, whole votes; up to 216 outcomes of three queries together."""
     rng = np.random.default_rng(1)
     noise = 3.33
     blocks = {n: gnmax(noise, n) for n in (2, 3)}
     gammas = np.exp(np.linspace(-1, 5, 25))
     bounds = {n: curve_of(block, gammas) for n, block in blocks.items()}
-    for _ in range(40):
-        n_queries, n_classes = rng.integers(2, 4), rng.integers(3, 7)
-        p, q = np.ones(1), np.ones(1)
-        for _ in range(n_queries):
-            votes = rng.integers(0, 12, n_classes)
-            a, b = rng.choice(n_classes, 2, replace=False)
-            moved = votes.copy()
-            moved[a] -= 1
-            moved[b] += 1
-            p = np.outer(p, winners(votes, noise)).ravel()
-            q = np.outer(q, winners(moved, noise)).ravel()
+    for trial in range(40):
+        n_queries = trial % 2 + 2
+        p, q = random_products(rng, winners, noise, n_queries)
         exact = np.array([hockey_stick(p, q, gamma) for gamma in gammas])
         assert (exact <= bounds[n_queries] + 1e-9).all()
+
+
+def random_products(rng, law, noise, n_queries):
+    """Return the laws of answers to random votes of 2 to 8 classes, before and after one moves."""
+    p, q = np.ones(1), np.ones(1)
+    for _ in range(n_queries):
+        votes = rng.integers(0, 9, rng.integers(2, 9))
+        a, b = rng.choice(len(votes), 2, replace=False)
+        moved = votes.copy()
+        moved[a] -= 1
+        moved[b] += 1
+        p = np.outer(p, law(votes, noise)).ravel()
+        q = np.outer(q, law(moved, noise)).ravel()
+    return p, q
 
 
 def curve_of(block, gammas):
@@ -228,7 +228,9 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     h = 0.3
     for gamma in np.exp([0.0, 0.4, 1.5, 3.0]):
         best = max(hockey_stick(*two_way(g, h), gamma) for g in np.linspace(-9, 3, 1201))
-        assert best == pytest.approx(gaussian_delta(math.sqrt(2) * h, gamma), rel=1e-4)
+        assert best == pytest.approx(
+            gaussian_delta(math.sqrt(2) * h, 1.0, math.log(gamma)), rel=1e-4
+        )
     assert flatten(gnmax(40.0, 1)) == flatten(GNMaxEvent(40.0))
 
 
@@ -252,7 +254,7 @@ def test_each_part_covers_its_channels(h, wide):
     for kink in (0, h, 3 * h):
 
         def before(gamma, kink=kink):
-            return answer_of(kink, gamma)
+            return answer(kink, gamma)
 
         told = worst(channels.far_shift_channel(h, step), before)(gammas)
         near = (1 - missed) * worst(lattice, before)(gammas) + missed * told
@@ -299,12 +301,6 @@ def test_public_shifts_onto_the_lattice_give_back_every_channel(h, variances):
         assert abs(np.log(on[:, 12, 12] / off)).max() > 1e-4  # which no single one of them is
 
 
-def answer_of(epsilon, gamma):
-    """Return the curve of a randomised answer, which is all kinks."""
-    p = np.array([1.0, math.exp(-epsilon)]) / (1 + math.exp(-epsilon))
-    return sum(np.maximum(a - gamma * b, 0) for a, b in zip(p, p[::-1], strict=True))
-
-
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):
@@ -323,10 +319,10 @@ def test_one_step_covers_all_channels(h):
     laws += [pair[::-1] for pair in laws]
     gamma = np.exp(grid.losses)
     for kink, t in product((0, 5, 16, 48), (2, 1000)):
-        bound = query(answer_of(kink * step, gamma), 3 * pad, t) + argmax._RARE
+        bound = query(answer(kink * step, gamma), 3 * pad, t) + argmax._RARE
         for p, q in laws:
             p, q = p[p > 1e-16], q[p > 1e-16]
-            exact = answer_of(kink * step, gamma[: 3 * pad, None] * (q / p)) @ p
+            exact = answer(kink * step, gamma[: 3 * pad, None] * (q / p)) @ p
             assert (exact <= bound + 1e-15).all()
 
 

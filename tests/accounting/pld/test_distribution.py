@@ -289,7 +289,7 @@ def test_connecting_the_dots_meets_the_curve_at_every_dot(name, step, tail):
 def test_the_order_of_the_directions_does_not_matter(q, z, steps):
     """Removing is the worse direction here; it must be found wherever it stands."""
     forth = pld(sgd(q, z, steps))
-    back = type(forth)(forth._directions[::-1])
+    back = type(forth)(forth._directions[::-1], forth.loose)
     assert back.epsilon(1e-5) == pytest.approx(forth.epsilon(1e-5), rel=1e-6)
     assert back.delta(0.5) == pytest.approx(forth.delta(0.5), rel=1e-6)
 
