@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ..._validation import number, sequence
+from ..._validation import is_number, sequence
 from ..event import Event, NoLossDistributionError, Orders, Pairs, check_event, numbers
 from ..pld.distribution import PrivacyLossDistribution, pld
 from ..pld.pairs import AtomPair, MixedPair, pair_from_curve, symmetric_pairs
@@ -181,11 +181,9 @@ class PrivateSelectionEvent(
 
     def __post_init__(self) -> None:
         check_event("event", self.event)
-        number("eta", self.eta, "a finite number > -1")
-        number("gamma", self.gamma, "in (0, 1)")
-        if not -1 < self.eta < math.inf:
+        if not (is_number(self.eta) and -1 < self.eta < math.inf):
             raise ValueError(f"eta={self.eta!r} must be a finite number > -1.")
-        if not 0 < self.gamma < 1:
+        if not (is_number(self.gamma) and 0 < self.gamma < 1):
             raise ValueError(f"gamma={self.gamma!r} must be in (0, 1).")
 
     @property
