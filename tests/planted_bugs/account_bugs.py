@@ -117,11 +117,9 @@ def first_of_all_orders(account):
     yield from filters._tight_costs(account.with_counts(account.added + account.counts), 0.5, 0.4)
 
 
-def eagerly(path, scope, seen):
-    made = PrivacyBudget.__new__(PrivacyBudget)
-    made._attach(ledger_at(path), scope)
-    _ = made._terms
-    return made
+def eagerly(self, state):
+    self._attach(ledger_at(state["address"]), state["scope"])
+    _ = self._terms
 
 
 def made_anew(address, **options):
@@ -327,6 +325,6 @@ BUGS = [
     altered(budget, "check_same_unit", nothing, UNITS, "units are added up"),
     altered(PrivacyBudget, "_record_outcome", PrivacyBudget._settle, OUTCOMES,
             "an outcome must be noted"),
-    altered(PrivacyBudget, "_at", eagerly, LOADING),
+    altered(PrivacyBudget, "__setstate__", eagerly, LOADING),
     altered(sqlite3, "connect", made_anew, LOADING),
 ]  # fmt: skip

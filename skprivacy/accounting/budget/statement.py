@@ -32,7 +32,7 @@ from .admission import (
     sum_charges,
 )
 from .filters import FILTERS, compose_counts, spent_epsilon
-from .ledger import Ledger, LedgerError, LedgerVersion, Log, Record
+from .ledger import Ledger, LedgerError, Log, Record
 from .stores import ledger_at
 
 if TYPE_CHECKING:
@@ -78,18 +78,10 @@ class Statement:
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
-        budget = cls._at(path, scope)
+        budget = cls.__new__(cls)
+        budget._attach(ledger_at(path), scope_of(scope))
         budget._ledger.forget()
         check_partitions(budget._scope, budget.relation)
-        return budget
-
-    @classmethod
-    def _at(
-        cls: type[_Self], path: str | Path, scope: str, seen: LedgerVersion | None = None
-    ) -> _Self:
-        """Return a budget without opening its ledger, for unpickling."""
-        budget = cls.__new__(cls)
-        budget._attach(ledger_at(path, seen), scope_of(scope))
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:
@@ -101,10 +93,6 @@ class Statement:
     def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
-
-    # For formats such as skops that call no function named in a file.
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self._ledger.address, "scope": self._scope, "seen": self._ledger.seen}
 
