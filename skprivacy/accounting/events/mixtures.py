@@ -20,11 +20,6 @@ from ..renyi import DEFAULT_ORDERS, rdp
 from ..work_limit import CURVE_WORK
 from .composition import PoissonSampledEvent, group_events, total_zcdp
 
-__all__ = [
-    "MixtureEvent",
-    "PrivateSelectionEvent",
-]
-
 _SUM_TOLERANCE = 1e-9  # largest deviation of the sum of probabilities from 1
 _SMALLEST_DELTA = 1e-15  # on a privacy curve, above the probability of an infinite loss
 _LARGEST_LOSS = 350.0  # the exponential of twice this loss is still finite

@@ -35,12 +35,6 @@ moved : int, default=1
     Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
     and joins another.""",
 }
-__all__ = [
-    "GNMaxEvent",
-    "LNMaxEvent",
-    "VoteBlockEvent",
-    "VoteThresholdEvent",
-]
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
 _WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
