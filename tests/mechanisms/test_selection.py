@@ -110,11 +110,3 @@ def test_bad_scores(kind, scores):
 def test_bad_parameters(kind, epsilon, sensitivity, named):
     with pytest.raises(ValueError, match=named):
         kind(epsilon, sensitivity)
-
-
-def test_noisy_max_is_never_worse_than_exponential():
-    scores = np.array(SCORES)
-    for epsilon in (0.1, 1.0, 4.0):
-        assert permute_and_flip_law(SCORES, epsilon) @ scores >= (
-            exponential_law(SCORES, epsilon) @ scores
-        )
