@@ -128,16 +128,14 @@ def mirrored_in_place(original, self, value, random):
 
 
 def number_bare(place):
-    def make(original):
-        def release(self, value, random):
-            bare = np.ravel(value)[place]
-            noisy = original(self, value, random)
-            np.ravel(noisy)[place] = bare  # of a view
-            return noisy
+    @calling
+    def release(original, self, value, random):
+        bare = np.ravel(value)[place]
+        noisy = original(self, value, random)
+        np.ravel(noisy)[place] = bare  # of a view
+        return noisy
 
-        return release
-
-    return make
+    return release
 
 
 @calling
@@ -214,14 +212,9 @@ def restarting(original):
 
 def scaled(share):
     """Return what makes the noise of a grid smaller."""
-
-    def make(original):
-        def noise(self, scale, size, random):
-            return original(self, max(1, round(share * scale)), size, random)
-
-        return noise
-
-    return make
+    return calling(
+        lambda original, self, scale, *rest: original(self, max(1, round(share * scale)), *rest)
+    )
 
 
 DPSGD, LOGISTIC, EXACT = (

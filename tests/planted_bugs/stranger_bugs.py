@@ -66,10 +66,9 @@ def two_thirds_of(original):
 
 
 def missing_in(share: float) -> Make:
-    def make(original: Callable[..., float]) -> Callable[..., float]:
-        return lambda self, random: (random.random() >= share) * original(self, random)
-
-    return make
+    return calling(
+        lambda original, self, random: (random.random() >= share) * original(self, random)
+    )
 
 
 @calling
