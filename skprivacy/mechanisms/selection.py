@@ -142,8 +142,8 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     with the same probability. The candidates may differ from report to report. The candidates of
     a report must not depend on its own true category.
 
-    The parameters are those of :class:`RandomizedResponse`: ``n_categories`` is the number k of
-    candidates, and reports are positions 0 .. k-1 in their list.
+    The parameters of :class:`RandomizedResponse` apply. ``n_categories`` is the number k of
+    candidates. Reports are positions 0 .. k-1 in their list.
 
     Notes
     -----
