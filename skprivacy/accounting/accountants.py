@@ -157,11 +157,7 @@ def privacy_curve(
 
 
 def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> float:
-    """Return the smallest epsilon that Renyi accounting proves at ``delta``.
-
-    Canonne, Kamath and Steinke 2020, Proposition 12. Warns if the best order is at the edge of the
-    grid, where a better bound may exist.
-    """
+    """Return the smallest epsilon that Renyi accounting proves; warn at the edge of the grid."""
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(

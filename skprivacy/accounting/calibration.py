@@ -13,7 +13,7 @@ from typing import Any
 
 from scipy.special import log_ndtr, ndtr
 
-from .._validation import is_number, number, positive
+from .._validation import is_number, positive
 from .accountants import best_epsilon, delta_of, epsilon_by, epsilon_of
 from .event import Event, NoLossDistributionError, check_delta, check_relation, flatten
 from .events import ComposedEvent, RepeatedEvent
@@ -193,8 +193,7 @@ def calibrate_to_tpr(
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the least noise of a Gaussian (epsilon, delta)-DP release (Balle and Wang 2018)."""
-    number("epsilon", epsilon, "a finite number >= 0")
-    if not 0 <= epsilon < math.inf:
+    if not (is_number(epsilon) and 0 <= epsilon < math.inf):
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
     _check_gaussian_delta(delta)
     return _solve_noise_multiplier(float(epsilon), float(delta))
@@ -206,8 +205,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     For comparison with published results (Dwork and Roth 2014, theorem 3.22). The theorem does not
     cover epsilon above 1. From about 9 on, at delta 1e-5, the formula gives too little noise.
     """
-    number("epsilon", epsilon, "a number in (0, 1]")
-    if not 0 < epsilon <= 1:
+    if not (is_number(epsilon) and 0 < epsilon <= 1):
         raise ValueError(
             f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
             "gaussian='analytic' for larger values."
@@ -230,10 +228,7 @@ def _check_make_event(make_event: MakeEvent) -> None:
 
 
 def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
-    """Return the noise at which a saddle-point estimate, or an estimated event, meets the target.
-
-    It only starts the search, and is 1 without an estimate.
-    """
+    """Return the noise at which an estimate meets the target, to start the search; else 1."""
     if delta == 0:
         return 1.0
 
@@ -314,8 +309,7 @@ def _solve_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def _check_gaussian_delta(delta: float) -> None:
-    number("delta", delta, "a number in (0, 1)")
-    if not 0 < delta < 1:
+    if not (is_number(delta) and 0 < delta < 1):
         raise ValueError(
             f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
             "Use Laplace for delta=0."

@@ -422,10 +422,7 @@ def check_arithmetic(arithmetic: Any) -> str:
 
 
 def allows_replacement(relation: str) -> bool:
-    """Return True if a record may change, which moves its contribution by up to twice its norm.
-
-    Under ``label`` the record keeps its features and gets another label: a kind of replacement.
-    """
+    """Return True if a record may change, which moves its contribution by up to twice its norm."""
     return relation in ("label", "replace_one")
 
 
@@ -441,10 +438,7 @@ def numbers(name: str, values: Any) -> tuple[float, ...]:
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if it is in [0, 1) and below ``1 / n_records``.
-
-    At ``1 / n_records``, publishing one record at random would satisfy the guarantee.
-    """
+    """Return ``delta`` if it is in [0, 1) and below ``1 / n_records``."""
     probability("delta", delta)
     if n_records is not None:
         whole("n_records", n_records)

@@ -19,15 +19,7 @@ from .work_limit import check_work
 
 
 class Smoothed(NamedTuple):
-    """A data-dependent Renyi cost and its smooth sensitivity. **Both are private.**
-
-    Parameters
-    ----------
-    cost : float
-        The Renyi cost, in nats.
-    sensitivity : float
-        Its smooth sensitivity, in the same unit.
-    """
+    """A data-dependent Renyi cost in nats and its smooth sensitivity. **Both are private.**"""
 
     cost: float
     sensitivity: float

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import is_number, number, positive, whole
+from .._validation import is_number, not_negative, number, positive, whole
 from ..accounting import Event, events
 from ..accounting.calibration import CALIBRATIONS
 from ..accounting.smooth_sensitivity import Smoothed
@@ -469,9 +469,7 @@ class SmoothGaussian(Mechanism):
     sensitivity: float = 1.0  # in units of the smooth sensitivity
 
     def __post_init__(self) -> None:
-        number("upper", self.upper, "a number >= 0")
-        if not self.upper >= 0:
-            raise ValueError(f"upper={self.upper!r} must be a number >= 0.")
+        not_negative("upper", self.upper)
         _ = self.event  # checks the other parameters
 
     @property

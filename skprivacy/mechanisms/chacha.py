@@ -150,11 +150,9 @@ class DeviceRandom:
 
 
 def copy_to_device(array: NDArray[Any], device: torch.device | str) -> Tensor:
-    """Return an array as a tensor on a device, without waiting for operations under way there.
-
-    torch owns the page-locked copy that is transferred, and reuses it once it has been read.
-    """
+    """Return an array as a tensor on a device, without waiting for operations under way there."""
     here = torch.from_numpy(array)
+    # torch owns the page-locked copy that is transferred, and reuses it once it has been read.
     if torch.device(device).type == "cuda":
         return here.pin_memory().to(device, non_blocking=True)
     return here.to(device)

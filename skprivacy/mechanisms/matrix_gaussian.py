@@ -149,7 +149,11 @@ class _BandedNoise(_CorrelatedNoise):
         reach = len(self._behind)
         if self.step == 0:
             shape = (max(reach, 1), size)
-            self._past = _zeros(shape, random)
+            self._past: Any = (
+                np.zeros(shape, np.float32)
+                if isinstance(random, SecureRandom)
+                else random.zeros(shape)
+            )
         here = self.step % max(reach, 1)
         # Row i of the ring buffer holds the noise of (here - i) steps ago, modulo its length; the
         # row at i = here is the oldest.
@@ -183,13 +187,6 @@ class _TreeNoise(_CorrelatedNoise):
             noise -= self._parts.pop(lower)
         self._parts[level] = fresh
         return noise
-
-
-def _zeros(shape: tuple[int, ...], random: Random) -> Any:
-    """Return zeros on the device of ``random``."""
-    if isinstance(random, SecureRandom):
-        return np.zeros(shape, np.float32)
-    return random.zeros(shape)
 
 
 def _noise_of(run: MatrixFactorizationEvent) -> _CorrelatedNoise:

@@ -142,14 +142,8 @@ class RandomizedResponseWithPrior(RandomizedResponse):
     with the same probability. The candidates may differ from report to report. The candidates of
     a report must not depend on its own true category.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy loss of one report, from 1e-6 to 700.
-    n_categories : int
-        Number k of candidates, at least 2. Reports are positions 0 .. k-1 in their list.
-    sensitivity : float, default=1.0
-        Ignored: one category may become any other.
+    The parameters of :class:`RandomizedResponse` apply. ``n_categories`` is the number k of
+    candidates. Reports are positions 0 .. k-1 in their list.
 
     Notes
     -----

@@ -44,11 +44,9 @@ from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.work_limit import closed_form_work
 
+from .events.test_mixtures import hockey_stick
+
 GRID = np.linspace(-40, 60, 40_001)
-
-
-def hockey_stick(p, q, epsilon):
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
 def binomial(k, q):
@@ -76,29 +74,6 @@ def test_one_step_is_the_mixture_of_gaussians(k, q, z, relation):
         claimed = single.group(k).delta(epsilon)
         # the quadrature has an error of the order of its step squared, at the kink
         assert claimed == pytest.approx(exact, rel=2e-5, abs=1e-13)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_three_steps_against_a_numerical_convolution(relation):
-    """The loss of each direction is spread over a fine grid and added up thrice."""
-    k, q, z = 4, 0.2, 1.5
-    event = SampledGroupEvent(q, GaussianEvent(z), k)
-    pair = neighbours(k, q, z, relation)
-    for epsilon in (0.5, 2.0):
-        exact = []
-        for p, other in (pair, pair[::-1]):
-            here = p > 1e-200
-            loss = np.log(p[here] / other[here])
-            fine = np.bincount(((loss + 100) / 1e-3).round().astype(int), p[here], 200_001)
-            spread = np.fft.irfft(np.fft.rfft(fine, 1 << 20) ** 3, 1 << 20)
-            losses = np.arange(1 << 20) * 1e-3 - 300
-            above = losses > epsilon
-            exact.append(float(spread[above] @ -np.expm1(epsilon - losses[above])))
-        assert delta_of(RepeatedEvent(event, 3), epsilon, relation) == pytest.approx(
-            max(exact), rel=2e-3
-        )
-        assert delta_of(RepeatedEvent(event, 3), epsilon, relation) >= max(exact) * (1 - 1e-3)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -212,19 +212,6 @@ def test_extreme_curves():
 
 
 @pytest.mark.heavy
-def test_group_privacy():
-    single = PrivacyGuarantee(GaussianEvent(10.0), 1e-6)
-    assert single.group(1).epsilon() == pytest.approx(single.epsilon(), rel=0.02)
-    for k in (2, 5):
-        exact = PrivacyGuarantee(GaussianEvent(10.0 / k), 1e-6).epsilon()
-        assert exact <= single.group(k).epsilon() < 2.5 * exact
-    assert PrivacyGuarantee(LaplaceEvent(10.0)).group(3).epsilon() == pytest.approx(0.3)
-    assert single.group(3).unit == "group of 3 records"
-    assert single.group(3).assumptions == single.assumptions
-    assert single.group(50_000).epsilon() > 1000
-
-
-@pytest.mark.heavy
 def test_replace_one_conversion_is_explicit_and_one_way():
     single = PrivacyGuarantee(sgd(0.02, 1.5, 200), 1e-6, "zero_out")
     double = single.as_replace_one()

@@ -17,7 +17,6 @@ from skprivacy.accounting import (
     NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    epsilon_of,
 )
 from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
 from skprivacy.accounting.events import LogisticEvent
@@ -84,8 +83,10 @@ def renyi_by_quadrature(a, q, z, relation):
             far = mp.npdf(x, -1, z) if relation == "replace_one" else mp.npdf(x, 0, z)
             return (1 - q) * mp.npdf(x, 0, z) + q * far
 
-        points = sorted({-30 * z - 1, -12 * z, -4 * z, mp.mpf(0), mp.mpf(1), 4 * z, a, a + 30 * z})
-        moment = mp.quad(lambda x: p(x) ** a * base(x) ** (1 - a), points)
+        points = {-30 * z - 1, -12 * z, -4 * z, mp.mpf(0), mp.mpf(1), 4 * z, a, a + 30 * z}
+        if relation == "replace_one":  # the far peak
+            points |= {2 * a - 1, 2 * a - 1 + 30 * z}
+        moment = mp.quad(lambda x: p(x) ** a * base(x) ** (1 - a), sorted(points))
         return mp.log(moment) / (a - 1)
 
 
@@ -114,14 +115,6 @@ def test_the_removal_direction_is_the_worse_one():
             [-30, -5, 0, 1, 5, 30],
         )
         assert mp.log(added) / (a - 1) < rdp(PoissonSampledEvent(q, GaussianEvent(z)), [a])[0]
-
-
-@pytest.mark.parametrize(
-    ("order", "shift", "value"),
-    [(2, 1.0, 0.3089936758), (8, 0.5, 0.2463069559), (32, 4.0, 3.8669467974)],
-)
-def test_logistic_oracles(order, shift, value):
-    assert rdp(LogisticEvent(1 / shift), [order])[0] == pytest.approx(value, abs=1e-10)
 
 
 @pytest.mark.everyday(2)
@@ -208,11 +201,6 @@ def test_undefined_is_infinite_and_unknown_raises():
         rdp(ComposedEvent((GaussianEvent(1.0), Novel())), [2])
     with pytest.raises(TypeError, match="Poisson sample of NonPrivate"):
         rdp(PoissonSampledEvent(0.5, NonPrivateEvent()), [2])
-
-
-def test_bad_relation():
-    with pytest.raises(ValueError, match="relation='swap' must be one of"):
-        epsilon_of(GaussianEvent(1.0), 1e-5, "swap")
 
 
 noises = st.floats(0.3, 20)

@@ -7,6 +7,7 @@ chosen on one half of the samples and measured on the other, so the bound holds 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,3 +51,11 @@ def check_claim(
             assert measured <= delta(epsilon), (
                 f"delta({epsilon}) is at least {measured:.4f}, claimed {delta(epsilon):.4f}"
             )
+
+
+def check_tails(numbers: NDArray, law: Any, edges: tuple[float, ...]) -> None:
+    """Raise AssertionError unless numbers have a symmetric law, beyond each edge as well."""
+    assert stats.kstest(numbers[: 1 << 20], law.cdf).pvalue > 1e-4
+    for edge in edges:
+        for beyond in ((numbers > edge).sum(), (numbers < -edge).sum()):
+            assert stats.binomtest(int(beyond), numbers.size, law.sf(edge)).pvalue > 1e-4

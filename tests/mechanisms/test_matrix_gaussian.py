@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
-from unittest import mock
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.linalg import toeplitz
 
 from skprivacy.accounting import GaussianEvent
 from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
@@ -19,14 +17,10 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.mechanisms import matrix_gaussian as module
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
+from ..accounting.events.test_matrix_factorization import banded_matrix
 from .chance import measured_delta
 
 BAND = square_root_band(1000, 1, most=4)
-
-
-def banded_matrix(coefficients, n):
-    column = np.r_[coefficients, np.zeros(max(0, n - len(coefficients)))][:n]
-    return toeplitz(column, np.zeros(n))
 
 
 def noise(event, size, sensitivity=1.0, random=None):
@@ -78,44 +72,6 @@ def test_tree_noise_is_that_of_the_running_sums(n):
                 start += 2**level
                 expected += random.drawn[start - 1]
         assert sums[t - 1] == pytest.approx(expected, abs=1e-5)
-
-
-def check_whitened(y, C):
-    """C times the noise is independent and normal: over steps, between steps, over numbers."""
-    z = (C @ y) / 3.0
-    steps, size = z.shape
-    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-4
-    products = (z @ z.T) / np.sqrt(size)
-    spread = products[np.triu_indices(steps, 1)]
-    assert np.abs(spread).max() < 6.0
-    assert stats.kstest((np.diag(products) - np.sqrt(size)) / np.sqrt(2), "norm").pvalue > 1e-4
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("event", [BandedFactorizationEvent(3.0, 40, 1, BAND)], ids=["banded"])
-def test_the_covariance_is_as_claimed_and_bugs_are_caught(event):
-    C, size = banded_matrix(BAND, 40), 20_000
-    check_whitened(noise(event, size), C)
-    wrong = {
-        "independent": noise(BandedFactorizationEvent(3.0, 40, 1), size),
-        "shorter band": noise(BandedFactorizationEvent(3.0, 40, 1, BAND[:3]), size),
-        "half": noise(BandedFactorizationEvent(1.5, 40, 1, BAND), size),
-    }
-    for y in wrong.values():
-        with pytest.raises(AssertionError):
-            check_whitened(y, C)
-    with (
-        mock.patch.object(module._BandedNoise, "_next", _forgets_a_step),
-        pytest.raises(AssertionError),
-    ):
-        check_whitened(noise(event, size), C)
-
-
-def _forgets_a_step(self, size, random):
-    """Begin afresh in every step."""
-    self._past = getattr(self, "_past", np.zeros((len(self._behind), size), np.float32))
-    self._past[self.step % len(self._behind)] = random.normal(size)
-    return self._past[self.step % len(self._behind)]
 
 
 @pytest.mark.heavy

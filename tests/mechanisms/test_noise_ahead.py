@@ -40,14 +40,6 @@ def test_the_numbers_are_those_of_the_stream_whoever_draws_them(elsewhere, dtype
     np.testing.assert_array_equal(found, expected)
 
 
-def test_the_noise_is_normal_into_the_tails():
-    noise = added(PrefetchedNoise(SecureRandom(11), 1 << 19, elsewhere=True), 1 << 19)
-    assert stats.kstest(noise, "norm").pvalue > 1e-4
-    for edge in (2.0, 3.0):
-        beyond = int((np.abs(noise) > edge).sum())
-        assert stats.binomtest(beyond, noise.size, 2 * stats.norm.sf(edge)).pvalue > 1e-4
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_nothing_is_added_twice(elsewhere):

@@ -12,15 +12,11 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from skprivacy.mechanisms import (
-    FloatGaussian,
-    RoundedGaussian,
-    SecureRandom,
-)
-from skprivacy.mechanisms import (
-    rounded_gaussian as rounded,
-)
+from skprivacy.mechanisms import FloatGaussian, RoundedGaussian, SecureRandom
+from skprivacy.mechanisms import rounded_gaussian as rounded
 from skprivacy.mechanisms.rounded_gaussian import decide_rounded_cell, normal_tail, rounded_normal
+
+from .chance import check_tails
 
 
 class Words:
@@ -57,8 +53,9 @@ def test_any_size(size):
     np.testing.assert_array_equal(x, np.rint(x))
 
 
-def check_cells(sigma, n=400_000):
-    """The law, cell by cell."""
+@pytest.mark.parametrize("sigma", [0.21, 0.8, 3.3, 40.5])
+def test_the_law_cell_by_cell(sigma):
+    n = 400_000
     x = rounded_normal(sigma, n, SecureRandom(seed=7))
     most = math.ceil(6 * sigma)
     edges = np.arange(-most, most + 2) - 0.5
@@ -71,22 +68,14 @@ def check_cells(sigma, n=400_000):
     assert stats.chisquare(observed[expected > 0], expected[expected > 0]).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("sigma", [0.21, 0.8, 3.3, 40.5])
-def test_the_law_cell_by_cell(sigma):
-    check_cells(sigma)
-
-
 @pytest.mark.heavy
 def test_the_law_into_the_tails():
     x = rounded_normal(5e6, 1 << 21, SecureRandom(seed=3)) / 5e6
-    assert stats.kstest(x[: 1 << 19], "norm").pvalue > 1e-6
-    for sign in (1, -1):
-        for edge in (0.0, 1.0, 3.0, 4.5, 5.0):
-            beyond = int((sign * x > edge).sum())
-            assert stats.binomtest(beyond, x.size, stats.norm.sf(edge)).pvalue > 1e-6
+    check_tails(x, stats.norm, (0.0, 1.0, 3.0, 4.5, 5.0))
 
 
-def check_outermost():
+@pytest.mark.heavy
+def test_outermost_numbers():
     """Given the outermost 2**-63 of the probability, tails are uniform: there is no last number."""
     sigma = 1e6
     random = Words([])
@@ -97,12 +86,7 @@ def check_outermost():
     assert float(stats.norm.sf(far)) == pytest.approx((1 << 40) * 2.0**-192, rel=1e-3)
 
 
-@pytest.mark.heavy
-def test_the_outermost_numbers():
-    check_outermost()
-
-
-def check_borders():
+def test_further_bits_decide_borders():
     """A word whose interval holds a border is decided by further bits, on either side."""
     for sigma, k in ((3.3, 0), (1000.5, 700), (4.1e6, 12_345_678), (2.0**33, 5 << 30)):
         m = border(k, sigma)
@@ -113,10 +97,6 @@ def check_borders():
             assert (low, high) == (k, k + 1)
             for word, cell in ((first + 1, k), (first - 1, k + 1)):
                 assert sign * rounded_normal(sigma, 1, Words([word]))[0] == cell
-
-
-def test_border_cells_are_decided_by_further_bits():
-    check_borders()
 
 
 def test_further_bits_decide_at_the_very_border():
@@ -198,7 +178,7 @@ def test_bits_that_do_not_decide_are_told():
 # ---------------------------------------------------------------- the mechanism
 
 
-def check_grid():
+def test_results_are_on_the_grid():
     """All results are multiples of a step that is fixed beforehand; zero has one form."""
     mechanism = RoundedGaussian(2.0**-21, 1.0)
     for value in (0.0, -0.2 * mechanism.grid, 1.0, np.pi, 1e9 / 3):
@@ -206,10 +186,6 @@ def check_grid():
         steps = released / mechanism.grid
         assert (steps == np.rint(steps)).all()
         assert not np.signbit(released[released == 0]).any()
-
-
-def test_results_are_on_the_grid():
-    check_grid()
 
 
 def low_bits_tell(mechanism):
@@ -239,7 +215,7 @@ def moved_apart(mechanism, n):
     return np.linalg.norm(high - low)
 
 
-def check_sensitivity():
+def test_sensitivity_counts_rounding():
     """The noise is enough for neighbours that rounding moves away from each other."""
     n = 1_000_000
     for mechanism in (RoundedGaussian(1.0, 1.0), RoundedGaussian(0.3, 7e-5)):
@@ -250,10 +226,6 @@ def check_sensitivity():
         assert std <= mechanism.noise_multiplier * mechanism.sensitivity * 1.0003
 
 
-def test_the_sensitivity_counts_the_rounding():
-    check_sensitivity()
-
-
 def test_growth_is_as_documented():
     for n, growth in ((10_000, 3e-5), (200_000, 1.1e-4), (20_000_000, 1.1e-3)):
         for sensitivity in (1.0, 1.999, 0.3):
@@ -262,7 +234,7 @@ def test_growth_is_as_documented():
             assert sensitivity < std <= sensitivity * (1 + growth)
 
 
-def check_added():
+def test_law_of_the_noise():
     """The law of what a mechanism adds, in steps."""
     mechanism = RoundedGaussian(2.0**-20, 1.0)  # noise of a few steps
     steps = mechanism.release(np.zeros(400_000), SecureRandom(seed=2)) / mechanism.grid
@@ -270,10 +242,6 @@ def check_added():
     for k in range(-6, 7):
         mass = np.diff(stats.norm.cdf((np.array([k, k + 1]) - 0.5) / sigma))[0]
         assert stats.binomtest(int((steps == k).sum()), len(steps), mass).pvalue > 1e-6
-
-
-def test_the_law_of_what_is_added():
-    check_added()
 
 
 def test_much_noise_has_a_coarser_grid():
@@ -318,15 +286,21 @@ def sum_not_rounded(self, value, random):
 
 BUGS = {
     "noise rounded before scaling": (
-        "rounded_normal", rounded_before_scaling, check_added,
+        "rounded_normal", rounded_before_scaling, test_law_of_the_noise,
     ),
-    "no further bits at a border": ("_refine_rounded_normal", never_decided, check_borders),
-    "no further bits in the tail": ("_refine_rounded_normal", never_decided, check_outermost),
-    "quantiles alone": ("_MARGIN", -1.0, check_borders),
+    "no further bits at a border": (
+        "_refine_rounded_normal", never_decided, test_further_bits_decide_borders,
+    ),
+    "no further bits in the tail": (
+        "_refine_rounded_normal", never_decided, test_outermost_numbers,
+    ),
+    "quantiles alone": ("_MARGIN", -1.0, test_further_bits_decide_borders),
     "the step forgotten in the sensitivity": (
-        "RoundedGaussian._scale_steps", rounding_forgotten, check_sensitivity,
+        "RoundedGaussian._scale_steps", rounding_forgotten, test_sensitivity_counts_rounding,
     ),
-    "the sum is not rounded": ("RoundedGaussian._add_noise", sum_not_rounded, check_grid),
+    "the sum is not rounded": (
+        "RoundedGaussian._add_noise", sum_not_rounded, test_results_are_on_the_grid,
+    ),
 }  # fmt: skip
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.linear_model.polynomial_objective import squared_objective
 from skprivacy.mechanisms.bounds import TargetScale
 from skprivacy.neural_network import DPSGDRegressor
+from skprivacy.persistence import load_model, save_model
 
 BOUNDS = [(0.0, 100.0), (0.0, 1.0), (1e4, 5e6), (-50.0, -3.0), (-1e150, 1e150), (0.0, 1e-150)]
 KINDS = [AdaSSPRegressor, DPSGDRegressor, FunctionalMechanismRegressor]
@@ -89,17 +89,6 @@ def test_the_scale_does_not_change_the_guarantee(kind):
     X, y = skewed(400)
     log, linear = (regressor(kind, target_scale=s).fit(X, y) for s in ("log", "linear"))
     assert log.privacy_ == linear.privacy_
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_scale_is_saved(kind, tmp_path):
-    X, y = skewed(400)
-    model = regressor(kind, target_scale="log").fit(X, y)
-    save_model(model, tmp_path / "m")
-    again = load_model(tmp_path / "m")
-    assert (again.target_scale, again.target_scale_) == ("log", "log")
-    assert np.array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.heavy

@@ -141,15 +141,21 @@ def shown(right, guesses, n_coins, bound, delta):
     return bound_from_guesses(right, guesses, n_coins, bound=bound, delta=delta).epsilon
 
 
+def right_guesses(scores_of, n_coins, guesses, random):
+    """Return how many guesses of an attack's scores are right."""
+    coins = random.random(n_coins) < 0.5
+    chosen, guess = guess_top_scores(scores_of(coins, random), guesses, random)
+    return int((guess == coins[chosen]).sum())
+
+
+def gaussian_scores(mu):
+    return lambda coins, random: mu * coins + random.normal(size=len(coins))
+
+
 def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     random = np.random.default_rng(3)
-    found = []
-    for _ in range(runs):
-        coins = random.random(n_coins) < 0.5
-        chosen, guess = guess_top_scores(scores_of(coins, random), guesses, random)
-        right = int((guess == coins[chosen]).sum())
-        found.append(shown(right, guesses, n_coins, bound, delta))
-    return np.array(found)
+    counts = [right_guesses(scores_of, n_coins, guesses, random) for _ in range(runs)]
+    return np.array([shown(right, guesses, n_coins, bound, delta) for right in counts])
 
 
 @pytest.mark.everyday(1)
@@ -166,10 +172,7 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     ],
 )
 def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):
-    def scores(coins, random):
-        return mu * coins + random.normal(size=len(coins))
-
-    guesses = default_n_guesses(2 * n)
+    scores, guesses = gaussian_scores(mu), default_n_guesses(2 * n)
     found = bounds(scores, 2 * n, guesses, "gaussian", 1e-5)
     truth = {1.0: 4.377, 2.0: 10.0}[mu]
     assert np.median(found) >= general
@@ -196,15 +199,8 @@ def test_randomised_response_is_bounded_tightly(epsilon, least):
 def power(guesses, n_coins, mu, truth):
     """Return how often a claim of ``mu`` is refuted where ``truth`` is true."""
     refuted = law_of_refutation(inverse_gaussian_curve(mu), guesses, n_coins)
-    random = np.random.default_rng(4)
-    found = 0
-    for _ in range(100):
-        coins = random.random(n_coins) < 0.5
-        chosen, guess = guess_top_scores(
-            truth * coins + random.normal(size=n_coins), guesses, random
-        )
-        found += refuted[(guess == coins[chosen]).sum()]
-    return found
+    random, scores = np.random.default_rng(4), gaussian_scores(truth)
+    return sum(refuted[right_guesses(scores, n_coins, guesses, random)] for _ in range(100))
 
 
 @pytest.mark.heavy

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -23,8 +24,6 @@ from skprivacy.accounting import (
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    delta_of,
-    epsilon_of,
     event,
     guarantee,
 )
@@ -34,7 +33,6 @@ from skprivacy.accounting.budget.ledger import Ledger
 from skprivacy.accounting.budget.stores import ledger_at
 from skprivacy.accounting.events import VoteThresholdEvent, composition, matrix_factorization, noise
 from skprivacy.accounting.pld import argmax
-from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
 from skprivacy.accounting.renyi import binomial_rdp, rdp
 
@@ -59,6 +57,7 @@ from ..accounting.events import (
     test_votes,
 )
 from ..accounting.pld import rounding
+from ..accounting.pld.test_argmax import forget
 from .bug import Bug, instead
 
 
@@ -118,11 +117,9 @@ def first_of_all_orders(account):
     yield from filters._tight_costs(account.with_counts(account.added + account.counts), 0.5, 0.4)
 
 
-def eagerly(path, scope, seen):
-    made = PrivacyBudget.__new__(PrivacyBudget)
-    made._attach(ledger_at(path), scope)
-    _ = made._terms
-    return made
+def eagerly(self, state):
+    self._attach(ledger_at(state["address"]), state["scope"])
+    _ = self._terms
 
 
 def made_anew(address, **options):
@@ -155,22 +152,28 @@ def afresh(check):
 
     @wraps(check)
     def run():
-        for remembered in (pld, epsilon_of, delta_of) * 2:
-            remembered.cache_clear()
+        forget()
         try:
             check()
         finally:
-            for remembered in (pld, epsilon_of, delta_of):
-                remembered.cache_clear()
+            forget()
 
     return run
 
 
-def in_folder(check):
-    @wraps(check)
+def contract_of(test, **params):
+    """Return a test with its parameters as a contract, in a folder of its own if it takes one."""
+
+    @wraps(test)
     def run():
         with TemporaryDirectory() as folder:
-            check(Path(folder))
+            place = Path(folder)
+            fixtures = {"tmp_path": place, "ledger": place / "ledger", "counter": place / "counter"}
+            taken = signature(test).parameters
+            try:
+                test(**{name: v for name, v in fixtures.items() if name in taken}, **params)
+            except OSError as error:
+                raise AssertionError("the ledger was lost, or opened too early") from error
 
     return run
 
@@ -182,22 +185,6 @@ def check_tags():
         assert Event.from_dict({"type": "Gaussian", "noise_multiplier": 1.0}) == GaussianEvent(1.0)
 
 
-def check_sampled_noise():
-    test_renyi.test_never_below_the_quadrature_nor_far_above(3.7, 0.01, 1.0, "add_remove")
-
-
-def check_sampled_integers():
-    test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid(0.3, 1.0, "two integers")
-
-
-def check_group_step():
-    group_privacy.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "add_remove")
-
-
-def check_replaced_group():
-    group_privacy.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "replace_one")
-
-
 def check_first_format():
     for row, stored in zip(test_stored_events.STORED, test_stored_events.EVENTS, strict=True):
         try:
@@ -206,14 +193,9 @@ def check_first_format():
             raise AssertionError("the first format cannot be read") from error
 
 
-def addition():
-    test_filters.test_the_default_admits_whatever_addition_admits(0)
-
-
-@in_folder
-def scopes(folder):
+def check_scopes(tmp_path):
     for name in ("a/", "", "//"):
-        path = folder / f"{len(name)}.ledger"
+        path = tmp_path / f"{len(name)}.ledger"
         made = PrivacyBudget(epsilon=1.0, path=path)
         made.scope("a", epsilon=0.5)
         try:
@@ -224,94 +206,12 @@ def scopes(folder):
             opened.reserve(LaplaceEvent(0.02))
 
 
-@in_folder
-def lines_outside(folder):
-    test_scopes.test_a_charge_outside_every_cap_is_found(folder / "ledger", "a/")
-
-
-@in_folder
-def units(folder):
-    test_statement.test_the_first_charge_settles_the_unit_for_everybody(folder / "ledger")
-
-
-@in_folder
-def outcomes(folder):
-    try:
-        test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(
-            folder / "ledger", test_ledger._removed
-        )
-    except OSError as error:
-        raise AssertionError("the release was lost") from error
-
-
-@in_folder
-def loading(folder):
-    try:
-        test_loaded_events.test_a_handle_that_was_loaded_first_finds_the_ledger_later(folder)
-    except OSError as error:
-        raise AssertionError("the ledger was opened too early") from error
-
-
-@in_folder
-def alterations(folder):
+def check_alterations(tmp_path):
     for number in (2, 3):
-        path = folder / f"{number}.ledger"
+        path = tmp_path / f"{number}.ledger"
         test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
             path, number, {"source": "somebody else"}
         )
-
-
-@in_folder
-def older_copies(folder):
-    test_rollback.test_an_older_copy_is_refused_with_a_counter(
-        folder / "ledger", folder / "counter"
-    )
-
-
-@in_folder
-def two_copies(folder):
-    test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused(
-        folder / "ledger", folder / "counter"
-    )
-
-
-@in_folder
-def triggers(folder):
-    test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge(
-        folder / "ledger", "an insert is ignored"
-    )
-
-
-def names():
-    test_scope_names.test_names_that_look_like_another_are_refused("zero-width space")
-
-
-def reservations():
-    test_receipt.test_a_call_without_with_is_charged("reserve")
-
-
-@in_folder
-def replacements(folder):
-    test_ledger.test_a_ledger_that_was_replaced_is_refused(folder / "ledger", "older", folder)
-
-
-@afresh
-def counts_of_votes():
-    test_votes.check_distribution(GNMaxEvent, math.sqrt(2))
-
-
-@afresh
-def threshold_test():
-    test_votes.check_distribution(VoteThresholdEvent, 1.0)
-
-
-def mixed_game():
-    test_filters.test_no_adversary_passes_the_cap("mixed", "adaptive", 0.03)
-
-
-def parts():
-    failing = ApproxDPEvent(0.0, 0.009)
-    test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part(0.4, 0.03, failing)
 
 
 def open_account():
@@ -328,27 +228,74 @@ def nothing(*_):
     return None
 
 
+WINNERS, TESTS = (
+    contract_of(test_votes.test_the_curve_is_that_of_gaussian_noise, make=make, sensitivity=size)
+    for make, size in ((GNMaxEvent, math.sqrt(2)), (VoteThresholdEvent, 1.0))
+)
 NUMPY = SimpleNamespace(**{**vars(np), "floor": np.ceil})
 
+SAMPLED_NOISE = contract_of(
+    test_renyi.test_never_below_the_quadrature_nor_far_above,
+    order=3.7, q=0.01, z=1.0, relation="add_remove",
+)  # fmt: skip
+SAMPLED_INTEGERS = contract_of(
+    test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid,
+    rate=0.3, sigma=1.0, move="two integers",
+)  # fmt: skip
+STEP_OF_FIVE, REPLACED_FIVE = (
+    contract_of(
+        group_privacy.test_one_step_is_the_mixture_of_gaussians,
+        k=5,
+        q=0.3,
+        z=2.0,
+        relation=relation,
+    )
+    for relation in ("add_remove", "replace_one")
+)
+RESERVATIONS = contract_of(test_receipt.test_a_call_without_with_is_charged, name="reserve")
+OLDER_COPIES = contract_of(test_rollback.test_an_older_copy_is_refused_with_a_counter)
+TWO_COPIES = contract_of(test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused)
+TRIGGERS = contract_of(
+    test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge, how="an insert is ignored"
+)
+NAMES = contract_of(
+    test_scope_names.test_names_that_look_like_another_are_refused, kind="zero-width space"
+)
+REPLACEMENTS = contract_of(test_ledger.test_a_ledger_that_was_replaced_is_refused, how="older")
+ADDITION = contract_of(test_filters.test_the_default_admits_whatever_addition_admits, seed=0)
+MIXED_GAME = contract_of(
+    test_filters.test_no_adversary_passes_the_cap, game="mixed", name="adaptive", delta=0.03
+)
+PARTS = contract_of(
+    test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part,
+    epsilon=0.4, delta=0.03, failing=ApproxDPEvent(0.0, 0.009),
+)  # fmt: skip
+LINES_OUTSIDE = contract_of(test_scopes.test_a_charge_outside_every_cap_is_found, scope="a/")
+UNITS = contract_of(test_statement.test_the_first_charge_settles_the_unit_for_everybody)
+OUTCOMES = contract_of(
+    test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted,
+    spoil=test_ledger._removed,
+)
+LOADING = contract_of(test_loaded_events.test_a_handle_that_was_loaded_first_finds_the_ledger_later)
 COSTS = [
-    altered(GNMaxEvent, "dominating_pairs", pair_of(1.0), counts_of_votes,
+    altered(GNMaxEvent, "dominating_pairs", pair_of(1.0), WINNERS,
             "a vote moves one count"),
-    altered(VoteThresholdEvent, "dominating_pairs", pair_of(0.5), threshold_test,
+    altered(VoteThresholdEvent, "dominating_pairs", pair_of(0.5), TESTS,
             "half the sensitivity of the threshold test"),
     altered(argmax, "np", NUMPY, rounding.check_filter, "rounded to the larger ratio"),
     altered(MixtureEvent, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
     altered(MixedPair, "masses", no_weights, test_mixtures.test_one_choice_is_exact),
-    altered(noise, "sampled_gaussian_rdp", small_noise_only, check_sampled_noise),
+    altered(noise, "sampled_gaussian_rdp", small_noise_only, SAMPLED_NOISE),
     altered(noise, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),
-            check_sampled_integers, "sampled integers at the order below"),
+            SAMPLED_INTEGERS, "sampled integers at the order below"),
     altered(matrix_factorization, "allows_replacement", replace_one_alone,
             test_labels.test_sampled_contributions_are_replaced_by_another_label),
     altered(composition, "allows_replacement", replace_one_alone,
             test_labels.test_sampled_contributions_are_replaced_by_another_label),
     altered(composition, "_count_probabilities",
-            lambda rate, size: ((1 - rate, rate), (0.0, float(size))), check_group_step,
+            lambda rate, size: ((1 - rate, rate), (0.0, float(size))), STEP_OF_FIVE,
             "a group is in the sample as one record"),
-    altered(composition, "allows_replacement", lambda relation: False, check_replaced_group,
+    altered(composition, "allows_replacement", lambda relation: False, REPLACED_FIVE,
             "a group is replaced as if it left"),
     altered(guarantee, "_chain_tpr", lambda fpr, steps, curve: guarantee._highest_tpr(fpr, curve),
             group_privacy.test_steps_along_a_gaussian_curve_are_exact,
@@ -359,25 +306,25 @@ COSTS = [
 ]  # fmt: skip
 BUGS = [
     *[replace(bug, caught_by=afresh(bug.caught_by)) for bug in COSTS],
-    altered(ledger.Log, "_take", tails_only, alterations),
-    altered(PrivacyBudget, "reserve", when_entered, reservations),
-    altered(Ledger, "_check_covered", nothing, older_copies, "the counter is never compared"),
-    altered(Ledger, "_move_counter", nothing, older_copies, "the counter is never moved"),
-    altered(Ledger, "_move_counter", moves_once, two_copies),
-    altered(Ledger, "_check_guards", nothing, triggers, "nobody looks at the triggers"),
-    altered(budget, "check_scope_name", nothing, names, "any text names a scope"),
-    altered(Ledger, "_check_identity", nothing, replacements, "another ledger is as good"),
-    altered(Account, "sum_added", nothing_spent, mixed_game),
-    altered(Account, "sum_added", no_delta_spent, mixed_game),
-    altered(admission, "_account", forgets_what_was_added, parts),
-    altered(filters.FILTERS, "adaptive", first_of_all_orders, addition),
+    altered(ledger.Log, "_take", tails_only, contract_of(check_alterations)),
+    altered(PrivacyBudget, "reserve", when_entered, RESERVATIONS),
+    altered(Ledger, "_check_covered", nothing, OLDER_COPIES, "the counter is never compared"),
+    altered(Ledger, "_move_counter", nothing, OLDER_COPIES, "the counter is never moved"),
+    altered(Ledger, "_move_counter", moves_once, TWO_COPIES),
+    altered(Ledger, "_check_guards", nothing, TRIGGERS, "nobody looks at the triggers"),
+    altered(budget, "check_scope_name", nothing, NAMES, "any text names a scope"),
+    altered(Ledger, "_check_identity", nothing, REPLACEMENTS, "another ledger is as good"),
+    altered(Account, "sum_added", nothing_spent, MIXED_GAME),
+    altered(Account, "sum_added", no_delta_spent, MIXED_GAME),
+    altered(admission, "_account", forgets_what_was_added, PARTS),
+    altered(filters.FILTERS, "adaptive", first_of_all_orders, ADDITION),
     altered(filters.FILTERS, "adaptive", the_better_of_two, open_account),
-    altered(statement, "scope_of", str, scopes, "any text is a scope"),
-    altered(statement.Statement, "verify", lambda self: "", lines_outside,
+    altered(statement, "scope_of", str, contract_of(check_scopes), "any text is a scope"),
+    altered(statement.Statement, "verify", lambda self: "", LINES_OUTSIDE,
             "a line may name any scope"),
-    altered(budget, "check_same_unit", nothing, units, "units are added up"),
-    altered(PrivacyBudget, "_record_outcome", PrivacyBudget._settle, outcomes,
+    altered(budget, "check_same_unit", nothing, UNITS, "units are added up"),
+    altered(PrivacyBudget, "_record_outcome", PrivacyBudget._settle, OUTCOMES,
             "an outcome must be noted"),
-    altered(PrivacyBudget, "_at", eagerly, loading),
-    altered(sqlite3, "connect", made_anew, loading),
+    altered(PrivacyBudget, "__setstate__", eagerly, LOADING),
+    altered(sqlite3, "connect", made_anew, LOADING),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from skprivacy.audit.comparability import blind_baseline, matched_pairs, sample_
 from skprivacy.audit.comparability.sample_units import SampleUnits
 
 from ..audit.comparability import null_samples
-from .bug import Bug, instead
+from .bug import Bug, calling, instead
 
 
 def learns_all_blocks(original):
@@ -36,25 +36,20 @@ def ties_by_position(original):
     return lambda values: rankdata(values, method="ordinal")
 
 
-def blocks_by_content(original):
+@calling
+def blocks_by_content(original, *samples):
     """Order the units by their first feature, in place of at random."""
-
-    def from_records(*samples):
-        units = original(*samples)
-        first = units.features[:, 0]
-        halves = first[: units.n_in], first[units.n_in :]
-        ranks = tuple(np.argsort(np.argsort(half, kind="stable")) for half in halves)
-        return SampleUnits(units.features, units.codes, units.labels, ranks, units.seed)
-
-    return from_records
+    units = original(*samples)
+    first = units.features[:, 0]
+    halves = first[: units.n_in], first[units.n_in :]
+    ranks = tuple(np.argsort(np.argsort(half, kind="stable")) for half in halves)
+    return SampleUnits(units.features, units.codes, units.labels, ranks, units.seed)
 
 
-def labels_unpaired(original):
-    def pair_units(units, log_odds, inside, outside):
-        same = SampleUnits(units.features, units.codes, None, units.ranks, units.seed)
-        return original(same, log_odds, inside, outside)
-
-    return pair_units
+@calling
+def labels_unpaired(original, units, log_odds, inside, outside):
+    same = SampleUnits(units.features, units.codes, None, units.ranks, units.seed)
+    return original(same, log_odds, inside, outside)
 
 
 BUGS = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 from unittest import mock
 
@@ -62,3 +63,45 @@ def patched(owner: Any, name: str, make: Make) -> AbstractContextManager[Any]:
 def instead(value: Any) -> Make:
     """Put a value in the place of whatever there is."""
     return lambda original: value
+
+
+def calling(bug: Callable[..., Any]) -> Make:
+    """Let ``bug(original, ...)`` take the place of a call of the original."""
+
+    @wraps(bug)
+    def make(original: Any) -> Any:
+        @wraps(original)
+        def planted(*given: Any, **named: Any) -> Any:
+            return bug(original, *given, **named)
+
+        return planted
+
+    return make
+
+
+def halved(original: Any) -> Any:
+    """Halve what a function, or a property, returns."""
+    if isinstance(original, property):
+        return property(halved(original.fget))
+    return lambda *given, **named: original(*given, **named) / 2
+
+
+def fields_halved(*names: str) -> Make:
+    """Halve fields of the dataclass that a function, or a property, returns."""
+
+    def make(original: Any) -> Any:
+        if isinstance(original, property):
+            return property(make(original.fget))
+
+        def remade(*given: Any) -> Any:
+            found = original(*given)
+            return replace(found, **{name: getattr(found, name) / 2 for name in names})
+
+        return remade
+
+    return make
+
+
+def asked_of(**changes: Any) -> Make:
+    """Call a method of a copy of its dataclass with other fields."""
+    return lambda original: lambda self, *given: original(replace(self, **changes), *given)

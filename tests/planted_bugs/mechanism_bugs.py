@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from ..contracts import records as contracts
 from ..contracts import single_release as contracts_once
 from ..mechanisms.draw_counter import KEY, check_counter
 from ..mechanisms.test_noise import check_noise as check_law
-from .bug import Bug
+from .bug import Bug, calling
 
 NOISE, FRESH, ONCE = contracts.check_noise, contracts.check_fresh_noise, contracts_once.check_noise
 LABEL_LAW, FRESH_LABELS = label_contracts.check_law, label_contracts.check_fresh_labels
@@ -40,63 +41,39 @@ def halved(original):
     return lambda self, scale, size, random: original(self, scale, size, random) // 2
 
 
-def half_tilt(original):
+@calling
+def half_tilt(original, self, value, random):
     """Minimise what another epsilon would, with the ridge that is declared."""
 
-    def release(self, value, random):
-        class Half(ObjectivePerturbation):
-            def _scale(this, epsilon):
-                return self.scale(value[0].shape[1]) / 2
+    class Half(ObjectivePerturbation):
+        def _scale(this, epsilon):
+            return self.scale(value[0].shape[1]) / 2
 
-            def ridge(this, size):
-                return self.ridge(size)
+        def ridge(this, size):
+            return self.ridge(size)
 
-        return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
-
-    return release
+    return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
 
 
-def half_noise(original):
-    def release(self, value, random):
-        return original(FloatGaussian(self.noise_multiplier / 2, self.sensitivity), value, random)
-
-    return release
-
-
-def a_little_less(share):
-    def planted(original):
-        def release(self, value, random):
-            less = FloatGaussian(share * self.noise_multiplier, self.sensitivity)
-            return original(less, value, random)
-
-        return release
-
-    return planted
-
-
-def half_logistic_noise(original):
-    def release(self, value, random):
-        return original(FloatLogistic(self.noise_multiplier / 2, self.sensitivity), value, random)
-
-    return release
-
-
-def gaussian_for_logistic(original):
-    def release(self, value, random):
-        return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
-            value, random
+def less_noise(share):
+    return lambda original: (
+        lambda self, value, random: original(
+            replace(self, noise_multiplier=share * self.noise_multiplier), value, random
         )
+    )
 
-    return release
+
+@calling
+def gaussian_for_logistic(original, self, value, random):
+    return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
+        value, random
+    )
 
 
-def less_in_votes(original):
+@calling
+def less_in_votes(original, self, votes, *rest):
     """Draw 80% of the noise that the event of an aggregator claims."""
-
-    def release(self, votes, *rest):
-        return original(self.with_noise(0.8 * self.noise), votes, *rest)
-
-    return release
+    return original(self.with_noise(0.8 * self.noise), votes, *rest)
 
 
 def too_true(original):
@@ -124,88 +101,61 @@ def seeded(original):
     return lambda self, value, random: original(self, value, SecureRandom(7))
 
 
-def of_the_global_generator(original):
-    def release(self, value, random):
-        seed = int(np.random.randint(2**31))  # noqa: NPY002
-        return original(self, value, SecureRandom(seed))
-
-    return release
+@calling
+def of_the_global_generator(original, self, value, random):
+    seed = int(np.random.randint(2**31))  # noqa: NPY002
+    return original(self, value, SecureRandom(seed))
 
 
-def seeded_sampling(original):
-    def draw(self, n, random):
-        return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
-
-    return draw
+@calling
+def seeded_sampling(original, self, n, random):
+    return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
 
 
-def mirrored(original):
+@calling
+def mirrored(original, self, scale, size, random):
     """Give the second half of a vector the first half's noise, turned round."""
-
-    def noise(self, scale, size, random):
-        half = original(self, scale, (size + 1) // 2, random)
-        return np.r_[half, -half][:size]
-
-    return noise
+    half = original(self, scale, (size + 1) // 2, random)
+    return np.r_[half, -half][:size]
 
 
-def mirrored_in_place(original):
-    def release(self, value, random):
-        before, half = value.copy(), (len(value) + 1) // 2
-        noise = original(self, value, random) - before
-        value[:] = before + np.r_[noise[:half], -noise[:half]][: len(value)]
-        return value
-
-    return release
+@calling
+def mirrored_in_place(original, self, value, random):
+    before, half = value.copy(), (len(value) + 1) // 2
+    noise = original(self, value, random) - before
+    value[:] = before + np.r_[noise[:half], -noise[:half]][: len(value)]
+    return value
 
 
-def first_number_bare(original):
-    def release(self, value, random):
-        first = np.ravel(value)[0]
+def number_bare(place):
+    @calling
+    def release(original, self, value, random):
+        bare = np.ravel(value)[place]
         noisy = original(self, value, random)
-        np.ravel(noisy)[0] = first  # of a view
+        np.ravel(noisy)[place] = bare  # of a view
         return noisy
 
     return release
 
 
-def one_number_without_noise(original):
-    def release(self, value, random):
-        last = value[-1]
-        noisy = original(self, value, random)
-        noisy[-1] = last
-        return noisy
-
-    return release
-
-
-def released_twice(original):
+@calling
+def released_twice(original, self, value, random):
     """Release the same once more, in a better mean, for the price of one."""
-
-    def release(self, value, random):
-        again = np.array(value, copy=True) if isinstance(value, np.ndarray) else value
-        return (original(self, value, random) + original(self, again, random)) / 2
-
-    return release
+    again = np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+    return (original(self, value, random) + original(self, again, random)) / 2
 
 
-def reported_twice(original):
+@calling
+def reported_twice(original, self, value, random):
     """Report what is true if one of two reports says so, for the price of one."""
-
-    def release(self, value, random):
-        first, second = (original(self, value, random) for _ in range(2))
-        return np.where(second == value, second, first)
-
-    return release
+    first, second = (original(self, value, random) for _ in range(2))
+    return np.where(second == value, second, first)
 
 
-def first_candidate(original):
+@calling
+def first_candidate(original, self, value, random):
     """Whose label is no candidate responds for the first one, so that likelihoods are wrong."""
-
-    def release(self, value, random):
-        return original(self, np.where(value == -1, 0, value), random)
-
-    return release
+    return original(self, np.where(value == -1, 0, value), random)
 
 
 def best_is_chosen(original):
@@ -216,27 +166,22 @@ def uncorrelated(original):
     return lambda self, size, random: random.normal(size)
 
 
-def shorter_tree(original):
+@calling
+def shorter_tree(original, self, size, random):
     """Keep the sums of the lowest level out of the next."""
-
-    def draw(self, size, random):
-        noise = original(self, size, random)
-        return noise if self.step % 4 else noise - random.normal(size)
-
-    return draw
+    noise = original(self, size, random)
+    return noise if self.step % 4 else noise - random.normal(size)
 
 
 def fewer_steps(original):
     return lambda self, size: 0.97 * original(self, size)
 
 
-def every_other(original):
-    def draw(sigma, size, random):
-        steps = original(sigma, size, random)
-        steps[::2] = 0.0
-        return steps
-
-    return draw
+@calling
+def every_other(original, sigma, size, random):
+    steps = original(sigma, size, random)
+    steps[::2] = 0.0
+    return steps
 
 
 def shuffled(original):
@@ -267,14 +212,9 @@ def restarting(original):
 
 def scaled(share):
     """Return what makes the noise of a grid smaller."""
-
-    def make(original):
-        def noise(self, scale, size, random):
-            return original(self, max(1, round(share * scale)), size, random)
-
-        return noise
-
-    return make
+    return calling(
+        lambda original, self, scale, *rest: original(self, max(1, round(share * scale)), *rest)
+    )
 
 
 DPSGD, LOGISTIC, EXACT = (
@@ -298,8 +238,10 @@ def same_seed(owner, *caught):
     return Bug(owner, "_release", seeded, *caught, "noise of a fixed seed", True)
 
 
-def bare_number(owner, make=first_number_bare, *caught):
-    return Bug(owner, "_release", make, *caught, name="one number bare", visible_outside=True)
+def first_number_bare(owner, *caught):
+    return Bug(
+        owner, "_release", number_bare(0), *caught, name="one number bare", visible_outside=True
+    )
 
 
 BUGS = [
@@ -308,15 +250,15 @@ BUGS = [
     half(KNorm, "_noise", halved, check_law, "KNorm"),
     Bug(KNorm, "_noise", halved, ONCE, "ALMFineTuner-softmax-k-norm", nightly=True),
     half(ObjectivePerturbation, "_release", half_tilt, ONCE, "ObjectivePerturbationClassifier"),
-    half(FloatGaussian, "_release", half_noise, NOISE, DPSGD),
+    half(FloatGaussian, "_release", less_noise(0.5), NOISE, DPSGD),
     half(RandomizedResponse, "truth_probability", too_true, LABEL_LAW,
          "RandomizedResponseClassifier"),
     Bug(Laplace, "_noise", halved, LABEL_LAW, "ALIBIClassifier"),
-    Bug(FloatLogistic, "_release", half_logistic_noise, NOISE, LOGISTIC),
+    Bug(FloatLogistic, "_release", less_noise(0.5), NOISE, LOGISTIC, "half logistic noise"),
     Bug(FloatLogistic, "_release", gaussian_for_logistic, NOISE, LOGISTIC),
-    Bug(FloatGaussian, "_release", a_little_less(0.997), check_law, "FloatGaussian",
+    Bug(FloatGaussian, "_release", less_noise(0.997), check_law, "FloatGaussian",
         "0.3% less noise"),  # a run has too few numbers to notice so little
-    Bug(FloatGaussian, "_release", a_little_less(0.97), NOISE, DPSGD, "3% less noise"),
+    Bug(FloatGaussian, "_release", less_noise(0.97), NOISE, DPSGD, "3% less noise"),
     Bug(LNMax, "release", less_in_votes, check_law, "LNMax"),
     Bug(GNMax, "release", less_in_votes, check_law, "GNMax"),
     Bug(RoundedGaussian, "_scale_steps", fewer_steps, NOISE, EXACT),
@@ -345,10 +287,10 @@ BUGS = [
       for method in ("random_bytes", "_write")],
     *shown("mirrored noise", "_noise", mirrored, GRID),
     Bug(FloatGaussian, "_release", mirrored_in_place, NOISE, DPSGD, "mirrored noise", True),
-    bare_number(Gaussian, first_number_bare, ONCE, "FunctionalMechanismRegressor-delta"),
-    bare_number(FloatGaussian, first_number_bare, NOISE, DPSGD),
-    *map(bare_number, (Laplace, KNorm, RandomizedResponse)),
-    Bug(FloatGaussian, "_release", one_number_without_noise, NOISE, DPSGD),
+    first_number_bare(Gaussian, ONCE, "FunctionalMechanismRegressor-delta"),
+    first_number_bare(FloatGaussian, NOISE, DPSGD),
+    *map(first_number_bare, (Laplace, KNorm, RandomizedResponse)),
+    Bug(FloatGaussian, "_release", number_bare(-1), NOISE, DPSGD, "the last number bare"),
     *shown("two releases for the price of one", "_release", released_twice, ALL_BUT_RESPONSES),
     *shown("two releases for the price of one", "_release", reported_twice, [RandomizedResponse]),
 ]  # fmt: skip

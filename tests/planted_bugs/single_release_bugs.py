@@ -16,7 +16,6 @@ from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
-from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.label_privacy import noisy_labels
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -32,12 +31,7 @@ from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
 from skprivacy.preprocessing.bounded_moments import BoundedColumns, MomentPlan, Statistic
 from skprivacy.sums.targets import TargetRange
-from skprivacy.synthesis import (
-    DPGANSynthesizer,
-    SyntheticDataClassifier,
-    gan,
-    marginal_synthesizer,
-)
+from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
 from skprivacy.synthesis.measurement_plan import MeasurementPlan
@@ -46,61 +40,46 @@ from skprivacy.synthesis.scanned_tables import ScannedTables
 from ..contracts import records as contracts
 from ..contracts import refusals
 from ..contracts import single_release as contracts_once
-from .bug import Bug, instead
+from .bug import Bug, calling, fields_halved, halved, instead
 
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING = contracts_once.check_accounting
 REFUSED, FAILED = refusals.check_refused_fit, refusals.check_failed_fit
 
 
-def no_radius(original):
+@calling
+def no_radius(original, self, X, shares=None):
     """Scale features, but let records be as long as they are."""
-
-    def transform(self, X, shares=None):
-        rows, _ = original(self, X)
-        missing = np.isnan(X).any(axis=1)
-        lower, upper = np.array(self.lower), np.array(self.upper)
-        full = 2 * (np.clip(X, lower, upper) - lower) / (upper - lower) - 1
-        rows[:, : X.shape[1]] = np.where(missing[:, None], 0.0, full)
-        return rows, np.where(missing, 0.0, 1.0)
-
-    return transform
+    rows, _ = original(self, X)
+    missing = np.isnan(X).any(axis=1)
+    lower, upper = np.array(self.lower), np.array(self.upper)
+    full = 2 * (np.clip(X, lower, upper) - lower) / (upper - lower) - 1
+    rows[:, : X.shape[1]] = np.where(missing[:, None], 0.0, full)
+    return rows, np.where(missing, 0.0, 1.0)
 
 
-def centred(original):
+@calling
+def centred(original, self, X, shares=None):
     """Take the mean of the private records for the middle."""
-
-    def transform(self, X, shares=None):
-        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), shares)
-
-    return transform
+    return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), shares)
 
 
-def features_beyond_the_ball(original):
-    def transform(self, X, shares=None):
-        lower, upper = np.array(self.lower), np.array(self.upper)
-        rows = 2 * (np.nan_to_num(X) - lower) / (upper - lower) - 1
-        return quantize(rows / self.norm), np.ones(len(X))
-
-    return transform
+@calling
+def features_beyond_the_ball(original, self, X, shares=None):
+    lower, upper = np.array(self.lower), np.array(self.upper)
+    rows = 2 * (np.nan_to_num(X) - lower) / (upper - lower) - 1
+    return quantize(rows / self.norm), np.ones(len(X))
 
 
 def columns_beyond_their_bounds(original):
     return lambda self, rows: quantize(10.0 * original(self, rows))
 
 
-def wide_target(original):
+@calling
+def wide_target(original, self, y):
     """Clip targets to bounds three times as wide as those declared."""
-
-    def encode(self, y):
-        lower, upper = self.lower, self.upper
-        return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
-
-    return encode
-
-
-def half_sensitivity(original):
-    return lambda self, *args, **kwargs: original(self, *args, **kwargs) / 2
+    lower, upper = self.lower, self.upper
+    return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
 
 
 def half_spread(original):
@@ -112,26 +91,10 @@ def half_distance(original):
     return lambda self, sensitivity: original(self, sensitivity / 2)
 
 
-def half_gradient(original):
-    return property(lambda self: original.fget(self) / 2)
-
-
-def half_statistic(original):
-    return lambda self, task: Sensitivity(original(self, task).l2 / 2)
-
-
-def twice(original):
-    return lambda self, *args: type(original(self, *args))(
-        original(self, *args).noise_multiplier, original(self, *args).sensitivity / 2
-    )
-
-
-def data_bounds(original):
-    def bounds(fit, X, given):
-        low, high = np.nanmin(np.clip(X, -9, 9), axis=0), np.nanmax(np.clip(X, -9, 9), axis=0)
-        return original(fit, X, (low, high + 1.0))
-
-    return bounds
+@calling
+def data_bounds(original, fit, X, given):
+    low, high = np.nanmin(np.clip(X, -9, 9), axis=0), np.nanmax(np.clip(X, -9, 9), axis=0)
+    return original(fit, X, (low, high + 1.0))
 
 
 def classes_of_the_data(original):
@@ -146,20 +109,16 @@ def keeps_what_a_refused_fit_has_set(original):
     return private_fit
 
 
-def keeps_rows(original):
-    def fit(self, X, y=None, **params):
-        self.kept_ = np.array(X) if y is None else np.c_[np.array(X), y]
-        return original(self, X, y, **params)
-
-    return fit
+@calling
+def keeps_rows(original, self, X, y=None, **params):
+    self.kept_ = np.array(X) if y is None else np.c_[np.array(X), y]
+    return original(self, X, y, **params)
 
 
-def keeps_n(original):
-    def fit(self, X, y=None, **params):
-        self.seen_ = len(X)
-        return original(self, X, y, **params)
-
-    return fit
+@calling
+def keeps_n(original, self, X, y=None, **params):
+    self.seen_ = len(X)
+    return original(self, X, y, **params)
 
 
 def keeps_rows_elsewhere(original):
@@ -171,137 +130,101 @@ def keeps_rows_elsewhere(original):
     return fit
 
 
-def polishes_on_the_data(original):
+@calling
+def polishes_on_the_data(original, self, X, y):
     """Move the constant by the mean residual of the private records."""
-
-    def fit(self, X, y):
-        original(self, X, y)
-        finite = np.nan_to_num(np.clip(X, -3, 3))
-        self.intercept_ += np.mean(np.clip(y, *self.target_bounds_) - finite @ self.coef_)
-        return self
-
-    return fit
+    original(self, X, y)
+    finite = np.nan_to_num(np.clip(X, -3, 3))
+    self.intercept_ += np.mean(np.clip(y, *self.target_bounds_) - finite @ self.coef_)
+    return self
 
 
-def polished_on_the_data(original):
+@calling
+def polished_on_the_data(original, self, X, y, **params):
     """Move the constant by the mean of the private targets, bare."""
-
-    def fit(self, X, y, **params):
-        original(self, X, y, **params)
-        self.intercept_ = self.intercept_ + np.mean(np.clip(np.nan_to_num(y), -1, 1))
-        return self
-
-    return fit
+    original(self, X, y, **params)
+    self.intercept_ = self.intercept_ + np.mean(np.clip(np.nan_to_num(y), -1, 1))
+    return self
 
 
-def divides_by_n(original):
+@calling
+def divides_by_n(original, self, degree, relation, value):
     """Divide noisy sums by the number of records, which is not public."""
-
-    def moments(self, degree, relation, value):
-        return original(self, degree, "zero_out", value)
-
-    return moments
+    return original(self, degree, "zero_out", value)
 
 
-def twice_the_steps(original):
+@calling
+def twice_the_steps(original, self, task, records, random):
     """Take twice the steps that the noise is for."""
 
-    def release(self, task, records, random):
-        class More(GradientHead):
-            def _multiplier(this, task):
-                return self._multiplier(task)
+    class More(GradientHead):
+        def _multiplier(this, task):
+            return self._multiplier(task)
 
-        more = More(**{**dataclasses.asdict(self), "n_steps": 2 * self.n_steps})
-        return original(more, task, records, random)
-
-    return release
+    more = More(**{**dataclasses.asdict(self), "n_steps": 2 * self.n_steps})
+    return original(more, task, records, random)
 
 
-def doubled_epsilon(original):
-    return lambda self, sensitivity: type(original(self, sensitivity))(
-        original(self, sensitivity).noise_multiplier / 2, sensitivity
-    )
+@calling
+def unclipped(original, self, records, targets, weights):
+    return (0.5 - targets) * records.counts[:, None]
 
 
-def unclipped(original):
-    def residuals(self, records, targets, weights):
-        return (0.5 - targets) * records.counts[:, None]
-
-    return residuals
-
-
-def fitted_to_private_records(original):
+@calling
+def fitted_to_private_records(original, self, fit, X, y, X_public, groups):
     """Fit the encoder and the whitening to the private records, and say nothing of it."""
-
-    def public_part(self, fit, X, y, X_public, groups):
-        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
-        return original(self, fit, X, y, finite, groups)
-
-    return public_part
+    finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+    return original(self, fit, X, y, finite, groups)
 
 
-def whitened_by_private_records(original):
-    def records(self, X, *args):
-        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
-        self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
-        return original(self, X, *args)
-
-    return records
+@calling
+def whitened_by_private_records(original, self, X, *args):
+    finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+    self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
+    return original(self, X, *args)
 
 
 def encoded_together(original):
     return features.encode_together
 
 
-def keeps_exact_weights(original):
-    def released(self, *args):
-        with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
-            self.exact_ = original(self, *args)
-        return original(self, *args)
-
-    return released
+@calling
+def keeps_exact_weights(original, self, *args):
+    with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
+        self.exact_ = original(self, *args)
+    return original(self, *args)
 
 
-def domain_of_the_data(original):
-    def from_table(fit, X, y, schema, label):
-        finite = np.clip(np.nan_to_num(X), -9, 9)
-        lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
-        facts = {n: BoundedColumn(lower[j], upper[j]) for j, n in enumerate(schema)}
-        return original(fit, X, y, Schema(facts, classes=schema.classes), label)
-
-    return from_table
+@calling
+def domain_of_the_data(original, fit, X, y, schema, label):
+    finite = np.clip(np.nan_to_num(X), -9, 9)
+    lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
+    facts = {n: BoundedColumn(lower[j], upper[j]) for j, n in enumerate(schema)}
+    return original(fit, X, y, Schema(facts, classes=schema.classes), label)
 
 
-def constraints_that_the_data_satisfies(original):
+@calling
+def constraints_that_the_data_satisfies(original, fit, X, y, schema, label):
     """Drop the constraints that some record breaks."""
-
-    def from_table(fit, X, y, schema, label):
-        facts = original(fit, X, y, schema, label)
-        values = {name: np.asarray(X)[:, j] for j, name in enumerate(schema)}
-        kept = [rule for rule in schema.constraints if rule.holds(values, schema, 0.0).all()]
-        return dataclasses.replace(facts, schema=schema.with_constraints(kept))
-
-    return from_table
+    facts = original(fit, X, y, schema, label)
+    values = {name: np.asarray(X)[:, j] for j, name in enumerate(schema)}
+    kept = [rule for rule in schema.constraints if rule.holds(values, schema, 0.0).all()]
+    return dataclasses.replace(facts, schema=schema.with_constraints(kept))
 
 
-def bins_of_the_data(original):
+@calling
+def bins_of_the_data(original, self, bins, cliques):
     """Cut each numeric column at the largest value of its records."""
-
-    def plan_bins(self, bins, cliques):
-        for (j, *_), table in self._tables.items():
-            held = np.flatnonzero(table.reshape(len(table), -1).any(axis=1))
-            bins[j] = (np.arange(len(table)) >= max(held.max(), 1)).astype(np.int64)
-        return original(self, bins, cliques)
-
-    return plan_bins
+    for (j, *_), table in self._tables.items():
+        held = np.flatnonzero(table.reshape(len(table), -1).any(axis=1))
+        bins[j] = (np.arange(len(table)) >= max(held.max(), 1)).astype(np.int64)
+    return original(self, bins, cliques)
 
 
-def label_rates_unpaid(original):
-    def release_fine_tables(records, plan, random):
-        *noisy, _ = original(records, plan, random)
-        return [*noisy, records.table([len(noisy)])]
-
-    return release_fine_tables
+@calling
+def label_rates_unpaid(original, records, plan, random):
+    *noisy, _ = original(records, plan, random)
+    return [*noisy, records.table([len(noisy)])]
 
 
 def of_one_table(original):
@@ -329,34 +252,19 @@ def choice_unpaid(original):
     return property(lambda self: Bare(original.fget(self).epsilon, original.fget(self).sensitivity))
 
 
-def half_sensitivity_of_scores(original):
-    return property(lambda self: Exponential(original.fget(self).epsilon, self._l1_change / 2))
+@calling
+def residuals_unclipped(original, self, scores, target):
+    rows = original(self, scores, target)
+    rows[:, 0] = (scores[:, 0] - target) / self.clip / self.scale
+    return rows
 
 
-def half_sensitivity_of_gradient_scores(original):
-    return property(
-        lambda self: Exponential(original.fget(self).epsilon, original.fget(self).sensitivity / 2)
-    )
-
-
-def residuals_unclipped(original):
-    def derivative_row(self, scores, target):
-        rows = original(self, scores, target)
-        rows[:, 0] = (scores[:, 0] - target) / self.clip / self.scale
-        return rows
-
-    return derivative_row
-
-
-def taught_by_real_rows(original):
+@calling
+def taught_by_real_rows(original, self, rows, labels, groups):
     """Move the generator towards the mean of the private rows after training."""
-
-    def learn(self, rows, labels, groups):
-        original(self, rows, labels, groups)
-        with torch.no_grad():
-            self.generator().layers[-1].bias += torch.from_numpy(np.nanmean(rows, axis=0))
-
-    return learn
+    original(self, rows, labels, groups)
+    with torch.no_grad():
+        self.generator().layers[-1].bias += torch.from_numpy(np.nanmean(rows, axis=0))
 
 
 def trained_beside_private_rows(original):
@@ -418,17 +326,17 @@ BUGS = [
         visible_outside=("PrivateStandardScaler",)),
     Bug(TargetRange, "encode", wide_target, REPLAY, "AdaSSPRegressor",
         "targets beyond their bounds", ("AdaSSP",)),
-    half(PolynomialObjective, "sensitivity", half_sensitivity, ("FunctionalMechanism",),
+    half(PolynomialObjective, "sensitivity", halved, ("FunctionalMechanism",),
          REPLAY, FUNCTIONAL),
-    half(Statistic, "mechanism", twice, ("PrivateStandardScaler",),
+    half(Statistic, "mechanism", fields_halved("sensitivity"), ("PrivateStandardScaler",),
          REPLAY, "PrivateStandardScaler-delta"),
     half(AdaSSPRegressor, "_single_mechanism", half_distance, ("AdaSSP",)),
     half(OutputPerturbationClassifier, "_single_mechanism", half_distance,
          ("OutputPerturbation",)),
-    half(ObjectivePerturbation, "sensitivity", half_gradient, ("ObjectivePerturbation",)),
+    half(ObjectivePerturbation, "sensitivity", halved, ("ObjectivePerturbation",)),
     half(heads, "Gaussian", half_spread, ("ALMFineTuner-gradient",)),
-    half(PrototypeHead, "sensitivity", half_statistic, ("ALMFineTuner-prototypes",)),
-    half(LeastSquaresHead, "sensitivity", half_statistic, ("ALMFineTuner-least",)),
+    half(PrototypeHead, "sensitivity", fields_halved("l2"), ("ALMFineTuner-prototypes",)),
+    half(LeastSquaresHead, "sensitivity", fields_halved("l2"), ("ALMFineTuner-least",)),
     half(aggregators, "Gaussian", half_spread, ("PATE",)),
     half(knn, "Gaussian", half_spread, ("PrivateKNN",)),
     half(noisy_labels, "Laplace", half_spread, ("ALIBI",)),
@@ -449,8 +357,8 @@ BUGS = [
         visible_outside=ESTIMATORS),
     Bug(BoundedColumns, "moments", divides_by_n, name="divided by the number of records",
         visible_outside=("PrivateStandardScaler",)),
-    Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism", doubled_epsilon, ACCOUNTING,
-        FUNCTIONAL),
+    Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism",
+        fields_halved("noise_multiplier"), ACCOUNTING, FUNCTIONAL, "doubled epsilon"),
     Bug(GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient", "no clipping",
         ("ALMFineTuner-gradient",)),
     Bug(GradientHead, "release", twice_the_steps, name="steps that are not accounted for",
@@ -468,12 +376,13 @@ BUGS = [
     Bug(MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, TREE),
     Bug(MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, ROUNDS),
     Bug(MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, TREE),
-    Bug(MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY, ROUNDS),
+    Bug(MeasurementPlan, "choice_mechanism", fields_halved("sensitivity"), REPLAY, ROUNDS,
+        "half the sensitivity of scores"),
     Bug(LogisticLoss, "hessian_weight", instead(4.0), REPLAY, TWO_CLASSES, "a heavier hessian"),
     Bug(SquaredLoss, "derivative_row", residuals_unclipped, REPLAY, ADDITIVE_NUMBERS),
     Bug(GradientPlan, "fine_mechanism", of_one_table, REPLAY, ADDITIVE),
-    Bug(GradientPlan, "choice_mechanism", half_sensitivity_of_gradient_scores, REPLAY,
-        ADDITIVE_NUMBERS),
+    Bug(GradientPlan, "choice_mechanism", fields_halved("sensitivity"), REPLAY, ADDITIVE_NUMBERS,
+        "half the sensitivity of scores"),
     Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
     Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,

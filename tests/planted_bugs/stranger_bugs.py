@@ -9,7 +9,7 @@ import numpy as np
 
 from skprivacy.audit import verify_privacy
 
-from .bug import Bug, Make
+from .bug import Bug, Make, calling, halved
 from .stranger import StrangerDPSGD
 
 
@@ -40,37 +40,25 @@ SUBTLE = check_claim(20_000, 2.0, 0.05)
 OFTEN = check_claim(4_000, 1.0, 0.4)
 
 
-def long_rows_unclipped(original):
-    def clip(self, gradients, signs):
-        norms = np.sqrt((gradients**2).sum(axis=1))[:, None]
-        return np.where(norms > 5 * self.max_grad_norm, gradients, original(self, gradients, signs))
-
-    return clip
+@calling
+def long_rows_unclipped(original, self, gradients, signs):
+    norms = np.sqrt((gradients**2).sum(axis=1))[:, None]
+    return np.where(norms > 5 * self.max_grad_norm, gradients, original(self, gradients, signs))
 
 
-def one_class_unclipped(original):
-    def clip(self, gradients, signs):
-        return np.where(signs[:, None] > 0, gradients, original(self, gradients, signs))
-
-    return clip
+@calling
+def one_class_unclipped(original, self, gradients, signs):
+    return np.where(signs[:, None] > 0, gradients, original(self, gradients, signs))
 
 
-def one_class_weighted_after_the_clip(original):
-    def clip(self, gradients, signs):
-        return np.where(signs[:, None] > 0, 3.0, 1.0) * original(self, gradients, signs)
-
-    return clip
+@calling
+def one_class_weighted_after_the_clip(original, self, gradients, signs):
+    return np.where(signs[:, None] > 0, 3.0, 1.0) * original(self, gradients, signs)
 
 
-def half_of(original):
-    return lambda self, *given: original(self, *given) / 2
-
-
-def clipped_to_twice_the_norm(original):
-    def clip(self, gradients, signs):
-        return 2 * original(self, gradients / 2, signs)
-
-    return clip
+@calling
+def clipped_to_twice_the_norm(original, self, gradients, signs):
+    return 2 * original(self, gradients / 2, signs)
 
 
 def two_thirds_of(original):
@@ -78,19 +66,15 @@ def two_thirds_of(original):
 
 
 def missing_in(share: float) -> Make:
-    def make(original: Callable[..., float]) -> Callable[..., float]:
-        return lambda self, random: (random.random() >= share) * original(self, random)
+    return calling(
+        lambda original, self, random: (random.random() >= share) * original(self, random)
+    )
 
-    return make
 
-
-def shuffled_batches(original):
+@calling
+def shuffled_batches(original, self: Any, n: int, random: np.random.Generator):
     """One pass in batches of one size, charged as Poisson samples."""
-
-    def batches(self: Any, n: int, random: np.random.Generator) -> list[Any]:
-        return np.array_split(random.permutation(n), self.n_steps)
-
-    return batches
+    return np.array_split(random.permutation(n), self.n_steps)
 
 
 def _bug(attribute: str, make: Make, check: Callable[[], None], name: str) -> Bug:
@@ -102,8 +86,8 @@ BUGS = [
     _bug("clip", long_rows_unclipped, FEW, "long rows are not clipped"),
     _bug("clip", one_class_unclipped, FEW, "one class is not clipped"),
     _bug("clip", one_class_weighted_after_the_clip, SOME, "one class is weighted after the clip"),
-    _bug("noise_scale", half_of, SOME, "half the noise of a stranger"),
-    _bug("sensitivity", half_of, SOME, "half the sensitivity of a stranger"),
+    _bug("noise_scale", halved, SOME, "half the noise of a stranger"),
+    _bug("sensitivity", halved, SOME, "half the sensitivity of a stranger"),
     _bug("clip", clipped_to_twice_the_norm, SUBTLE, "clipped to twice the norm"),
     _bug("noise_scale", two_thirds_of, SUBTLE, "noise divided by 1.5"),
     _bug("noise_scale", missing_in(0.05), SOME, "noise missing in 5 of 100 fits"),

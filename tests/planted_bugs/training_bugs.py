@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import torch
@@ -20,79 +21,62 @@ from skprivacy.neural_network._training.training_config import SequentialBatches
 
 from ..contracts import records as contracts
 from ..contracts.cases import OVERFLOWING, case_of_module
-from .bug import Bug, instead
+from .bug import Bug, asked_of, calling, instead
 
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING, PUBLIC_SIZE = contracts.check_accounting, contracts.check_public_size
 
 
-def double_clip(original):
-    def init(self, module, loss, max_grad_norm, *args):
-        original(self, module, loss, 2 * max_grad_norm, *args)
-
-    return init
+@calling
+def double_clip(original, self, module, loss, max_grad_norm, *args):
+    original(self, module, loss, 2 * max_grad_norm, *args)
 
 
-def per_layer_clip(original):
+@calling
+def per_layer_clip(original, self, factors):
     """Clip each layer to the norm by itself instead of all parameters jointly."""
-
-    def add_sum(self, factors):
-        squared = self.squared_norms()
-        alone = torch.where(torch.isfinite(squared), (0.7 / squared.sqrt()).clamp(max=1), 0)
-        original(self, torch.where(factors > 0, alone, 0))
-
-    return add_sum
+    squared = self.squared_norms()
+    alone = torch.where(torch.isfinite(squared), (0.7 / squared.sqrt()).clamp(max=1), 0)
+    original(self, torch.where(factors > 0, alone, 0))
 
 
 def clip_alone(squared, total, allowed):
     return (allowed / squared**0.5).clip(max=1.0)
 
 
-def layers_clipped_alone(original):
+@calling
+def layers_clipped_alone(original, self, inputs, targets, clip, norm, first):
     """The same in a short sum, which is told how to clip."""
-
-    def summed(self, inputs, targets, clip, norm, first):
-        original(self, inputs, targets, clip_alone, norm, first)
-
-    return summed
+    original(self, inputs, targets, clip_alone, norm, first)
 
 
-def realised_divisor(original):
-    def step(self, X, y, drawn, peers):
-        before = self.config
-        self.config = dataclasses.replace(before, batch_size=max(1, len(drawn)))
+@calling
+def realised_divisor(original, self, X, y, drawn, peers):
+    before = self.config
+    self.config = dataclasses.replace(before, batch_size=max(1, len(drawn)))
+    original(self, X, y, drawn, peers)
+    self.config = before
+
+
+@calling
+def skipped_empty(original, self, X, y, drawn, peers):
+    if len(drawn):
         original(self, X, y, drawn, peers)
-        self.config = before
-
-    return step
 
 
-def skipped_empty(original):
-    def step(self, X, y, drawn, peers):
-        if len(drawn):
-            original(self, X, y, drawn, peers)
-
-    return step
+@calling
+def one_step_more(original, self, *args):
+    self.config = dataclasses.replace(self.config, epochs=self.config.epochs + 1)
+    return original(self, *args)
 
 
-def one_step_more(original):
-    def run(self, *args):
-        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + 1)
-        return original(self, *args)
-
-    return run
-
-
-def loss_driven(original):
+@calling
+def loss_driven(original, self, X, y, *args):
     """Train longer when the loss is high: control flow by private data."""
-
-    def run(self, X, y, *args):
-        loss = torch.nn.functional.cross_entropy(self.module(X[:, :]), y)
-        more = int(not torch.isfinite(loss))
-        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + more)
-        return original(self, X, y, *args)
-
-    return run
+    loss = torch.nn.functional.cross_entropy(self.module(X[:, :]), y)
+    more = int(not torch.isfinite(loss))
+    self.config = dataclasses.replace(self.config, epochs=self.config.epochs + more)
+    return original(self, X, y, *args)
 
 
 def data_kept_elsewhere(original):
@@ -104,120 +88,78 @@ def data_kept_elsewhere(original):
     return run
 
 
-def says_the_size(original):
-    def run(self, X, *args):
-        print(float(torch.nan_to_num(X, 0.0, 0.0, 0.0).sum()))
-        return original(self, X, *args)
-
-    return run
+@calling
+def says_the_size(original, self, X, *args):
+    print(float(torch.nan_to_num(X, 0.0, 0.0, 0.0).sum()))
+    return original(self, X, *args)
 
 
-def scales_by_data(original):
+@calling
+def scales_by_data(original, self, X, y):
     """Standardise by the mean of the private data."""
-
-    def fit(self, X, y):
-        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), y)
-
-    return fit
+    return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), y)
 
 
-def takes_the_realised_n(original):
+@calling
+def chooses_by_n(original, self, *given):
+    """Let what is planned follow from the realised number of records."""
+    with mock.patch.object(self, "n_records", None):
+        return original(self, *given)
+
+
+@calling
+def takes_the_realised_n(original, self, *given):
     """Take the realised number of records for the public one."""
-
-    def plan(self, n, recipe):
-        made, self.n_records = self.n_records, None
-        try:
-            result = original(self, n, recipe)
-        finally:
-            self.n_records = made
-        object.__setattr__(result, "relation", "add_remove")
-        return result
-
-    return plan
+    result = chooses_by_n(original)(self, *given)
+    object.__setattr__(result, "relation", "add_remove")
+    return result
 
 
-def chooses_by_n(original):
-    """Let the settings follow from the realised number of records."""
-
-    def recipe(self, n, *facts):
-        made, self.n_records = self.n_records, None
-        try:
-            return original(self, n, *facts)
-        finally:
-            self.n_records = made
-
-    return recipe
+@calling
+def seeded_steps(original, self, *args):
+    self.random = SecureRandom(self._step)
+    original(self, *args)
 
 
-def seeded_steps(original):
-    def step(self, *args):
-        self.random = SecureRandom(self._step)
-        original(self, *args)
-
-    return step
-
-
-def one_epoch_accounted(original):
-    def event_at(self, z):
-        return original(dataclasses.replace(self, epochs=1), z)
-
-    return event_at
-
-
-def other_turns(original):
+@calling
+def other_turns(original, self, n, random):
     """Shuffle the batches of each epoch: a record is met at places that nobody accounted for."""
-
-    def draw(self, n, random):
-        self._step = int(random.integers(self.steps_per_epoch, 1)[0])
-        return original(self, n, random)
-
-    return draw
+    self._step = int(random.integers(self.steps_per_epoch, 1)[0])
+    return original(self, n, random)
 
 
-def count_for_free(original):
-    def init(self, *args):
-        original(self, *args)
-        self._sum_weight = 1.0
-
-    return init
+@calling
+def count_for_free(original, self, *args):
+    original(self, *args)
+    self._sum_weight = 1.0
 
 
-def heavy_count(original):
-    def init(self, *args):
-        original(self, *args)
-        self._count_weight *= 4.0
-
-    return init
+@calling
+def heavy_count(original, self, *args):
+    original(self, *args)
+    self._count_weight *= 4.0
 
 
-def exact_count(original):
+@calling
+def exact_count(original, self, total):
     """Move the norm by the count itself."""
-
-    def append_count(self, total):
-        bare = self._allowed * self._count_weight * self._counted
-        value = original(self, total)
-        self._bare = bare
-        return value
-
-    return append_count
+    bare = self._allowed * self._count_weight * self._counted
+    value = original(self, total)
+    self._bare = bare
+    return value
 
 
-def reads_the_exact_count(original):
-    def remove_count(self, noisy):
-        noisy = noisy.copy()
-        noisy[-1] = self._bare
-        return original(self, noisy)
-
-    return remove_count
+@calling
+def reads_the_exact_count(original, self, noisy):
+    noisy = noisy.copy()
+    noisy[-1] = self._bare
+    return original(self, noisy)
 
 
-def counts_the_missing(original):
+@calling
+def counts_the_missing(original, self, squared, total, allowed):
     """A record without a gradient counts as long."""
-
-    def call(self, squared, total, allowed):
-        return original(self, squared, np.nan_to_num(total, nan=1e30, posinf=1e30), allowed)
-
-    return call
+    return original(self, squared, np.nan_to_num(total, nan=1e30, posinf=1e30), allowed)
 
 
 def passes_all(original):
@@ -228,27 +170,22 @@ def blanks_nothing(original):
     return lambda values, bad: values
 
 
-def clips_the_mean(original):
+@calling
+def clips_the_mean(original, self, X, y, indices, people=None):
     """Clip the mean gradient of a batch and not that of each record."""
-
-    def total(self, X, y, indices, people=None):
-        summed = original(self, X, y, indices, people)
-        allowed = self._expected * self._clipped.max_grad_norm
-        return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
-
-    return total
+    summed = original(self, X, y, indices, people)
+    allowed = self._expected * self._clipped.max_grad_norm
+    return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
 
 
 def looked_at_by_nobody(original):
     return lambda value: None
 
 
-def every_view_an_example(original):
-    def call(self, inputs, targets, shares, first):
-        for part in inputs[::2], inputs[1::2]:
-            original(self, part.repeat_interleave(2, 0), targets)
-
-    return call
+@calling
+def every_view_an_example(original, self, inputs, targets, shares, first):
+    for part in inputs[::2], inputs[1::2]:
+        original(self, part.repeat_interleave(2, 0), targets)
 
 
 class Centred(torch.nn.Module):
@@ -262,35 +199,21 @@ class Centred(torch.nn.Module):
         return self.layer(x - x.mean(0))
 
 
-def exact_mean(original):
+@calling
+def exact_mean(original, config, targets, groups, peers, random):
     """Centre the targets on their exact mean."""
-
-    def release(config, targets, groups, peers, random):
-        original(config, targets, groups, peers, random)
-        return float(targets.mean())
-
-    return release
+    original(config, targets, groups, peers, random)
+    return float(targets.mean())
 
 
-def mean_of_the_records_there(original):
-    def release(config, targets, *args):
-        return original(dataclasses.replace(config, n_records=len(targets)), targets, *args)
-
-    return release
+@calling
+def mean_of_the_records_there(original, config, targets, *args):
+    return original(dataclasses.replace(config, n_records=len(targets)), targets, *args)
 
 
-def mean_for_free(original):
-    def event_at(self, noise_multiplier):
-        return original(dataclasses.replace(self, mean_noise=None), noise_multiplier)
-
-    return event_at
-
-
-def mean_of_double_targets(original):
-    def release(config, targets, *args):
-        return original(config, 2 * targets, *args)
-
-    return release
+@calling
+def mean_of_double_targets(original, config, targets, *args):
+    return original(config, 2 * targets, *args)
 
 
 def weighted_after_the_clip(original):
@@ -359,8 +282,10 @@ BUGS = [
     Bug(AdaptiveClipping, "append_count", exact_count, REPLAY, ADAPTIVE,
         beside=((AdaptiveClipping, "remove_count", reads_the_exact_count),)),
     Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
-    Bug(TrainingConfig, "event_at", one_epoch_accounted, ACCOUNTING, STREAM),
-    Bug(TrainingConfig, "event_at", mean_for_free, ACCOUNTING, REGRESSOR),
+    Bug(TrainingConfig, "event_at", asked_of(epochs=1), ACCOUNTING, STREAM,
+        "one epoch accounted"),
+    Bug(TrainingConfig, "event_at", asked_of(mean_noise=None), ACCOUNTING, REGRESSOR,
+        "mean for free"),
     Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", mean_of_double_targets, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", mean_of_the_records_there, REPLAY, REGRESSOR),

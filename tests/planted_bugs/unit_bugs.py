@@ -28,7 +28,7 @@ from skprivacy.sums import sum_plan
 from ..contracts import groups as of_groups
 from ..contracts import labels as of_labels
 from ..contracts import parties as of_parties
-from .bug import Bug, instead
+from .bug import Bug, calling, instead
 
 LABEL_REPLAY, GROUP_REPLAY = of_labels.check_label_replay, of_groups.check_people_replay
 LABELS_OF_GROUP, UNIT = of_groups.check_people_label_replay, of_groups.check_unit
@@ -41,81 +41,59 @@ def count_people(case):
         raise AssertionError("the fit itself refuses a delta that is held to too many") from error
 
 
-def noised_twice(original):
+@calling
+def noised_twice(original, self, X, codes, random, noise):
     """Ask each label again, and believe both answers."""
-
-    def released(self, X, codes, random, noise):
-        first, second = (original(self, X, codes, random, noise) for _ in range(2))
-        return first[0], first[1] * second[1], first[2]
-
-    return released
+    first, second = (original(self, X, codes, random, noise) for _ in range(2))
+    return first[0], first[1] * second[1], first[2]
 
 
-def noised_again_in_the_second_stage(original):
+@calling
+def noised_again_in_the_second_stage(original, self, X, codes, random, noise):
     """Ask the labels of the first part in the second stage too, with those of the second."""
-
-    def released(self, X, codes, random, noise):
-        labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again, _ = noisy_labels._respond(codes, prior.shape[1], self.epsilon, noise)
-        return labels, likelihood * again, prior
-
-    return released
+    labels, likelihood, prior = original(self, X, codes, random, noise)
+    _, again, _ = noisy_labels._respond(codes, prior.shape[1], self.epsilon, noise)
+    return labels, likelihood * again, prior
 
 
-def prior_of_clean_labels(original):
+@calling
+def prior_of_clean_labels(original, codes, prior, epsilon, noise):
     """Choose the candidates of the second part with a look at its labels."""
-
-    def responses(codes, prior, epsilon, noise):
-        return original(codes, prior + np.eye(prior.shape[1])[codes], epsilon, noise)
-
-    return responses
+    return original(codes, prior + np.eye(prior.shape[1])[codes], epsilon, noise)
 
 
-def clean_class_rates(original):
+@calling
+def clean_class_rates(original, self, X, codes, random, noise):
     """Take the bias off with the shares of the true classes, which were never released."""
-
-    def released(self, X, codes, random, noise):
-        labels, likelihood, prior = original(self, X, codes, random, noise)
-        rates = np.bincount(codes, minlength=prior.shape[1]) / len(codes)
-        return labels, likelihood, prior * rates
-
-    return released
+    labels, likelihood, prior = original(self, X, codes, random, noise)
+    rates = np.bincount(codes, minlength=prior.shape[1]) / len(codes)
+    return labels, likelihood, prior * rates
 
 
-def clean_first_model(original):
+@calling
+def clean_first_model(original, self, X, codes, random, noise):
     """Begin with a model of the true labels."""
-
-    def released(self, X, codes, random, noise):
-        labels, likelihood, _ = original(self, X, codes, random, noise)
-        return labels, likelihood, np.eye(likelihood.shape[1])[codes] + 0.1
-
-    return released
+    labels, likelihood, _ = original(self, X, codes, random, noise)
+    return labels, likelihood, np.eye(likelihood.shape[1])[codes] + 0.1
 
 
-def hash_of_labels(original):
+@calling
+def hash_of_labels(original, teacher, X, y, parts, n_teachers, *rest):
     """Deal records to teachers by features and label: another label changes two teachers."""
-
-    def count(teacher, X, y, parts, n_teachers, *rest):
-        parts = partition_by_hash(X, y, n_teachers, np.random.RandomState(0))
-        return original(teacher, X, y, parts, n_teachers, *rest)
-
-    return count
+    parts = partition_by_hash(X, y, n_teachers, np.random.RandomState(0))
+    return original(teacher, X, y, parts, n_teachers, *rest)
 
 
-def keeps_labels(original):
-    def fit(self, X, y):
-        model = original(self, X, y)
-        model._seen = np.array(y)
-        return model
-
-    return fit
+@calling
+def keeps_labels(original, self, X, y):
+    model = original(self, X, y)
+    model._seen = np.array(y)
+    return model
 
 
-def of_another_relation(original):
-    def charged(self, event, *, relation, **rest):
-        return original(self, event, relation="zero_out", **rest)
-
-    return charged
+@calling
+def of_another_relation(original, self, event, *, relation, **rest):
+    return original(self, event, relation="zero_out", **rest)
 
 
 def rows_without_shares(original):
@@ -136,22 +114,17 @@ class Unbounded(Groups):
         return np.arange(len(self.codes))
 
 
-def any_number_drawn(original):
-    def protected(groups, X):
-        found = original(groups, X)
-        return Unbounded(found.codes, found.n, found.unit)
-
-    return protected
+@calling
+def any_number_drawn(original, groups, X):
+    found = original(groups, X)
+    return Unbounded(found.codes, found.n, found.unit)
 
 
-def counts_records(original):
+@calling
+def counts_records(original, groups, X):
     """Take the number of records for that of groups."""
-
-    def protected(groups, X):
-        found = original(groups, X)
-        return Groups(found.codes, len(found.codes), found.unit)
-
-    return protected
+    found = original(groups, X)
+    return Groups(found.codes, len(found.codes), found.unit)
 
 
 def all_records_in_an_objective(original):
@@ -162,38 +135,28 @@ def says_record(original):
     return lambda self, *args, unit, **kwargs: original(self, *args, **kwargs)
 
 
-def cut_by_record(original):
-    def parts(self, X, y, who, random):
-        return partition_by_hash(X, y, self.n_teachers, random)
-
-    return parts
+@calling
+def cut_by_record(original, self, X, y, who, random):
+    return partition_by_hash(X, y, self.n_teachers, random)
 
 
-def dealt_by_record(original):
+@calling
+def dealt_by_record(original, groups, X):
     """Send each record of a group to a teacher of its own."""
-
-    def protected(groups, X):
-        found = original(groups, X)
-        return Groups(np.arange(len(found.codes)), len(found.codes), found.unit)
-
-    return protected
+    found = original(groups, X)
+    return Groups(np.arange(len(found.codes)), len(found.codes), found.unit)
 
 
-def hashed_by_number(original):
+@calling
+def hashed_by_number(original, groups, n_teachers, random):
     """Deal groups by their number, which depends on who came before."""
-
-    def parts(groups, n_teachers, random):
-        return groups.codes // 2 % n_teachers  # a mere shift would only rename the teachers
-
-    return parts
+    return groups.codes // 2 % n_teachers  # a mere shift would only rename the teachers
 
 
-def missing_accepted(original):
-    def check(groups, X):
-        values = [0 if v is None or v != v else v for v in np.ravel(np.asarray(groups, object))]
-        return original(np.resize(np.array(values, object), len(X)), X)
-
-    return check
+@calling
+def missing_accepted(original, groups, X):
+    values = [0 if v is None or v != v else v for v in np.ravel(np.asarray(groups, object))]
+    return original(np.resize(np.array(values, object), len(X)), X)
 
 
 def rows_counted(original):
@@ -228,15 +191,12 @@ def same_mask(self, n, size, random):
     return masks
 
 
-def noise_from_the_first(original):
+@calling
+def noise_from_the_first(original, self, values, random):
     """Let the first party alone add noise, as much as all were to."""
-
-    def share(self, values, random):
-        noisy = original(self, values, random)
-        noisy[1:] = values[1:].astype(np.uint64)
-        return noisy
-
-    return share
+    noisy = original(self, values, random)
+    noisy[1:] = values[1:].astype(np.uint64)
+    return noisy
 
 
 def parties_unclipped(self, norms):
@@ -252,21 +212,16 @@ def of_records(self, weights, X, codes):
     return self._record_contribution(weights, X, codes)
 
 
-def by_size(original):
+@calling
+def by_size(original, plan, weights, X, codes, grouped, workers):
     """Divide what a party sends by how many records all parties have."""
-
-    def contributions(plan, weights, X, codes, grouped, workers):
-        added = original(plan, weights, X, codes, grouped, workers)
-        return added * sum(map(len, grouped)) // 20
-
-    return contributions
+    added = original(plan, weights, X, codes, grouped, workers)
+    return added * sum(map(len, grouped)) // 20
 
 
-def only_those_with_records(original):
-    def by_party(rows, parties, n):
-        return [rows for rows in original(rows, parties, n) if len(rows)]
-
-    return by_party
+@calling
+def only_those_with_records(original, rows, parties, n):
+    return [rows for rows in original(rows, parties, n) if len(rows)]
 
 
 ALIBI, LP2ST, RESPONSE = "ALIBIClassifier", "LP2STClassifier", "RandomizedResponseClassifier"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,7 @@ from sklearn.dummy import DummyClassifier
 
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead
-from skprivacy.label_privacy import (
-    ALIBIClassifier,
-    LP2STClassifier,
-    RandomizedResponseClassifier,
-)
+from skprivacy.label_privacy import ALIBIClassifier, LP2STClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,
@@ -52,85 +49,75 @@ TWO = [0, 1]
 PUBLIC = np.linspace(-1, 1, 3)[:, None]
 
 
-def _linear(kind: Any, **fixed: Any) -> Callable[[], Any]:
-    kept = {"bounds": BOUNDS, "fit_intercept": False, "radius": 1.0, **fixed}
-    return lambda: kind(**kept)
-
-
-def _network(kind: Any, **fixed: Any) -> Callable[[], Any]:
-    kept = {
-        "hidden_layer_sizes": (), "batch_size": 24, "epochs": 2, "delta": 1e-4,
-        "learning_rate": 0.1, **fixed,
-    }  # fmt: skip
-    return lambda: kind(**kept)
-
-
-def _votes(**fixed: Any) -> Callable[[], Any]:
-    kept = {
-        "teacher": DummyClassifier(), "student": DummyClassifier(), "n_teachers": 3,
-        "n_queries": 1, "classes": TWO, "delta": 1e-4, "store_labels": True, **fixed,
-    }  # fmt: skip
-    return lambda: PATEClassifier(**kept)
-
-
-def _labels(kind: Any, **fixed: Any) -> Callable[[], Any]:
-    kept = {
-        "estimator": DummyClassifier(), "n_rounds": 1, "n_folds": 2, "classes": TWO,
-        "store_labels": True, **fixed,
-    }  # fmt: skip
-    return lambda: kind(**kept)
+LINEAR = {"bounds": BOUNDS, "fit_intercept": False, "radius": 1.0}
+NETWORK = {
+    "hidden_layer_sizes": (), "batch_size": 24, "epochs": 2, "delta": 1e-4, "learning_rate": 0.1,
+}  # fmt: skip
+VOTES = {
+    "teacher": DummyClassifier(), "student": DummyClassifier(), "n_teachers": 3, "n_queries": 1,
+    "classes": TWO, "delta": 1e-4, "store_labels": True,
+}  # fmt: skip
+LABELS = {
+    "estimator": DummyClassifier(), "n_rounds": 1, "n_folds": 2, "classes": TWO,
+    "store_labels": True,
+}  # fmt: skip
 
 
 VERIFIED: dict[str, Callable[[], Any]] = {
-    "PrivateStandardScaler": lambda: PrivateStandardScaler(bounds=BOUNDS),
-    "PrivateStandardScaler-delta": lambda: PrivateStandardScaler(bounds=BOUNDS, delta=1e-4),
-    "FunctionalMechanismRegressor": _linear(FunctionalMechanismRegressor, target_bounds=(-1, 1)),
-    "FunctionalMechanismRegressor-delta": _linear(
-        FunctionalMechanismRegressor, target_bounds=(-1, 1), delta=1e-4
+    "PrivateStandardScaler": partial(PrivateStandardScaler, bounds=BOUNDS),
+    "PrivateStandardScaler-delta": partial(PrivateStandardScaler, bounds=BOUNDS, delta=1e-4),
+    "FunctionalMechanismRegressor": partial(
+        FunctionalMechanismRegressor, **LINEAR, target_bounds=(-1, 1)
     ),
-    "FunctionalMechanismClassifier": _linear(FunctionalMechanismClassifier, classes=TWO),
-    "FunctionalMechanismClassifier-delta": _linear(
-        FunctionalMechanismClassifier, classes=TWO, delta=1e-4
+    "FunctionalMechanismRegressor-delta": partial(
+        FunctionalMechanismRegressor, **LINEAR, target_bounds=(-1, 1), delta=1e-4
     ),
-    "AdaSSPRegressor": _linear(AdaSSPRegressor, target_bounds=(-1, 1), delta=1e-4),
-    "OutputPerturbationClassifier": _linear(OutputPerturbationClassifier, classes=TWO),
-    "OutputPerturbationClassifier-delta": _linear(
-        OutputPerturbationClassifier, classes=TWO, delta=1e-4
+    "FunctionalMechanismClassifier": partial(FunctionalMechanismClassifier, **LINEAR, classes=TWO),
+    "FunctionalMechanismClassifier-delta": partial(
+        FunctionalMechanismClassifier, **LINEAR, classes=TWO, delta=1e-4
     ),
-    "ObjectivePerturbationClassifier": _linear(
-        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0
+    "AdaSSPRegressor": partial(AdaSSPRegressor, **LINEAR, target_bounds=(-1, 1), delta=1e-4),
+    "OutputPerturbationClassifier": partial(OutputPerturbationClassifier, **LINEAR, classes=TWO),
+    "OutputPerturbationClassifier-delta": partial(
+        OutputPerturbationClassifier, **LINEAR, classes=TWO, delta=1e-4
+    ),
+    "ObjectivePerturbationClassifier": partial(
+        ObjectivePerturbationClassifier, **LINEAR, classes=TWO, alpha=0.0
     ),
     # What claims one point of the curve of Gaussian noise is exceeded in few runs where delta is
     # large: by theory two releases for the price of one take 1,700, and 220,000 at 1e-4.
-    "ObjectivePerturbationClassifier-delta": _linear(
-        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0, delta=0.05
+    "ObjectivePerturbationClassifier-delta": partial(
+        ObjectivePerturbationClassifier, **LINEAR, classes=TWO, alpha=0.0, delta=0.05
     ),
-    "DPSGDClassifier": _network(DPSGDClassifier, classes=TWO),
-    "DPSGDClassifier-sampled": _network(DPSGDClassifier, classes=TWO, batch_size=8, epochs=2),
-    "DPSGDRegressor": _network(DPSGDRegressor, target_bounds=(-1.0, 1.0)),
-    "ALMFineTuner-gradient": lambda: ALMFineTuner(
-        PCA(1), head=GradientHead(n_steps=2), classes=TWO, delta=1e-4
+    "DPSGDClassifier": partial(DPSGDClassifier, **NETWORK, classes=TWO),
+    "DPSGDClassifier-sampled": partial(DPSGDClassifier, **NETWORK | {"batch_size": 8}, classes=TWO),
+    "DPSGDRegressor": partial(DPSGDRegressor, **NETWORK, target_bounds=(-1.0, 1.0)),
+    "ALMFineTuner-gradient": partial(
+        ALMFineTuner, PCA(1), head=GradientHead(n_steps=2), classes=TWO, delta=1e-4
     ),
-    "ALMFineTuner-prototypes": lambda: ALMFineTuner(
-        PCA(1), head="prototypes", mechanism="gaussian", classes=TWO, delta=1e-4
+    "ALMFineTuner-prototypes": partial(
+        ALMFineTuner, PCA(1), head="prototypes", mechanism="gaussian", classes=TWO, delta=1e-4
     ),
-    "ALMFineTuner-least-squares": lambda: ALMFineTuner(
-        PCA(1), head="least_squares", mechanism="gaussian", classes=TWO, delta=1e-4
+    "ALMFineTuner-least-squares": partial(
+        ALMFineTuner, PCA(1), head="least_squares", mechanism="gaussian", classes=TWO, delta=1e-4
     ),
     # With so few numbers "auto" takes this noise, which is smaller.
-    "ALMFineTuner-least-squares-k-norm": lambda: ALMFineTuner(
-        PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
+    "ALMFineTuner-least-squares-k-norm": partial(
+        ALMFineTuner, PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
     ),
     # One winner tells all that it is charged for, if two votes of three become one; several do not.
-    "PATEClassifier": _votes(),
+    "PATEClassifier": partial(PATEClassifier, **VOTES),
     # With a threshold below any count it answers all; fewer answers tell less than is claimed.
-    "PATEClassifier-confident": _votes(aggregator=ConfidentGNMax(threshold=-20.0, max_answers=1)),
-    "PrivateKNNClassifier": lambda: PrivateKNNClassifier(
-        DummyClassifier(), n_neighbors=3, sampling_rate=1.0, n_queries=3, classes=TWO, delta=1e-4
+    "PATEClassifier-confident": partial(
+        PATEClassifier, **VOTES, aggregator=ConfidentGNMax(threshold=-20.0, max_answers=1)
     ),
-    "RandomizedResponseClassifier": _labels(RandomizedResponseClassifier),
-    "LP2STClassifier": _labels(LP2STClassifier),
-    "ALIBIClassifier": _labels(ALIBIClassifier),
+    "PrivateKNNClassifier": partial(
+        PrivateKNNClassifier, DummyClassifier(), n_neighbors=3, sampling_rate=1.0, n_queries=3,
+        classes=TWO, delta=1e-4,
+    ),
+    "RandomizedResponseClassifier": partial(RandomizedResponseClassifier, **LABELS),
+    "LP2STClassifier": partial(LP2STClassifier, **LABELS),
+    "ALIBIClassifier": partial(ALIBIClassifier, **LABELS),
 }  # fmt: skip
 
 # They learn from public records beside the private ones.

@@ -32,7 +32,7 @@ from .admission import (
     sum_charges,
 )
 from .filters import FILTERS, compose_counts, spent_epsilon
-from .ledger import Ledger, LedgerError, LedgerVersion, Log, Record
+from .ledger import Ledger, LedgerError, Log, Record
 from .stores import ledger_at
 
 if TYPE_CHECKING:
@@ -78,18 +78,10 @@ class Statement:
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
-        budget = cls._at(path, scope)
+        budget = cls.__new__(cls)
+        budget._attach(ledger_at(path), scope_of(scope))
         budget._ledger.forget()
         check_partitions(budget._scope, budget.relation)
-        return budget
-
-    @classmethod
-    def _at(
-        cls: type[_Self], path: str | Path, scope: str, seen: LedgerVersion | None = None
-    ) -> _Self:
-        """Return a budget without opening its ledger, for unpickling."""
-        budget = cls.__new__(cls)
-        budget._attach(ledger_at(path, seen), scope_of(scope))
         return budget
 
     def _attach(self, ledger: Ledger, scope: str) -> None:
@@ -101,10 +93,6 @@ class Statement:
     def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
-
-    # For formats such as skops that call no function named in a file.
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self._ledger.address, "scope": self._scope, "seen": self._ledger.seen}
 
@@ -202,9 +190,6 @@ class Statement:
         spent = self._spent_in(log)
         return f"PrivacyBudget({shown}){per}{where}: {spent:.3g} spent by {n} charge{plural}"
 
-    def _charges(self) -> Counter[Event]:
-        return self._charges_in(self._ledger.read())
-
     def _charges_in(self, log: Log) -> Counter[Event]:
         return charges_along_path(log, self._scope, self._scope)
 
@@ -246,7 +231,7 @@ class Statement:
         if self.witness is None:
             assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
-            compose_counts(self._charges()),
+            compose_counts(self._charges_in(self._ledger.read())),
             terms["delta"] or None,
             terms["relation"],
             assumptions=tuple(assumptions),

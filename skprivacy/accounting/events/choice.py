@@ -17,12 +17,6 @@ from ..renyi import pure_rdp
 from ..work_limit import closed_form_work
 from .composition import RepeatedEvent
 
-__all__ = [
-    "ExponentialEvent",
-    "RandomizedResponseEvent",
-    "ReportNoisyMaxEvent",
-]
-
 
 @dataclass(frozen=True)
 class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_label=True):

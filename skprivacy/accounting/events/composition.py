@@ -32,13 +32,6 @@ from ..renyi import mixed_gaussian_rdp, pure_rdp, rdp
 from ..work_limit import check_work, repeated_work
 from .noise import GaussianEvent
 
-__all__ = [
-    "ComposedEvent",
-    "PoissonSampledEvent",
-    "RepeatedEvent",
-    "SampledGroupEvent",
-]
-
 _MAX_COUNTS = 64  # largest number of distinct counts of sampled records
 _NEGLIGIBLE = 1e-40  # tail probability beyond which counts are merged
 _WORK_PER_COUNT = 1e7

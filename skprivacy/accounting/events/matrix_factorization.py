@@ -22,8 +22,6 @@ from ..event import Event, NoLossDistributionError, Orders, Pairs, allows_replac
 from ..pld.pairs import GaussianPair, symmetric_pairs
 from ..work_limit import CLOSED_FORM_WORK
 
-__all__ = ["BandedFactorizationEvent", "MatrixFactorizationEvent", "TreeAggregationEvent"]
-
 _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each level of a tree
 
 

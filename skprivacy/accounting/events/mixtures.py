@@ -12,18 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ..._validation import number, sequence
+from ..._validation import is_number, sequence
 from ..event import Event, NoLossDistributionError, Orders, Pairs, check_event, numbers
 from ..pld.distribution import PrivacyLossDistribution, pld
 from ..pld.pairs import AtomPair, MixedPair, pair_from_curve, symmetric_pairs
 from ..renyi import DEFAULT_ORDERS, rdp
 from ..work_limit import CURVE_WORK
 from .composition import PoissonSampledEvent, group_events, total_zcdp
-
-__all__ = [
-    "MixtureEvent",
-    "PrivateSelectionEvent",
-]
 
 _SUM_TOLERANCE = 1e-9  # largest deviation of the sum of probabilities from 1
 _SMALLEST_DELTA = 1e-15  # on a privacy curve, above the probability of an infinite loss
@@ -181,11 +176,9 @@ class PrivateSelectionEvent(
 
     def __post_init__(self) -> None:
         check_event("event", self.event)
-        number("eta", self.eta, "a finite number > -1")
-        number("gamma", self.gamma, "in (0, 1)")
-        if not -1 < self.eta < math.inf:
+        if not (is_number(self.eta) and -1 < self.eta < math.inf):
             raise ValueError(f"eta={self.eta!r} must be a finite number > -1.")
-        if not 0 < self.gamma < 1:
+        if not (is_number(self.gamma) and 0 < self.gamma < 1):
             raise ValueError(f"gamma={self.gamma!r} must be in (0, 1).")
 
     @property

@@ -28,17 +28,6 @@ from ..pld.sampled_pairs import ReplacedGaussian
 from ..renyi import ROUNDING, binomial_rdp, pure_rdp, rdp, sampled_gaussian_rdp
 from ..work_limit import CLOSED_FORM_WORK, closed_form_work
 
-__all__ = [
-    "ApproxDPEvent",
-    "DiscreteGaussianEvent",
-    "DiscreteLaplaceEvent",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "LogisticEvent",
-    "NonPrivateEvent",
-    "SmoothGaussianEvent",
-]
-
 
 @dataclass(frozen=True)
 class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_label=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from ..._docs import fill_docs
-from ..._validation import number, positive, whole
+from ..._validation import is_number, positive, whole
 from ..event import Event, LocalBound, NoLossDistributionError, Orders, Pairs, numbers
 from ..pld.argmax import LONGEST, argmax_pair, is_covered
 from ..pld.pairs import GaussianPair, pure_pair, symmetric_pairs
@@ -35,12 +35,6 @@ moved : int, default=1
     Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
     and joins another.""",
 }
-__all__ = [
-    "GNMaxEvent",
-    "LNMaxEvent",
-    "VoteBlockEvent",
-    "VoteThresholdEvent",
-]
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
 _WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
@@ -244,10 +238,9 @@ class VoteThresholdEvent(
         super().__post_init__()
         if self.votes is not None and self.threshold is None:
             raise ValueError("threshold=None must be a number if votes are given. Pass it.")
-        if self.threshold is not None:
-            number("threshold", self.threshold, "a finite number")
-            if not math.isfinite(self.threshold):
-                raise ValueError(f"threshold={self.threshold!r} must be a finite number.")
+        threshold = self.threshold
+        if threshold is not None and not (is_number(threshold) and math.isfinite(threshold)):
+            raise ValueError(f"threshold={threshold!r} must be a finite number.")
         if self.offset is not None:
             offset = numbers("offset", self.offset)
             fits = self.votes is None or len(offset) == len(self.votes)
@@ -373,13 +366,10 @@ class VoteBlockEvent(
         whole("moved", self.moved)
 
     @property
-    def _vote_event(self) -> Event:
-        return _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
-
-    @property
     def with_counts(self) -> Event:
         """The same queries with public noisy counts: an upper bound that is fast to compute."""
-        return RepeatedEvent(self._vote_event, self.n_queries)
+        vote = _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
+        return RepeatedEvent(vote, self.n_queries)
 
     @property
     def estimated(self) -> Event:

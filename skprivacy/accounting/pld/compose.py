@@ -192,10 +192,7 @@ class ComposedLoss:
     def _cell(
         self, grid: Array, delta: float, at_low: float, at_high: float
     ) -> tuple[int, int, float, float]:
-        """Return the adjacent points between which the curve crosses ``delta``, with its values.
-
-        ``at_low`` and ``at_high`` are its values at the first and the last point.
-        """
+        """Return the adjacent points between which the curve crosses ``delta``, with its values."""
         low, high = 0, len(grid) - 1
         step = 1
         guess = self._guess(delta)

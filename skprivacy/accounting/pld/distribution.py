@@ -20,24 +20,11 @@ _RELATIVE_ACCURACY = 3e-4  # target relative accuracy, of epsilon or of delta
 
 
 class PrivacyLossDistribution:
-    """Privacy loss distribution: upper bounds on the privacy curve; returned by :func:`pld`.
+    """Privacy loss distribution: upper bounds on the privacy curve; returned by :func:`pld`."""
 
-    Parameters
-    ----------
-    directions : tuple of list
-        The groups of losses to compose, for each order of the two neighbours.
-    loose : bool, default=False
-        True if the dominating pair of some part is known not to be tight.
-
-    Attributes
-    ----------
-    loose : bool
-        True if the dominating pair of some part is known not to be tight.
-    """
-
-    def __init__(self, directions: tuple[list[Group], ...], loose: bool = False) -> None:
-        self._directions = directions
-        self.loose = loose
+    def __init__(self, directions: tuple[list[Group], ...], loose: bool) -> None:
+        self._directions = directions  # the losses to compose, for each order of the neighbours
+        self.loose = loose  # whether the dominating pair of some part is known not to be tight
 
     @property
     def infinity(self) -> float:
@@ -153,10 +140,7 @@ def _direction_epsilon(groups: list[Group], delta: float, at_least: float = 0.0)
 def _plan_composition(
     groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
 ) -> tuple[SaddlePoint, ComposedLoss]:
-    """Return a saddle point and a quick composition that confirms it.
-
-    Saddle points alone are inaccurate for few losses, or for a few large losses.
-    """
+    """Return a saddle point, inaccurate for few losses, and a composition that confirms it."""
     where = saddle_point(
         groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None
     )

@@ -94,15 +94,12 @@ def normal_cells(u: Array) -> Array:
 
 
 def sketch_points(centres: list[float], width: float) -> Array:
-    """Return points for a sketch of normal densities of standard deviation ``width``.
-
-    Their spacing is a third of ``width``. If that gives too many points, as for little noise, the
-    densities are far apart, and no points lie between them.
-    """
+    """Return points, a third of ``width`` apart, for a sketch of normal densities of that width."""
     low, high = centres[0] - 12 * width, centres[-1] + 12 * width
     half = 1.5 * (high - low) / width
     if half < _MAX_SKETCH_POINTS:
         return np.linspace(low, high, 2 * int(half) + 1)
+    # The densities are far apart: no points lie between them.
     return np.concatenate([np.linspace(c - 12 * width, c + 12 * width, 73) for c in centres])
 
 

@@ -115,11 +115,8 @@ def _tilt(
     log_delta: float,
     saddle: float,
 ) -> float:
-    """Return the smallest tilt at which the rounding errors of the transforms are negligible.
-
-    An error of the tilted masses is multiplied by e^(K - theta epsilon). At a smaller tilt, large
-    losses are rarer.
-    """
+    """Return the smallest tilt at which the rounding errors of the transforms are negligible."""
+    # An error of the tilted masses is multiplied by e^(K - theta epsilon).
     allowed = log_delta + math.log(HARMLESS) - (value - thetas * epsilon)
     rounding = math.log(1e-14 * max(10, sum(g.count for g in groups)))
     enough = np.flatnonzero((allowed >= rounding) & (thetas <= saddle))

@@ -13,8 +13,6 @@ from glob import glob
 
 import psycopg
 
-__all__ = ["Server", "is_installed"]
-
 
 def _find(name: str) -> str | None:
     """Return where a program of PostgreSQL is: Debian keeps them out of the path, by version."""

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from unittest import mock
 
 import joblib
@@ -141,18 +140,21 @@ def test_threads_never_overspend():
     assert len(refused) == 10
 
 
-def test_fork_shares_the_ledger_and_does_not_delete_it():
-    budget = PrivacyBudget(epsilon=1.0)
-    worker = multiprocessing.get_context("fork").Process(
-        target=lambda: budget.reserve(LaplaceEvent(10.0))
-    )
+def run_in_fork(work):
+    worker = multiprocessing.get_context("fork").Process(target=work)
     worker.start()
     worker.join(300)
     assert worker.exitcode == 0
+
+
+def test_fork_shares_the_ledger_and_does_not_delete_it():
+    budget = PrivacyBudget(epsilon=1.0)
+    run_in_fork(lambda: budget.reserve(LaplaceEvent(10.0)))
     assert budget.spent() == pytest.approx(0.1)
     assert os.path.exists(budget.path)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks beside threads
 def test_a_fork_while_a_thread_charges_shares_the_ledger():
     """The child inherited the thread's lock, which nobody gave up: its charges were refused."""
     budget = PrivacyBudget(epsilon=1.0)
@@ -167,15 +169,8 @@ def test_a_fork_while_a_thread_charges_shares_the_ledger():
     thread = threading.Thread(target=work)
     thread.start()
     inside.wait()
-    worker = multiprocessing.get_context("fork").Process(
-        target=lambda: budget.reserve(LaplaceEvent(10.0))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-        worker.start()
+    run_in_fork(lambda: budget.reserve(LaplaceEvent(10.0)))
     thread.join()
-    worker.join(30)
-    assert worker.exitcode == 0
     assert budget.spent() == pytest.approx(0.1)
 
 
@@ -187,10 +182,7 @@ def test_a_child_with_its_parents_number_does_not_delete_the_ledger():
         with mock.patch.object(os, "getpid", return_value=parent):
             budget._finalizer()
 
-    worker = multiprocessing.get_context("fork").Process(target=ends)
-    worker.start()
-    worker.join(300)
-    assert worker.exitcode == 0
+    run_in_fork(ends)
     assert os.path.exists(budget.path)
 
 

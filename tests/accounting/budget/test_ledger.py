@@ -7,18 +7,14 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from skprivacy._output import write_file
-from skprivacy.accounting import (
-    LaplaceEvent,
-    LedgerError,
-    PrivacyBudget,
-)
+from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.accounting.budget.ledger import Log
 from skprivacy.accounting.budget.stores import SQLiteLedger
 from skprivacy.certificates import create_key
@@ -44,6 +40,21 @@ def _spoiled(budget):
     assert not ran
 
 
+LIMITED = """
+        import resource, sqlite3, sys, warnings
+        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
+
+        def limit():
+            if sys.argv[2] == "read-only":
+                real = sqlite3.connect
+                sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
+            else:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        budget = PrivacyBudget.open(sys.argv[1])
+"""
+
+
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
@@ -54,15 +65,7 @@ def test_files_that_cannot_be_written(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     code = """
-        import os, resource, sys
-        from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
-        budget = PrivacyBudget.open(sys.argv[1])
-        if sys.argv[2] == "read-only":
-            import sqlite3
-            real = sqlite3.connect
-            sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
-        else:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        limit()
         for _ in range(2):
             try:
                 with budget.reserve(LaplaceEvent(10.0)):
@@ -70,7 +73,7 @@ def test_files_that_cannot_be_written(ledger, limit):
             except LedgerError as error:
                 print("refused", error)
     """
-    done = run_script(code, ledger, limit)
+    done = run_script(LIMITED + code, ledger, limit)
     assert "RELEASED" not in done.stdout, done
     assert done.stdout.count("refused") == 2, done
     assert "nothing was released" in done.stdout
@@ -186,19 +189,11 @@ def test_error_inside_a_reservation_is_the_one_raised(ledger):
 def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     code = """
-        import resource, sys, warnings
-        from skprivacy.accounting import LaplaceEvent, PrivacyBudget
-        budget = PrivacyBudget.open(sys.argv[1])
         with warnings.catch_warnings(record=True) as caught, budget.reserve(LaplaceEvent(10.0)):
-            if sys.argv[2] == "read-only":
-                import sqlite3
-                real = sqlite3.connect
-                sqlite3.connect = lambda u, **k: real(u.replace("mode=rw", "mode=ro"), **k)
-            else:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            limit()
         print("RELEASED", [str(w.message) for w in caught])
     """
-    done = run_script(code, ledger, limit)
+    done = run_script(LIMITED + code, ledger, limit)
     assert "RELEASED" in done.stdout, done
     assert (
         "was charged, but its outcome (commit) could not be recorded" in done.stderr + done.stdout
@@ -392,21 +387,27 @@ def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest):
     assert PrivacyBudget.open(beside).spent() == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("how", ["replaced", "deleted"])
-def test_a_charge_counts_if_its_file_is_still_there(ledger, how, monkeypatch):
-    """SQLite sees a file that went before a line is written, not one that goes before the end."""
-    budget = PrivacyBudget(1.0, path=ledger)
-    earlier = shutil.copy(ledger, ledger.with_name("earlier"))
+def _after_each_line(action):
     append = Log.append
 
     def meanwhile(*args, **kwargs):
         number = append(*args, **kwargs)
-        os.replace(earlier, ledger) if how == "replaced" else ledger.unlink()
+        action()
         return number
 
-    monkeypatch.setattr(Log, "append", meanwhile)
+    return mock.patch.object(Log, "append", meanwhile)
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_charge_counts_if_its_file_is_still_there(ledger, how):
+    """SQLite sees a file that went before a line is written, not one that goes before the end."""
+    budget = PrivacyBudget(1.0, path=ledger)
+    earlier = shutil.copy(ledger, ledger.with_name("earlier"))
     said = "was replaced or deleted while it was written"
-    with pytest.raises(LedgerError, match=said) as refused:
+    with (
+        _after_each_line(lambda: earlier.rename(ledger) if how == "replaced" else ledger.unlink()),
+        pytest.raises(LedgerError, match=said) as refused,
+    ):
         budget.scope("a", 0.5)
     assert "released" not in str(refused.value)
     if how == "replaced":
@@ -415,15 +416,9 @@ def test_a_charge_counts_if_its_file_is_still_there(ledger, how, monkeypatch):
 
 def _replacing(ledger, earlier):
     """Put the earlier file back whenever a line has been written."""
-    append = Log.append
-
-    def meanwhile(*args, **kwargs):
-        number = append(*args, **kwargs)
-        shutil.copy(earlier, away := ledger.with_name("away"))
-        os.replace(away, ledger)
-        return number
-
-    return mock.patch.object(Log, "append", meanwhile)
+    return _after_each_line(
+        lambda: os.replace(shutil.copy(earlier, ledger.with_name("away")), ledger)
+    )
 
 
 def test_replaced_file_error_states_what_was_released(ledger):
@@ -537,16 +532,23 @@ def test_read_only_ledger_can_be_audited(ledger):
     assert done.stdout.startswith("0.1 1 64\nrefused"), done
 
 
-def test_every_line_is_on_the_disk_before_it_counts(ledger):
-    """EXTRA (3) waits for the end of the journal too, which would undo the line."""
-    budget, waits = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record"), []
-    original = Log.append
+@contextmanager
+def settings_of_lines(query):
+    """Yield the lines that are written, each with the store's answer to ``query``."""
+    found, original = [], Log.append
 
     def watched(self, kind, *values, **named):
-        waits.append((kind, self._connection.execute("PRAGMA synchronous").fetchone()[0]))
+        found.append((kind, self._connection.execute(query).fetchone()[0]))
         return original(self, kind, *values, **named)
 
     with mock.patch.object(Log, "append", watched):
+        yield found
+
+
+def test_every_line_is_on_the_disk_before_it_counts(ledger):
+    """EXTRA (3) waits for the end of the journal too, which would undo the line."""
+    budget = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record")
+    with settings_of_lines("PRAGMA synchronous") as waits:
         budget.scope("adult", epsilon=0.5)
         with budget.reserve(LaplaceEvent(10.0)):
             pass

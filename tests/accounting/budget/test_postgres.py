@@ -1,6 +1,7 @@
 """The same ledger in PostgreSQL, against a server of our own."""
 
 import gc
+import math
 import os
 from unittest import mock
 
@@ -8,9 +9,10 @@ import joblib
 import pytest
 
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, PrivacyBudget
-from skprivacy.accounting.budget.ledger import Log
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
+from .test_budget import _hammer
+from .test_ledger import settings_of_lines
 from .test_rollback import KILLS, charge_all, check_kill, check_rollback_is_refused
 
 pytestmark = pytest.mark.heavy
@@ -46,21 +48,8 @@ def test_budget_lifecycle(server):
     assert PrivacyBudget(2.0, 1e-6, f"{server}#other").spent() == 0
 
 
-def _spend(address):
-    budget, done = PrivacyBudget.open(address), 0
-    while True:
-        try:
-            with budget.reserve(LaplaceEvent(100.0)):
-                done += 1
-        except BudgetExceededError:
-            return done
-
-
 def test_processes_never_overspend(server):
-    budget = PrivacyBudget(0.5, path=f"{server}#hammered")
-    done = joblib.Parallel(n_jobs=4)(joblib.delayed(_spend)(budget.path) for _ in range(4))
-    assert sum(done) == len(budget.entries()) == 50
-    budget.verify()
+    assert _hammer(f"{server}#hammered", 4, math.inf, 0.05) == 50
 
 
 def test_lines_cannot_be_altered(server):
@@ -261,14 +250,8 @@ def test_lines_wait_for_the_disk_whatever_the_server_does_by_default(server):
         connection.execute("CREATE ROLE hasty SUPERUSER LOGIN")
         connection.execute("ALTER ROLE hasty SET synchronous_commit TO off")
     address = server.replace("tester@", "hasty@") + "#durable"
-    budget, waits = PrivacyBudget(1.0, path=address), []
-    original = Log.append
-
-    def watched(self, kind, *values, **named):
-        waits.append((kind, self._connection.execute("SHOW synchronous_commit").fetchone()[0]))
-        return original(self, kind, *values, **named)
-
-    with mock.patch.object(Log, "append", watched):
+    budget = PrivacyBudget(1.0, path=address)
+    with settings_of_lines("SHOW synchronous_commit") as waits:
         _charged(budget, 2)
     assert waits == [(kind, "on") for kind in ("relation", *2 * ("reserve", "commit"))]
 

@@ -156,35 +156,31 @@ def check_kill(budget, when):
     assert budget.spent() == pytest.approx(0.1 * (2 + in_ledger))
 
 
+def _charged_before_the_counter_moves(path):
+    """Let another process charge the ledger at ``path`` before this one moves the counter."""
+    move = LedgerCounter.move
+
+    def overtaken(self, known, last):
+        with mock.patch.object(LedgerCounter, "move", move):
+            PrivacyBudget.open(path).charge(EVENT)
+        return move(self, known, last)
+
+    return mock.patch.object(LedgerCounter, "move", overtaken)
+
+
 def test_of_two_copies_that_are_charged_at_once_one_is_refused(ledger, counter):
     """Both have seen the same counter: the one that moves it first is granted."""
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     budget.charge(EVENT)
     other = shutil.copy(ledger, ledger.with_name("other"))
-    move = LedgerCounter.move
-
-    def overtaken(self, known, last):
-        with mock.patch.object(LedgerCounter, "move", move):
-            PrivacyBudget.open(other).charge(EVENT)
-        return move(self, known, last)
-
-    with (
-        mock.patch.object(LedgerCounter, "move", overtaken),
-        pytest.raises(LedgerError, match="another copy of it was charged"),
-    ):
+    refused = pytest.raises(LedgerError, match="another copy of it was charged")
+    with _charged_before_the_counter_moves(other), refused:
         budget.charge(EVENT)
 
 
 def test_a_counter_that_another_process_moved_covers_this_charge(ledger, counter):
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
-    move = LedgerCounter.move
-
-    def overtaken(self, known, last):
-        with mock.patch.object(LedgerCounter, "move", move):
-            PrivacyBudget.open(ledger).charge(EVENT)
-        return move(self, known, last)
-
-    with mock.patch.object(LedgerCounter, "move", overtaken):
+    with _charged_before_the_counter_moves(ledger):
         budget.charge(EVENT)
     assert counter_at(counter).read()[1] == budget.verify()
     assert len(budget.entries()) == 2

@@ -1,7 +1,6 @@
 """Events: facts that survive JSON, refuse nonsense, and have the published costs."""
 
 import dataclasses
-import json
 import math
 
 import mpmath as mp
@@ -61,14 +60,6 @@ def has_both(event):
 
 
 BOTH = [event for event in EVENTS if has_both(event)]
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_round_trip_and_hash(event):
-    again = Event.from_dict(json.loads(json.dumps(event.to_dict())))
-    assert again == event
-    assert hash(again) == hash(event)
-    assert repr(again) == repr(event)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
@@ -176,17 +167,21 @@ def test_one_coordinate_dominates_every_split_of_its_shift(make):
     ("scale", "count", "q"),
     [(2.0, 30, 1.0), (1.0, 5, 1.0), (2.0, 100, 0.1), (5.0, 15, 0.9999999), (1.0, 3, 0.4)],
 )
-def test_laplace_against_the_oracle(scale, count, q):
-    h = 2e-4
-    theirs = (
-        oracle.from_laplace_mechanism(scale, sampling_prob=q, value_discretization_interval=h)
+def test_laplace_between_the_optimistic_and_the_pessimistic_oracle(scale, count, q):
+    lower, upper = (
+        oracle.from_laplace_mechanism(
+            scale,
+            sampling_prob=q,
+            value_discretization_interval=2e-5,
+            use_connect_dots=False,
+            pessimistic_estimate=pessimistic,
+        )
         .self_compose(count)
         .get_epsilon_for_delta(1e-6)
+        for pessimistic in (False, True)
     )
     event = LaplaceEvent(scale) if q == 1 else PoissonSampledEvent(q, LaplaceEvent(scale))
-    assert (
-        theirs * (1 - 1e-3) <= pld(RepeatedEvent(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
-    )
+    assert lower <= pld(RepeatedEvent(event, count)).epsilon(1e-6) <= upper * (1 + 1e-3)
 
 
 @pytest.mark.heavy
@@ -456,35 +451,3 @@ def test_no_number_overflows(kind):
     for event in (GaussianEvent(count), SmoothGaussianEvent(count, kind(1)), ApproxDPEvent(count)):
         assert not [value for value in vars(event).values() if isinstance(value, np.generic)]
     assert rdp(GaussianEvent(count), [2.0]) == pytest.approx(1e-4)
-
-
-def bracket(t, q, count, delta, up):
-    """Epsilon of sampled Laplace noise with every loss rounded up, or every loss rounded down."""
-    h, size = 2e-5, 1 << 20
-    x = np.linspace(0, t, 100_001)
-    p = np.r_[(np.exp(-x[:-1]) - np.exp(-x[1:])) / 2, 0.5, math.exp(-t) / 2]
-    base = np.r_[(np.exp(x[1:] - t) - np.exp(x[:-1] - t)) / 2, math.exp(-t) / 2, 0.5]
-    loss = np.r_[t - 2 * (x[:-1] if up else x[1:]), t, -t]
-    place = np.log(1 - q + q * np.exp(loss)) / h
-    index = (np.ceil(place - 1e-9) if up else np.floor(place + 1e-9)).astype(int) % size
-    mass = np.bincount(index, (1 - q) * base + q * p, size)
-    mass = np.maximum(np.fft.irfft(np.fft.rfft(mass) ** count, size), 0)
-    place = np.arange(size)
-    losses = np.where(place < size // 2, place, place - size) * h
-    grid = np.linspace(0, 10, 100_001)
-    low, high = 0, len(grid) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        above = (mass * np.maximum(-np.expm1(grid[middle] - losses), 0)).sum() > delta
-        low, high = (middle, high) if above else (low, middle)
-    return grid[high] if up else grid[low]
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
-)
-def test_laplace_between_rounding_down_and_rounding_up(t, q, count):
-    ours = pld(RepeatedEvent(PoissonSampledEvent(q, LaplaceEvent(1 / t)), count)).epsilon(1e-6)
-    assert bracket(t, q, count, 1e-6, up=False) <= ours
-    assert ours <= bracket(t, q, count, 1e-6, up=True) * (1 + 1e-3)

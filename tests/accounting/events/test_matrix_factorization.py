@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
@@ -214,16 +213,3 @@ def test_running_sums_have_less_error_than_with_independent_noise(steps_per_epoc
     digits = np.mean([t.bit_count() for t in range(1, n + 1)])
     assert error < 0.75 * independent
     assert error < np.sqrt(digits) * tree
-
-
-@dataclass(frozen=True)
-class _Forgetful(BandedFactorizationEvent):
-    @property
-    def sensitivity(self):
-        return float(np.linalg.norm(self.coefficients))  # of one epoch, however many there are
-
-
-def test_a_planted_sensitivity_of_one_epoch_is_noticed():
-    event = _Forgetful(1.0, 3, 4, (1.0, 0.5))
-    expected = brute_force(banded_matrix((1.0, 0.5), 12), 3, 4)
-    assert event.sensitivity < 0.6 * expected

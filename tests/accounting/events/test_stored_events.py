@@ -90,7 +90,12 @@ def every(cls):
     return [cls, *(c for below in cls.__subclasses__() for c in every(below))]
 
 
-def check_read(row, event):
+@pytest.mark.everyday(8)
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("row", "event"), list(zip(STORED, EVENTS, strict=True)), ids=lambda v: type(v).__name__
+)
+def test_the_stored_form_is_read_and_written(row, event):
     assert Event.from_dict(row["event"]) == event
     for relation, epsilon in row["epsilon"].items():
         if epsilon is None:
@@ -100,15 +105,6 @@ def check_read(row, event):
             # Accounting may become tighter in the fourth digit, and not looser.
             found = epsilon_of(event, 1e-6, relation)
             assert (1 - 1e-3) * float(epsilon) <= found <= (1 + 1e-9) * float(epsilon)
-
-
-@pytest.mark.everyday(8)
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("row", "event"), list(zip(STORED, EVENTS, strict=True)), ids=lambda v: type(v).__name__
-)
-def test_the_stored_form_is_read_and_written(row, event):
-    check_read(row, event)
     assert event.to_dict() == row["event"]
     assert type(event)._version == row["event"].get("version", 1)
 

@@ -19,11 +19,14 @@ NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 def gaussian_delta(sensitivity, sigma, epsilon):
     mu = sensitivity / sigma
     below = norm.logcdf(-mu / 2 - epsilon / mu)
-    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + below)
+    return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + below)
 
 
-def check_distribution(make, sensitivity):
-    """The curve of one query, and of ten, is that of Gaussian noise at this L2 sensitivity."""
+@pytest.mark.parametrize(
+    ("make", "sensitivity"), [(GNMaxEvent, math.sqrt(2)), (VoteThresholdEvent, 1.0)]
+)
+def test_the_curve_is_that_of_gaussian_noise(make, sensitivity):
+    """A moved vote changes two counts by one, and the largest count by one."""
     for sigma in NOISE:
         for count in (1, 10):
             event = RepeatedEvent(make(sigma), count)
@@ -34,14 +37,6 @@ def check_distribution(make, sensitivity):
                 assert pld(event).delta(epsilon) == pytest.approx(exact, rel=1e-9)
                 if exact < 0.99:  # near 1 the last digits of delta decide
                     assert epsilon_of(event, exact) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
-
-
-def test_moved_vote_changes_two_counts_by_one():
-    check_distribution(GNMaxEvent, math.sqrt(2))
-
-
-def test_the_largest_count_moves_by_one():
-    check_distribution(VoteThresholdEvent, 1.0)
 
 
 @pytest.mark.parametrize("sigma", NOISE)

@@ -35,7 +35,9 @@ from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 from skprivacy.exceptions import BudgetExceededError
 
-from ..events.test_votes import exact_renyi, winners
+from ...planted_bugs.bug import calling, patched
+from ..events.test_votes import exact_renyi, gaussian_delta, winners
+from .rounding import answer
 
 pytestmark = pytest.mark.heavy
 
@@ -48,12 +50,6 @@ def gnmax(noise, n_queries):
 
 def hockey_stick(p, q, gamma):
     return np.maximum(p - gamma * q, 0).sum()
-
-
-def gaussian_delta(mu, gamma):
-    """Return the hockey-stick divergence of N(mu, 1) from N(0, 1)."""
-    x = np.log(gamma)
-    return norm.cdf(mu / 2 - x / mu) - gamma * norm.cdf(-mu / 2 - x / mu)
 
 
 def three_way(x, y, h):
@@ -118,27 +114,23 @@ def gap_zero(n_queries, h, gamma):
     return hockey_stick(binom.pmf(k, n_queries, 0.5), binom.pmf(k, n_queries, 1 - share), gamma)
 
 
-def check_level_classes(noise, n_queries):
+@pytest.mark.parametrize(("noise", "n_queries"), [(2.0, 2), (3.0, 6), (10.0, 20), (1e4, 50)])
+def test_level_classes_in_every_query_are_bounded(noise, n_queries):
     block = gnmax(noise, n_queries)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         assert gap_zero(n_queries, 1 / noise, math.exp(epsilon)) <= delta_of(block, epsilon)
 
 
-@pytest.mark.parametrize(("noise", "n_queries"), [(2.0, 2), (3.0, 6), (10.0, 20), (1e4, 50)])
-def test_level_classes_in_every_query_are_bounded(noise, n_queries):
-    check_level_classes(noise, n_queries)
-
-
 @pytest.mark.slow
 def test_level_classes_in_many_queries_are_bounded():
-    check_level_classes(40.0, 286)
+    test_level_classes_in_every_query_are_bounded(40.0, 286)
     assert gap_zero(286, 1 / 40, math.exp(1.8831)) > DELTA
 
 
 def best_first_query(h, gamma, laws):
     """Return the divergence of a first query, then the best second: that is Gaussian noise."""
     mu = math.sqrt(2) * h
-    return max((p * gaussian_delta(mu, gamma * q / p)).sum() for p, q in laws)
+    return max((p * gaussian_delta(mu, 1.0, np.log(gamma * q / p))).sum() for p, q in laws)
 
 
 def test_the_best_two_queries_are_bounded():
@@ -147,10 +139,12 @@ def test_the_best_two_queries_are_bounded():
     first = [two_way(g, h) for g in np.linspace(-5, 5, 1001)]
     exact = best_first_query(h, gamma, first)
     assert exact == pytest.approx(1.1065e-6, rel=1e-3)
-    assert exact <= delta_of(gnmax(3.0, 2), 2.95) < gaussian_delta(math.sqrt(2 * 2) * h, gamma)
+    assert exact <= delta_of(gnmax(3.0, 2), 2.95) < gaussian_delta(2 * h, 1.0, 2.95)
 
 
-def check_two_queries(noise):
+@pytest.mark.everyday(2)
+@pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
+def test_any_first_query_and_the_best_second_are_bounded(noise):
     rng = np.random.default_rng(0)
     h = 1 / noise
     block = gnmax(noise, 2)
@@ -163,32 +157,31 @@ def check_two_queries(noise):
         assert exact <= delta_of(block, epsilon)
 
 
-@pytest.mark.everyday(2)
-@pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
-def test_any_first_query_and_the_best_second_are_bounded(noise):
-    check_two_queries(noise)
-
-
 def test_random_votes_in_two_and_three_queries_are_bounded():
-    """3 to 6 classes, whole votes; up to 216 outcomes of three queries together."""
     rng = np.random.default_rng(1)
     noise = 3.33
     blocks = {n: gnmax(noise, n) for n in (2, 3)}
     gammas = np.exp(np.linspace(-1, 5, 25))
     bounds = {n: curve_of(block, gammas) for n, block in blocks.items()}
-    for _ in range(40):
-        n_queries, n_classes = rng.integers(2, 4), rng.integers(3, 7)
-        p, q = np.ones(1), np.ones(1)
-        for _ in range(n_queries):
-            votes = rng.integers(0, 12, n_classes)
-            a, b = rng.choice(n_classes, 2, replace=False)
-            moved = votes.copy()
-            moved[a] -= 1
-            moved[b] += 1
-            p = np.outer(p, winners(votes, noise)).ravel()
-            q = np.outer(q, winners(moved, noise)).ravel()
+    for trial in range(40):
+        n_queries = trial % 2 + 2
+        p, q = random_products(rng, winners, noise, n_queries)
         exact = np.array([hockey_stick(p, q, gamma) for gamma in gammas])
         assert (exact <= bounds[n_queries] + 1e-9).all()
+
+
+def random_products(rng, law, noise, n_queries):
+    """Return the laws of answers to random votes of 2 to 8 classes, before and after one moves."""
+    p, q = np.ones(1), np.ones(1)
+    for _ in range(n_queries):
+        votes = rng.integers(0, 9, rng.integers(2, 9))
+        a, b = rng.choice(len(votes), 2, replace=False)
+        moved = votes.copy()
+        moved[a] -= 1
+        moved[b] += 1
+        p = np.outer(p, law(votes, noise)).ravel()
+        q = np.outer(q, law(moved, noise)).ravel()
+    return p, q
 
 
 def curve_of(block, gammas):
@@ -197,7 +190,8 @@ def curve_of(block, gammas):
     return np.array([d if g >= 1 else 1 - g + g * d for g, d in zip(gammas, above, strict=True)])
 
 
-def check_thresholds(noise, n_queries):
+@pytest.mark.parametrize(("noise", "n_queries"), [(1.0, 2), (2.0, 6), (30.0, 8)])
+def test_threshold_tests_are_bounded(noise, n_queries):
     """Tests at the same threshold, and at random ones, of a count that falls or rises by one."""
     rng = np.random.default_rng(2)
     block = VoteBlockEvent("threshold", noise, n_queries)
@@ -213,11 +207,6 @@ def check_thresholds(noise, n_queries):
             assert all(
                 hockey_stick(p, q, g) <= bound for g, bound in zip(gammas, bounds, strict=True)
             )
-
-
-@pytest.mark.parametrize(("noise", "n_queries"), [(1.0, 2), (2.0, 6), (30.0, 8)])
-def test_threshold_tests_are_bounded(noise, n_queries):
-    check_thresholds(noise, n_queries)
 
 
 # ----------------------------------------------------------------------------------- the theorems
@@ -239,7 +228,9 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     h = 0.3
     for gamma in np.exp([0.0, 0.4, 1.5, 3.0]):
         best = max(hockey_stick(*two_way(g, h), gamma) for g in np.linspace(-9, 3, 1201))
-        assert best == pytest.approx(gaussian_delta(math.sqrt(2) * h, gamma), rel=1e-4)
+        assert best == pytest.approx(
+            gaussian_delta(math.sqrt(2) * h, 1.0, math.log(gamma)), rel=1e-4
+        )
     assert flatten(gnmax(40.0, 1)) == flatten(GNMaxEvent(40.0))
 
 
@@ -263,7 +254,7 @@ def test_each_part_covers_its_channels(h, wide):
     for kink in (0, h, 3 * h):
 
         def before(gamma, kink=kink):
-            return answer_of(kink, gamma)
+            return answer(kink, gamma)
 
         told = worst(channels.far_shift_channel(h, step), before)(gammas)
         near = (1 - missed) * worst(lattice, before)(gammas) + missed * told
@@ -310,12 +301,6 @@ def test_public_shifts_onto_the_lattice_give_back_every_channel(h, variances):
         assert abs(np.log(on[:, 12, 12] / off)).max() > 1e-4  # which no single one of them is
 
 
-def answer_of(epsilon, gamma):
-    """Return the curve of a randomised answer, which is all kinks."""
-    p = np.array([1.0, math.exp(-epsilon)]) / (1 + math.exp(-epsilon))
-    return sum(np.maximum(a - gamma * b, 0) for a, b in zip(p, p[::-1], strict=True))
-
-
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):
@@ -334,10 +319,10 @@ def test_one_step_covers_all_channels(h):
     laws += [pair[::-1] for pair in laws]
     gamma = np.exp(grid.losses)
     for kink, t in product((0, 5, 16, 48), (2, 1000)):
-        bound = query(answer_of(kink * step, gamma), 3 * pad, t) + argmax._RARE
+        bound = query(answer(kink * step, gamma), 3 * pad, t) + argmax._RARE
         for p, q in laws:
             p, q = p[p > 1e-16], q[p > 1e-16]
-            exact = answer_of(kink * step, gamma[: 3 * pad, None] * (q / p)) @ p
+            exact = answer(kink * step, gamma[: 3 * pad, None] * (q / p)) @ p
             assert (exact <= bound + 1e-15).all()
 
 
@@ -476,76 +461,57 @@ def two_classes_only(original):
         winner = grid.filter(channels.threshold_channels(math.sqrt(2) * h))
         return lambda v, points, t: argmax._filtered_maximum(grid, winner, grid.extend(v), points)
 
-    return query
+    return replace(original, query=query)
 
 
 def smaller_losses(original):
     return lambda self, channel: original(self, channels.Channels(channel.p, channel.shift * 0.97))
 
 
-def nothing_seen(original):
+@calling
+def nothing_seen(original, *args):
     """Leave out what is seen of the class that hardly ever wins."""
-
-    def censored(*args):
-        unseen, seen = original(*args)
-        return unseen, replace(seen, p=0 * seen.p)
-
-    return censored
+    unseen, seen = original(*args)
+    return unseen, replace(seen, p=0 * seen.p)
 
 
 def small_lattice(original):
     return lambda h, lowest, highest, wide: original(h, -0.5, 0.5, wide)
 
 
-def lattice_with_a_hole(original):
+@calling
+def lattice_with_a_hole(original, *args):
     """Leave out channels near the edge between the fine lattice and the rough one."""
-
-    def three_way(*args):
-        lattice, missed = original(*args)
-        taken = (lattice.p[0] < 0.75) | (lattice.p[0] > 0.95)
-        return channels.Channels(lattice.p[:, taken], lattice.shift[:, taken]), missed
-
-    return three_way
+    lattice, missed = original(*args)
+    taken = (lattice.p[0] < 0.75) | (lattice.p[0] > 0.95)
+    return channels.Channels(lattice.p[:, taken], lattice.shift[:, taken]), missed
 
 
-def check_figure():
-    test_epsilon_is_that_of_an_independent_recursion_rounded_up(10.0, 20, DELTA, 2.0993, 2.103)
-
-
+LEVEL, TWO = (
+    test_level_classes_in_every_query_are_bounded,
+    test_any_first_query_and_the_best_second_are_bounded,
+)
+PARTS, TESTS = test_each_part_covers_its_channels, test_threshold_tests_are_bounded
+FIGURES = test_epsilon_is_that_of_an_independent_recursion_rounded_up
 MUTANTS = {
-    "one query fewer": (argmax, "argmax_curve", fewer_queries, lambda: check_level_classes(3.0, 6)),
-    "losses three per cent too small": (
-        argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
-    ),
-    "rare classes left out": (
-        channels, "censored_channels", nothing_seen,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
-    "a lattice that is too small": (
-        channels, "argmax_channels", small_lattice,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
-    "a lattice with a hole": (
-        channels, "argmax_channels", lattice_with_a_hole,
-        lambda: test_each_part_covers_its_channels(0.1, 1.3),
-    ),
+    "one query fewer": (argmax, "argmax_curve", fewer_queries, LEVEL, 3.0, 6),
+    "losses three per cent too small": (argmax._Grid, "filter", smaller_losses, TWO, 3.33),
+    "rare classes left out": (channels, "censored_channels", nothing_seen, PARTS, 0.1, 1.3),
+    "a lattice that is too small": (channels, "argmax_channels", small_lattice, PARTS, 0.1, 1.3),
+    "a lattice with a hole": (channels, "argmax_channels", lattice_with_a_hole, PARTS, 0.1, 1.3),
     "thresholds with half a vote": (
-        argmax, "threshold_channels", lambda original: lambda t: original(t / 2),
-        lambda: check_thresholds(2.0, 6),
+        argmax, "threshold_channels", lambda original: lambda t: original(t / 2), TESTS, 2.0, 6,
+    ),
+    "two classes for more": (
+        argmax._KINDS, "gnmax", two_classes_only, FIGURES, 10.0, 20, DELTA, 2.0993, 2.103,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
-    owner, attribute, make, check = MUTANTS[name]  # the check without the bug is a test above
-    caught(mock.patch.object(owner, attribute, make(getattr(owner, attribute))), check)
-
-
-def test_the_value_of_two_classes_for_more_is_caught():
-    two = replace(argmax._KINDS["gnmax"], query=two_classes_only(None))
-    planted = mock.patch.dict(argmax._KINDS, {"gnmax": two})
-    caught(planted, check_figure)
+    owner, attribute, make, check, *case = MUTANTS[name]
+    caught(patched(owner, attribute, make), lambda: check(*case))
 
 
 def forget():

@@ -6,6 +6,7 @@ The attacks are computed apart from the library: by quadrature between the kinks
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from itertools import product
 from unittest import mock
 
@@ -18,7 +19,9 @@ from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld import channels as laplace_channels
 from skprivacy.ensemble import LNMax
 
-from .test_argmax import answer_of, caught, curve_of, fewer_queries, hockey_stick, worst
+from ...planted_bugs.bug import calling, patched
+from .rounding import answer
+from .test_argmax import caught, curve_of, fewer_queries, hockey_stick, random_products, worst
 
 pytestmark = pytest.mark.heavy
 
@@ -116,7 +119,7 @@ def test_epsilon_is_that_of_an_independent_recursion_rounded_up(noise, n_queries
 
 @pytest.mark.slow
 def test_votes_level_with_a_third_in_many_queries_are_bounded():
-    check_level(20.0, 1000)
+    LEVEL(20.0, 1000)
     assert level_with_a_third(20.0, 1000, 8.8553) > DELTA
     assert epsilon_of(lnmax(20.0, 1000), DELTA) <= 8.88
 
@@ -149,17 +152,13 @@ def test_one_query_is_its_best_channel(h):
 # --------------------------------------------------------------------- attacks that it must bound
 
 
-def check_level(noise, n_queries):
-    for epsilon in np.linspace(0, 1, 4) * math.sqrt(n_queries) / noise:
-        exact = level_with_a_third(noise, n_queries, epsilon)
-        assert exact <= delta_of(lnmax(noise, n_queries), epsilon)
-
-
 @pytest.mark.parametrize(
     ("noise", "n_queries"), [(1.0, 2), (1.5, 3), (3.0, 6), (20.0, 100), (1e3, 50)]
 )
-def test_votes_level_with_a_third_in_every_query_are_bounded(noise, n_queries):
-    check_level(noise, n_queries)
+def test_votes_level_with_a_third_are_bounded(noise, n_queries):
+    for epsilon in np.linspace(0, 1, 4) * math.sqrt(n_queries) / noise:
+        exact = level_with_a_third(noise, n_queries, epsilon)
+        assert exact <= delta_of(lnmax(noise, n_queries), epsilon)
 
 
 @pytest.mark.parametrize("noise", [1.0, 1 / 0.7, 3.0, 20.0, 500.0])
@@ -191,29 +190,16 @@ def winners(votes, scale):
     return np.array([between(kinks, law(j)) for j in range(len(places))])
 
 
-def random_products(rng, noise, n_queries):
-    p, q = np.ones(1), np.ones(1)
-    for _ in range(n_queries):
-        votes = rng.integers(0, 9, rng.integers(2, 11))
-        a, b = rng.choice(len(votes), 2, replace=False)
-        moved = votes.copy()
-        moved[a] -= 1
-        moved[b] += 1
-        p = np.outer(p, winners(votes, noise)).ravel()
-        q = np.outer(q, winners(moved, noise)).ravel()
-    return p, q
-
-
 @pytest.mark.parametrize("noise", [3.0, 1 / 0.7])
 def test_random_votes_are_bounded(noise):
-    """2 to 10 classes, whole votes, one to three queries, in both directions."""
+    """2 to 8 classes, whole votes, one to three queries, in both directions."""
     rng = np.random.default_rng(1)
     gammas = np.exp(np.linspace(-5, 5, 25) / noise)
     bounds = {n: curve_of(lnmax(noise, n), gammas) for n in (1, 2, 3)}
     closest = 0.0
     for trial in range(45):
         n_queries = trial % 3 + 1
-        for p, q in (pair := random_products(rng, noise, n_queries), pair[::-1]):
+        for p, q in (pair := random_products(rng, winners, noise, n_queries), pair[::-1]):
             exact = np.array([hockey_stick(p, q, gamma) for gamma in gammas])
             assert (exact <= bounds[n_queries] + 1e-12).all()
             closest = max(closest, (exact - np.maximum(1 - gammas, 0))[12] / bounds[n_queries][12])
@@ -241,7 +227,7 @@ def part_covers(part, h, laws):
     for kink, gamma in product(kinks, gammas):
 
         def before(ratio, kink=kink):
-            return answer_of(kink, ratio)
+            return answer(kink, ratio)
 
         bound = np.maximum(worst(cover, before)(gamma), before(gamma))
         assert value(*laws, before, gamma).max() <= bound * (1 + 1e-12)
@@ -292,9 +278,9 @@ def test_one_step_covers_all_channels(h):
     gamma = np.exp(grid.losses[: 4 * pad])
     p, q = all_channels(h, seed=7, size=100)
     for kink in (0, 5, 16, 48):
-        before = answer_of(kink * step, np.exp(grid.losses))
+        before = answer(kink * step, np.exp(grid.losses))
         few, many = query(before, len(gamma), 2), query(before, 20 * pad, 300)[: len(gamma)]
-        exact = [value(p, q, lambda r, k=kink: answer_of(k * step, r), g).max() for g in gamma]
+        exact = [value(p, q, lambda r, k=kink: answer(k * step, r), g).max() for g in gamma]
         assert all((exact <= bound * (1 + 1e-12) + 1e-16).all() for bound in (few, many))
         assert (few < many).any()  # of many points few are worked out
 
@@ -330,19 +316,16 @@ def test_the_aggregator_charges_winners():
 # ----------------------------------------------------------------------------------- planted bugs
 
 
-def without(name):
+def left_out(original):
     """Leave out a part, but for one channel that tells nothing."""
     flat = np.full((3, 1), 1 / 3)
-    return lambda original: lambda h: (flat, flat, np.zeros(1))
+    return lambda h: (flat, flat, np.zeros(1))
 
 
-def centred(original):
+@calling
+def centred(original, x, y, h):
     """Take the kinks to be at 0, as if the votes were half-way between P and Q."""
-
-    def around(x, y, h):
-        return original(x + h / 2, y - h / 2, h)
-
-    return around
+    return original(x + h / 2, y - h / 2, h)
 
 
 def near_zero_missed(original):
@@ -350,40 +333,26 @@ def near_zero_missed(original):
     return lambda h: tuple(a[..., np.arange(a.shape[-1]) % 13 > 6] for a in original(h))
 
 
+LEVEL, PARTS = test_votes_level_with_a_third_are_bounded, test_each_part_covers_its_channels
+STEP = test_one_step_covers_all_channels
 MUTANTS = {
-    "one query fewer": (
-        argmax, "argmax_curve", fewer_queries, lambda: check_level(3.0, 6),
-    ),
-    "no slack": (
-        laplace_channels, "_slack", lambda original: lambda cell: 0.0,
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
-    "no lattice around the kinks": (
-        laplace_channels, "_near_lattice", without("_near_lattice"), lambda: check_level(3.0, 6),
-    ),
-    "half a lattice": (
-        laplace_channels, "_near_lattice", near_zero_missed,
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
-    "kinks in the wrong place": (
-        laplace_channels, "_neighbour_laws", centred,
-        lambda: test_one_step_covers_all_channels(0.1),
-    ),
+    "one query fewer": (argmax, "argmax_curve", fewer_queries, LEVEL, 3.0, 6),
+    "no slack": (laplace_channels, "_slack", lambda original: lambda cell: 0.0, PARTS, 0.1),
+    "no lattice around the kinks": (laplace_channels, "_near_lattice", left_out, LEVEL, 3.0, 6),
+    "half a lattice": (laplace_channels, "_near_lattice", near_zero_missed, PARTS, 0.1),
+    "kinks in the wrong place": (laplace_channels, "_neighbour_laws", centred, STEP, 0.1),
     "points of the curve for corners": (
         laplace_channels, "_scale_departure", lambda original: lambda law, sure, more: law,
-        lambda: test_each_part_covers_its_channels(0.1),
+        PARTS, 0.1,
     ),
-    "no rare outcomes": (
-        laplace_channels, "_tail_limit", without("_tail_limit"),
-        lambda: test_each_part_covers_its_channels(0.1),
-    ),
+    "no rare outcomes": (laplace_channels, "_tail_limit", left_out, PARTS, 0.1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
-    owner, attribute, make, check = MUTANTS[name]  # the check without the bug is a test above
-    caught(mock.patch.object(owner, attribute, make(getattr(owner, attribute))), check)
+    owner, attribute, make, check, *case = MUTANTS[name]
+    caught(patched(owner, attribute, make), lambda: check(*case))
 
 
 @pytest.mark.everyday(1)
@@ -394,13 +363,11 @@ def test_the_channels_of_normal_noise_are_caught(deviation):
         lambda h, grid: argmax._argmax_query(h / deviation, grid), math.sqrt(2)
     )
     planted = mock.patch.dict(argmax._KINDS, {"lnmax": normal})
-    caught(planted, lambda: check_level(20.0, 100))
+    caught(planted, lambda: LEVEL(20.0, 100))
 
 
 def test_the_value_of_two_classes_for_more_is_caught():
-    planted = [
-        mock.patch.object(laplace_channels, name, without(name)(None))
-        for name in ("_near_lattice", "_ahead_corners", "_threshold_lattice")
-    ]
-    with planted[0], planted[1]:
-        caught(planted[2], lambda: check_level(20.0, 100))
+    with ExitStack() as planted:
+        for name in ("_near_lattice", "_ahead_corners", "_threshold_lattice"):
+            planted.enter_context(patched(laplace_channels, name, left_out))
+        caught(planted, lambda: LEVEL(20.0, 100))
