@@ -2,7 +2,8 @@
 
 A step of a small network spends much of its time between operations. In a stack, one call of numpy
 serves several networks. The code of a single run draws the batches and the noise of each run, from
-a separate stream, and makes its releases and updates. Only the clipped sums are computed together. Start reading at :func:`train_side_by_side`.
+a separate stream, and makes its releases and updates. Only the clipped sums are computed together.
+Start reading at :func:`train_side_by_side`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
     same module up to rounding. The rounding of a sum depends on the length of the longest batch of
     the stack, which no record changes, and on nothing else of the other runs.
 
-    **Edge cases.** A run that fails ends no other. An interrupt ends all, and none of them is trained.
+    **Edge cases.** A run that fails ends no other. An interrupt ends all, and none is trained.
     """
     short = [run for run in runs if _is_short(run)]
     for run in runs:
