@@ -21,7 +21,7 @@ MAX_FITS = 8  # that are charged, and then trained, at once
 def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
     """Return True if a fit with these further arguments may be charged and trained later.
 
-    False for a class or a pipeline of somebody else's, whose ``fit`` may do anything.
+    False for a class or pipeline of another package, whose ``fit`` may do anything.
     """
     while type(model) is Pipeline:
         plain = model.memory is None and getattr(model, "transform_input", None) is None
@@ -96,8 +96,8 @@ def fit_together(fits: Iterable[PlannedFit]) -> None:
     """Charge fits one after the other, train them side by side, and complete them.
 
     **Guarantees.** Each fit is charged before any of its releases, and its model has the guarantee
-    of a fit alone. After a fit that is refused or fails before its training, no further fit is
-    begun or charged; earlier ones are completed. A fit that fails in training ends alone.
+    of a single fit. After a fit that is refused or fails before its training, no further fit is
+    begun or charged; earlier ones are completed. A fit that fails in training ends no other.
 
     **Edge cases.** An interrupt undoes all fits that are not complete; their charges remain.
     """

@@ -189,8 +189,8 @@ def sum_clipped_gradients(
     The facts of a record are its label, its weight, and its squared norm plus one. ``lost_square``
     is added to a squared norm for each number of an error, whose square may have vanished.
 
-    **Guarantees.** A network's sum is a function of its own weights and records, and of the length
-    of the batch. A record's vector has a norm of at most ``norm``, up to rounding, whatever the
+    **Guarantees.** The sum of a network depends on its weights, its records and the length of the
+    batch only. A record's vector has a norm of at most ``norm``, up to rounding, whatever the
     other records are.
 
     **Edge cases.** A record whose gradient, or its squared norm, is not finite adds nothing.

@@ -211,9 +211,9 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features), or table
-            Private records. A table of numbers in an engine stays there, which encodes batches and
-            computes sums: in one scan for "least_squares" and "prototypes", and in one scan for
-            each step of "gradient".
+            Private records. An engine that holds a table of numbers encodes batches and computes
+            sums: one scan for "least_squares" and "prototypes", and one for each step of
+            "gradient".
         y : array-like of shape (n_samples,) or str
             Their labels, each one of ``classes``, or the column of a table that holds them.
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \

@@ -218,8 +218,8 @@ class HeadSums(SumEstimator):
         TypeError
             If ``total`` is not a SumTotal.
         ValueError
-            If the total is of another plan, as that of another encoder, of an earlier scan, or of
-            other rows than the scan before. Nothing is released or charged then.
+            If the total belongs to another plan or encoder, to an earlier scan, or to other rows
+            than the last scan. Nothing is released or charged then.
         """
         return self._take_total(total, X_public)
 

@@ -70,8 +70,8 @@ def suggest_model(
     -----
     The signal of a table is ``n_records`` times the parameter mu of Gaussian differential privacy
     that belongs to epsilon and delta. An additive model is returned if the signal is at least 100
-    per column and class (per column with two classes), or 200 per column of a regression. The
-    additive model then hides the number of records too.
+    per column and class (per column with two classes), or 200 per column of a regression. It
+    also hides the number of records.
 
     Examples
     --------

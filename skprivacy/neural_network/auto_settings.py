@@ -67,7 +67,7 @@ class PublicFacts:
     def signal_of_hidden_layer(self) -> float:
         """Signal over the norm that noise has in all weights of the usual hidden layer.
 
-        Only the records of the rarest class tell it from the others, so these count.
+        Counts the records of the rarest class, because only these distinguish it.
         """
         weights = _HIDDEN_UNITS * (self.n_features + 1 + self.n_outputs) + self.n_outputs
         return self.signal * self.rarity / math.sqrt(weights)

@@ -147,8 +147,8 @@ class Distributed(TrainingOption):
     Parameters
     ----------
     records : {"replicated", "sharded"}
-        With "replicated" each process holds all records and works on a part of every batch; with
-        "sharded" each holds records of its own.
+        With "replicated" each process holds all records and works on a part of every batch. With
+        "sharded" each process holds different records.
     device : str, default="auto"
         Where this process trains: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
 

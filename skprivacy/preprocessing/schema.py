@@ -461,7 +461,7 @@ the same unit?
         Raises
         ------
         ValueError
-            If a name is not that of a bounded column.
+            If a name belongs to no bounded column.
         """
         whole("bins", bins)
         bounded = {k: column for k, column in self.items() if isinstance(column, BoundedColumn)}
@@ -511,8 +511,8 @@ the same unit?
         """Return a copy with these rules between columns, which every synthetic record satisfies.
 
         A rule is a public fact, such as that a price is at least the amount of its loan. It costs
-        no privacy. Private records that break it are neither refused nor counted. Models other
-        than synthesizers ignore it.
+        no privacy. Synthesizers count private records that break it like all others. Other models
+        ignore it.
 
         Parameters
         ----------

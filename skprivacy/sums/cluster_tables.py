@@ -62,7 +62,7 @@ class DaskTable(Table):
 
 
 def _check_kind(rows: pd.DataFrame, column: str, expected: str) -> pd.DataFrame:
-    """Return a partition of Dask, whose types no one has compared with those of the frame.
+    """Return a partition of Dask if its type is the type of the frame; Dask does not check it.
 
     1 in one file and "1" in another would be two groups.
     """

@@ -63,7 +63,7 @@ class SumRelease:
         return self.mechanism.arithmetic
 
     def scan(self, total: SumTotal, random: SecureRandom) -> Scans:
-        """Return the noisy vector; there is no further scan."""
+        """Return the noisy vector after the only scan."""
         return self.mechanism.release(self.vector(total), random)
         yield
 

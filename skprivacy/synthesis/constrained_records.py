@@ -41,7 +41,7 @@ _REDRAWS = 12  # of records that break a constraint
 _REDRAWS_IN_BINS = 3  # every third redraw takes other bins, too
 _MAX_TABLE_CELLS = 1 << 20  # of one table of structural zeros
 _FLOAT_ERROR = 2.0**-40  # relative error of sums in double precision
-_NARROW_ERROR = {4: 2.0**-20, 2: 2.0**-8}  # relative error of numbers of so many bytes
+_NARROW_ERROR = {4: 2.0**-20, 2: 2.0**-8}  # relative error, by bytes per number
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Private runs trained side by side: one stack of perceptrons computes their clipped sums.
 
 A step of a small network spends much of its time between operations. In a stack, one call of numpy
-serves several networks. Each run draws its own batches and its own noise, from its own stream. It
-makes its own releases and updates, by the code of a run alone. Only the clipped sums are computed
-together. Start reading at :func:`train_side_by_side`.
+serves several networks. The code of a single run draws the batches and the noise of each run, from
+a separate stream, and makes its releases and updates. Only the clipped sums are computed together.
+Start reading at :func:`train_side_by_side`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 
 
 def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
-    """Train runs, those of one kind in stacks and others alone; set ``trained``, or ``error``.
+    """Train runs in stacks of one kind, and others singly; set ``trained``, or ``error``.
 
     **Guarantees.** A run releases what ``Training.run`` releases: the clipped sums of its own
     batches, by its own mechanism, with noise of its own stream. With one noise seed, both give the
     same module up to rounding. The rounding of a sum depends on the length of the longest batch of
     the stack, which no record changes, and on nothing else of the other runs.
 
-    **Edge cases.** A run that fails ends alone. An interrupt ends all, and none of them is trained.
+    **Edge cases.** A run that fails ends no other. An interrupt ends all, and none is trained.
     """
     short = [run for run in runs if _is_short(run)]
     for run in runs:

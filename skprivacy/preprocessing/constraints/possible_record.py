@@ -28,7 +28,7 @@ from .constraint import (
 __all__ = ["find_possible_record"]
 
 _MOST = 1e12  # magnitude of numbers that the solver handles
-_MARGIN = 1e-4  # of a column's range: how far a strict order is kept, if possible
+_MARGIN = 1e-4  # least distance of a strict order, in ranges of the column, if possible
 
 Row = dict[int, float]  # coefficients by variable
 
@@ -56,7 +56,7 @@ class _Program:
         self._integral: list[int] = []
         self._rows: list[tuple[Row, float, float]] = []
         self._columns: dict[str, list[int]] = {}
-        self._slack = self._variable(0.0, 1.0, False)  # share of the margins that is kept
+        self._slack = self._variable(0.0, 1.0, False)  # share of the margins
 
     def add(self, constraint: Constraint) -> None:
         """Add the rows of a constraint."""
