@@ -254,7 +254,6 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         names = list(schema)
         crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
         offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
-
         first_plan, plan, scan = self._plan_scans(start_plan, offer)
 
         def store(fitted: FittedEffects, _: int) -> None:

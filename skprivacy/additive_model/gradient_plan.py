@@ -95,6 +95,4 @@ class RegressionPlan(GradientPlan):
         """Return the composition of all releases."""
         if not self.noise:
             return NonPrivateEvent()
-        return ComposedEvent(
-            (self.total_mechanism.event, super().event, self.last_mechanism.event)
-        )
+        return ComposedEvent((self.total_mechanism.event, super().event, self.last_mechanism.event))
