@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,12 +34,14 @@ from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
 from ..sums.targets import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
+from ..synthesis.measurement_plan import Plan
 from ..synthesis.scanned_tables import encode_cells
 from ..synthesis.schema_sums import SchemaSumEstimator
 from ..synthesis.synthetic_training import check_target_values
 from .effects import AdditiveEffect, bin_codes
-from .gradient_plan import GradientPlan
+from .gradient_plan import GradientPlan, RegressionPlan
 from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from .regression import fit_regression, plan_totals
 from .rounds import FittedEffects, PairOffer, fit_effects
 from .row_plan import RowPlan
 
@@ -89,11 +92,15 @@ schema_ : Schema
     "additive_guarantees": """\
 **Guarantees.** (``epsilon``, ``delta``)-differential privacy of all fitted attributes. The unit is
 a record or, with ``groups``, a group. A record enters each release as one row of norm at most 1:
-its class or target in a table of each column, released together, and in each round the first two
-derivatives of its loss. One table per round is chosen by the exponential mechanism and released
-with discrete Gaussian noise. Bounds and proofs are in ``losses`` and ``gradient_plan``. Bins, steps
-and their shrinkage are computed from noisy tables only. The releases are composed by their privacy
-loss distributions.""",
+its class, or its clipped distance to the released mean, in a table of each column, released
+together; and in each round the first two derivatives of its loss. One table per round is chosen by
+the exponential mechanism and released with discrete Gaussian noise. Bounds and proofs are in
+``losses``, ``last_step`` and ``gradient_plan``. Bins, steps and their shrinkage are computed from
+noisy tables only. The releases are composed by their privacy loss distributions.""",
+    "regression_guarantees": """\
+The first release is of three totals: a record adds its target and the square. The last one is of
+the derivatives by a common factor of all effects, and of the mean residual: where the factor is
+within two standard deviations of its noise, the effects are 0, and the mean is predicted.""",
     "additive_edge_cases": """\
 A value beyond its range counts as the nearer end. A column of an integer type has cells of whole
 numbers, and the guarantee then names the types as an assumption. A record is left out of the fit if
@@ -190,8 +197,8 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features), or table
             Private records, with the schema's columns. A table of pandas, polars, pyarrow, DuckDB,
-            Dask, Ray or Spark stays in its engine, which computes sums in one scan for the start
-            and one for each round.
+            Dask, Ray or Spark stays in its engine, which computes sums: one scan for the start and
+            one for each round; a regression has two more.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them.
         groups : array-like of shape (n_samples,) or str, default=None
@@ -244,21 +251,16 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
             series = [column for column, _ in described_columns(schema, X)]
             target = encoding.encode(np.asarray(source.y))
             source.read = lambda: (encode_cells(domain, series), target)
-        plan = GradientPlan(
-            len(schema), self._count_rounds(len(schema)), False, self.relation
-        ).calibrated(float(self.epsilon), float(self.delta))
         names = list(schema)
         crosses = [sorted(map(names.index, pair)) for pair in schema.crosses]
         offer = PairOffer([(a, b) for a, b in crosses], self.max_pairs)
-
-        def fit_rounds(total: SumTotal, random: SecureRandom) -> Scans:
-            return (yield from fit_effects(start_plan, total, plan, offer, random))
+        first_plan, plan, scan = self._plan_scans(start_plan, offer)
 
         def store(fitted: FittedEffects, _: int) -> None:
             self.schema_, self.domain_, self.integer_columns_ = schema, domain, tuple(integers)
             self._store(fitted)
 
-        return ScanReleases(start_plan, plan.event, plan.arithmetic, fit_rounds, store)
+        return ScanReleases(first_plan, plan.event, plan.arithmetic, scan, store)
 
     def _check_target_facts(self, target: str, schema: Schema) -> None:
         """Refuse a fit by sums without a target, or without the public facts of the target."""
@@ -285,6 +287,17 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
     ) -> tuple[Loss, Labels | TargetRange]:
         """Return the loss and the form of its targets, from public facts."""
 
+    @abstractmethod
+    def _plan_scans(
+        self, start_plan: RowPlan, offer: PairOffer
+    ) -> tuple[RowPlan, GradientPlan, Callable[[SumTotal, SecureRandom], Scans]]:
+        """Return the plan of the first scan, the mechanisms, and the releases of all scans."""
+
+    def _calibrate(self, kind: Callable[[int, int, bool, str], Plan], n_columns: int) -> Plan:
+        """Return the mechanisms that spend epsilon and delta."""
+        plan = kind(n_columns, self._count_rounds(n_columns), False, self.relation)
+        return plan.calibrated(float(self.epsilon), float(self.delta))
+
     def _score_unit(self) -> float:
         """Return the unit of the effects in units of the loss."""
         return 1.0
@@ -293,13 +306,8 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         """Store effects of average 0, and move their averages to the intercept."""
         unit, names = self._score_unit(), self.domain_.names
         constant, effects = fitted.constant.copy(), []
-        mass = [np.maximum(counts, 0.0) for counts in fitted.counts]
         for columns, effect in fitted.effects.items():
-            weights = mass[columns[0]]
-            for c in columns[1:]:
-                weights = np.multiply.outer(weights, mass[c])
-            axes = range(len(columns))
-            average = np.tensordot(weights, effect.scores, (axes, axes)) / max(weights.sum(), 1e-9)
+            average = fitted.average(columns, effect.scores)
             constant += average
             scores, std = effect.scores - average, np.sqrt(effect.variance)
             named = tuple(names[c] for c in columns)
@@ -401,6 +409,12 @@ class PrivateAdditiveClassifier(LinearScores, PrivateAdditiveModel):
         loss = LogisticLoss() if n_classes == 2 else SoftmaxLoss(n_classes)
         return loss, Labels(tuple(self.classes_))
 
+    def _plan_scans(
+        self, start_plan: RowPlan, offer: PairOffer
+    ) -> tuple[RowPlan, GradientPlan, Callable[[SumTotal, SecureRandom], Scans]]:
+        plan = self._calibrate(GradientPlan, len(start_plan.domain.columns))
+        return start_plan, plan, partial(fit_effects, start_plan, plan, offer)
+
 
 @fill_docs(_DOCS)
 class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
@@ -430,6 +444,7 @@ class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
     Notes
     -----
     %(additive_guarantees)s
+    %(regression_guarantees)s
 
     **Edge cases.** %(additive_edge_cases)s
 
@@ -463,6 +478,13 @@ class PrivateAdditiveRegressor(RegressorMixin, PrivateAdditiveModel):
         y = y.astype(np.float64)
         self.target_bounds_ = public_target_bounds(fit, y, schema.target_bounds)
         return SquaredLoss(), TargetRange(*self.target_bounds_)
+
+    def _plan_scans(
+        self, start_plan: RowPlan, offer: PairOffer
+    ) -> tuple[RowPlan, GradientPlan, Callable[[SumTotal, SecureRandom], Scans]]:
+        plan = self._calibrate(RegressionPlan, len(start_plan.domain.columns))
+        totals = plan_totals(start_plan, SquaredLoss())
+        return totals, plan, partial(fit_regression, totals, start_plan, plan, offer)
 
     def _score_unit(self) -> float:
         return (self.target_bounds_[1] - self.target_bounds_[0]) / 2

@@ -45,11 +45,11 @@ class ColumnBins:
         return np.unique(self.levels[level], return_index=True)[1]
 
 
-def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> ColumnBins:
+def choose_levels(column: ColumnCells, counts: Floats, effect: Floats, least: float) -> ColumnBins:
     """Return the bins of a column from noisy counts and effects of its cells.
 
     Categories are ordered by their effect, (n_cells, n_outputs), and neighbours joined to bins of
-    about equal counts. Missing values keep a separate bin.
+    about equal counts, of at least ``least`` records. Missing values keep a separate bin.
     """
     values = column.cells.size
     mass = project_to_counts(counts, max(float(counts.sum()), 1.0))
@@ -57,7 +57,7 @@ def choose_levels(column: ColumnCells, counts: Floats, effect: Floats) -> Column
         np.arange(values) if column.ordered else _order_by_effect(mass[:values], effect[:values])
     )
     finest = np.empty(values, np.int64)
-    finest[order] = join_neighbor_cells(mass[order], RESOLUTIONS[0], 0.0)
+    finest[order] = join_neighbor_cells(mass[order], RESOLUTIONS[0], least)
     cells = np.append(finest, finest.max() + 1) if column.may_be_missing else finest
     joined = np.zeros(int(cells.max()) + 1)
     np.add.at(joined, cells, mass)

@@ -29,6 +29,11 @@ class EffectSum:
         added: Floats = step[fine]
         return added
 
+    def multiply(self, factor: float, noise: float) -> None:
+        """Multiply the effect by a factor with this noise."""
+        self.variance = factor**2 * self.variance + (noise * self.scores) ** 2
+        self.scores *= factor
+
 
 @dataclass(frozen=True)
 class AdditiveEffect:

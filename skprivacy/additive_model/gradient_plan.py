@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..accounting import Event, NonPrivateEvent
-from ..mechanisms import Exponential
-from ..synthesis.measurement_plan import MeasurementPlan
+from ..accounting import ComposedEvent, Event, NonPrivateEvent
+from ..mechanisms import Exponential, Gaussian
+from ..synthesis.measurement_plan import MeasurementPlan, Plan
 
-__all__ = ["GradientPlan"]
+__all__ = ["GradientPlan", "RegressionPlan"]
 
 _NO_NOISE_EPSILON = 1e49  # of a choice without privacy: the best candidate
 
@@ -37,8 +37,9 @@ class GradientPlan(MeasurementPlan):
     """
 
     shares: ClassVar[tuple[float, float, float]] = 0.15, 0.15, 0.70
+    least_count: ClassVar[float] = 0.0  # of a bin, in the noise of a cell of a start table
 
-    def calibrated(self, epsilon: float, delta: float) -> GradientPlan:
+    def calibrated(self: Plan, epsilon: float, delta: float) -> Plan:
         return (
             replace(self, noise=0.0) if math.isinf(epsilon) else super().calibrated(epsilon, delta)
         )
@@ -62,3 +63,36 @@ class GradientPlan(MeasurementPlan):
     def event(self) -> Event:
         """Return the composition of all releases."""
         return super().event if self.noise else NonPrivateEvent()
+
+
+@dataclass(frozen=True)
+class RegressionPlan(GradientPlan):
+    """Mechanisms of a regression: a release before those of the base class, and one after them.
+
+    - Totals, released first: one vector with the bounds of one start table. The inner products of
+      its rows are >= 0 (``losses``), so a replacement changes it by at most sqrt(2) in L2.
+    - The sums of the last step (``last_step``): one vector, which changes as a measured table of
+      one cell does.
+    """
+
+    shares: ClassVar[tuple[float, float, float]] = 0.12, 0.12, 0.51
+    total_share: ClassVar[float] = 0.15
+    last_share: ClassVar[float] = 0.10
+    least_count: ClassVar[float] = 5.0
+
+    @property
+    def total_mechanism(self) -> Gaussian:
+        """Return the mechanism that releases the totals."""
+        return Gaussian(self.noise / math.sqrt(self.total_share), math.sqrt(self._l1_change))
+
+    @property
+    def last_mechanism(self) -> Gaussian:
+        """Return the mechanism that releases the sums of the last step."""
+        return Gaussian(self.noise / math.sqrt(self.last_share), self._marginal_change)
+
+    @property
+    def event(self) -> Event:
+        """Return the composition of all releases."""
+        if not self.noise:
+            return NonPrivateEvent()
+        return ComposedEvent((self.total_mechanism.event, super().event, self.last_mechanism.event))

@@ -1,8 +1,9 @@
 """Losses of an additive model: derivatives of each record by its score, with proved bounds.
 
 A record enters a release as one row of numbers of L2 norm at most 1: :meth:`Loss.start_row` before
-there is a model, :meth:`Loss.derivative_row` afterwards. :class:`NewtonSums` are sums of these rows
-over cells in the units of the loss.
+there is a model, :meth:`Loss.derivative_row` afterwards. A regression begins with
+:meth:`SquaredLoss.total_row`. :class:`NewtonSums` are sums of these rows over cells in the units of
+the loss.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _LEAST_RATE = 1e-3  # of a class in the constant model
 _COUNT_WEIGHT = 0.5  # of a count beside a residual in [-1, 1]
 _CLIP_IN_STDS = 2.0  # at which residuals are clipped, in standard deviations of residuals
 _LEAST_VARIANCE = 0.01  # of residuals, in units of the target's
+_TAIL = 0.1  # shift of a mean by clipping, in standard deviations of the target
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,11 @@ class Loss(ABC):
         """Return statistics of each target, of norm at most 1 and with inner products >= 0."""
 
     @abstractmethod
-    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
-        """Return the loss, the constant scores and the number of records, from noisy totals."""
+    def start(self, totals: Floats, std: float) -> tuple[Loss, Floats, float]:
+        """Return the loss, the constant scores and the number of records, from noisy totals.
+
+        ``std`` is the noise of each total.
+        """
 
     @abstractmethod
     def counts(self, table: Floats) -> Floats:
@@ -103,7 +108,7 @@ class LogisticLoss(Loss):
     def start_row(self, target: NDArray) -> Floats:
         return np.eye(2)[target]
 
-    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
+    def start(self, totals: Floats, std: float) -> tuple[Loss, Floats, float]:
         rates = _class_rates(totals)
         return self, logit(rates[1:]), max(float(totals.sum()), 1.0)
 
@@ -155,7 +160,7 @@ class SoftmaxLoss(Loss):
     def start_row(self, target: NDArray) -> Floats:
         return np.eye(self.n_classes)[target]
 
-    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
+    def start(self, totals: Floats, std: float) -> tuple[Loss, Floats, float]:
         return self, np.log(_class_rates(totals)), max(float(totals.sum()), 1.0)
 
     def counts(self, table: Floats) -> Floats:
@@ -183,15 +188,20 @@ class SoftmaxLoss(Loss):
 class SquaredLoss(Loss):
     """Squared loss of a target in [-1, 1], with clipped residuals (Huber's loss).
 
-    A start row is (1, y, y^2) / sqrt(3), of norm at most 1. The inner product of two is (1 + t +
-    t^2) / 3 >= 1 / 4 with t = y y'. Later, a row is (clipped residual / clip, 1 / 2) / sqrt(5 / 4).
-    The second derivative is constant, so a count is enough. The clip follows the variance of the
-    residuals, which is estimated from noisy tables: the target's, less what the steps explain.
+    A row of the totals is (1, y, y^2) / sqrt(3), of norm at most 1. The inner product of two is
+    (1 + t + t^2) / 3 >= 1 / 4 with t = y y'. A start row is (r, 1) / sqrt(2), where r in [-1, 1] is
+    the clipped residual of the released mean divided by the clip, and the inner product of two is
+    (1 + r r') / 2 >= 0. Later, a row is (r, 1 / 2) / sqrt(5 / 4). The second derivative is
+    constant, so a count is enough. The clip follows the variance of the residuals, which is
+    estimated from noisy sums: the target's, less what the steps explain.
     """
 
     variance: float = 0.25  # of the residuals
-    least_variance: float = 0.0
+    start_variance: float = 0.0  # of the target
+    mean: float = 0.0  # of the target, as released
+    mean_variance: float = 0.0  # of the noise in it
     n_outputs = 1
+    hessian_weight = _COUNT_WEIGHT
     scale = math.hypot(1.0, _COUNT_WEIGHT)
 
     @property
@@ -210,27 +220,38 @@ class SquaredLoss(Loss):
     def after(self, sums: NewtonSums, step: Floats) -> Loss:
         counts = project_to_counts(sums.hessian, max(float(sums.hessian.sum()), 1.0))
         explained = float((counts * step**2).sum() / counts.sum()) * self.clip**2
-        return replace(self, variance=max(self.variance - explained, self.least_variance))
+        least = _LEAST_VARIANCE * self.start_variance
+        return replace(self, variance=max(self.variance - explained, least))
 
-    def start_row(self, target: NDArray) -> Floats:
+    def mean_weight(self, noise: float) -> float:
+        """Return the weight of a mean of clipped residuals, with this noise, in the mean target."""
+        other = noise**2 + _TAIL**2 * self.start_variance
+        return self.mean_variance / (self.mean_variance + other) if self.mean_variance else 0.0
+
+    def total_row(self, target: NDArray) -> Floats:
+        """Return statistics of each target, bounded as start rows are."""
         return np.column_stack([np.ones(len(target)), target, target**2]) / math.sqrt(3.0)
 
-    def start(self, totals: Floats) -> tuple[Loss, Floats, float]:
+    def start(self, totals: Floats, std: float) -> tuple[SquaredLoss, Floats, float]:
         n, total, squares = totals * math.sqrt(3.0)
         n = max(float(n), 1.0)
-        mean = float(np.clip(total / n, -1.0, 1.0))
-        variance = float(np.clip(squares / n - mean**2, 0.01**2, 1.0))
-        least = _LEAST_VARIANCE * variance
-        return replace(self, variance=variance, least_variance=least), np.array([mean]), n
+        mean, noise = float(np.clip(total / n, -1.0, 1.0)), std * math.sqrt(3.0) / n
+        # A variance below its own noise is not known: its clip would be too small.
+        least = max(noise * math.sqrt(1 + 4 * mean**2 + mean**4), 0.01**2)
+        variance = float(np.clip(squares / n - mean**2, min(least, 1.0), 1.0))
+        loss = SquaredLoss(variance, variance, mean, noise**2 * (1 + mean**2))
+        return loss, np.array([mean]), n
+
+    def start_row(self, target: NDArray) -> Floats:
+        residual = np.clip((self.mean - target) / self.clip, -1.0, 1.0)
+        return np.column_stack([residual, np.ones(len(target))]) / math.sqrt(2.0)
 
     def counts(self, table: Floats) -> Floats:
-        return table[:, 0] * math.sqrt(3.0)
+        return table[:, 1] * math.sqrt(2.0)
 
     def start_sums(self, table: Floats, constant: Floats, std: Any) -> NewtonSums:
-        counts, totals = table[:, :1] * math.sqrt(3.0), table[:, 1:2] * math.sqrt(3.0)
-        mean = constant[0]
-        spread = std * math.sqrt(3.0) * math.hypot(1.0, mean) / self.clip
-        return NewtonSums((mean * counts - totals) / self.clip, counts, np.atleast_1d(spread))
+        sums = table * math.sqrt(2.0)
+        return NewtonSums(sums[:, :1], sums[:, 1:], np.atleast_1d(std * math.sqrt(2.0)))
 
     def derivative_row(self, scores: Floats, target: NDArray) -> Floats:
         residual = np.clip((scores[:, 0] - target) / self.clip, -1.0, 1.0)

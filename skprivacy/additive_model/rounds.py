@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from ..mechanisms import SecureRandom
 from ..sums import SumTotal
+from ..synthesis.domain import Domain
 from ..synthesis.marginal_tables import average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
 from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
@@ -28,7 +29,7 @@ from .losses import Loss
 from .row_plan import ReleasedScores, RowPlan
 from .shrinkage import shrink_step
 
-__all__ = ["FittedEffects", "PairOffer", "fit_effects"]
+__all__ = ["FittedEffects", "PairOffer", "add_rounds", "fit_effects", "start_effects"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -66,6 +67,25 @@ class FittedEffects:
     counts: list[Floats]  # noisy counts of the finest bins of each column
     effects: dict[tuple[int, ...], EffectSum]
 
+    def average(self, columns: tuple[int, ...], scores: Floats) -> Floats:
+        """Return the average over records, by noisy counts as if columns were independent."""
+        mass = [np.maximum(self.counts[c], 0.0) for c in columns]
+        weights = mass[0]
+        for own in mass[1:]:
+            weights = np.multiply.outer(weights, own)
+        axes = range(len(columns))
+        total: Floats = np.tensordot(weights, scores, (axes, axes))
+        return total / max(weights.sum(), 1e-9)
+
+    def spread(self) -> float:
+        """Return the standard deviation of a record's effects, as if columns were independent."""
+        variance = sum(
+            float((self.average(columns, effect.scores**2) - mean**2).sum())
+            for columns, effect in self.effects.items()
+            for mean in [self.average(columns, effect.scores)]
+        )
+        return math.sqrt(max(variance, 0.0))
+
     def add_step(self, chosen: Candidate, step: Floats, noise: Floats) -> Floats:
         """Add a step over a candidate's bins, and return it over the finest bins."""
         own = [self.bins[c] for c in chosen.columns]
@@ -77,13 +97,29 @@ class FittedEffects:
 
 
 def fit_effects(
-    start_plan: RowPlan, start: SumTotal, plan: GradientPlan, offer: PairOffer, random: SecureRandom
+    start_plan: RowPlan, plan: GradientPlan, offer: PairOffer, start: SumTotal, random: SecureRandom
 ) -> Generator[RowPlan, SumTotal, FittedEffects]:
-    """Release the start tables and the tables of all rounds, and add up their steps.
+    """Release the start tables and the tables of all rounds, and add up their steps."""
+    mechanism = plan.fine_mechanism
+    tables = release_together(list(start_plan.tables(start).values()), mechanism, random)
+    std = noise_std(mechanism) / math.sqrt(sum(1 / len(table) for table in tables))
+    loss, constant, n_records = start_plan.loss.start(average_sums(tables), std)
+    fitted = start_effects(tables, start_plan.domain, plan, loss, constant, n_records)
+    yield from add_rounds(fitted, start_plan, plan, offer, random)
+    return fitted
+
+
+def add_rounds(
+    fitted: FittedEffects,
+    start_plan: RowPlan,
+    plan: GradientPlan,
+    offer: PairOffer,
+    random: SecureRandom,
+) -> Generator[RowPlan, SumTotal, ReleasedScores]:
+    """Choose and release the tables of all rounds, add their steps, and return the scores.
 
     Each round yields the plan of its sums, and receives their total.
     """
-    fitted = _start(start_plan, start, plan, random)
     loss = fitted.loss
     candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
     cliques = tuple(dict.fromkeys(candidate.columns for candidate in candidates))
@@ -105,7 +141,7 @@ def fit_effects(
         released = released.after(chosen.columns, added)
         sampling = sums.sampling_variance(loss)
         loss = loss.after(sums, step)
-    return fitted
+    return released
 
 
 def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> Floats:
@@ -115,19 +151,23 @@ def _join_bins(table: Floats, candidate: Candidate, bins: list[ColumnBins]) -> F
     return table
 
 
-def _start(
-    start_plan: RowPlan, start: SumTotal, plan: GradientPlan, random: SecureRandom
+def start_effects(
+    tables: list[Floats],
+    domain: Domain,
+    plan: GradientPlan,
+    loss: Loss,
+    constant: Floats,
+    n_records: float,
 ) -> FittedEffects:
-    """Release a table of each column, and compute bins and first effects from them."""
-    loss, domain, mechanism = start_plan.loss, start_plan.domain, plan.fine_mechanism
-    tables = release_together(list(start_plan.tables(start).values()), mechanism, random)
-    loss, constant, n_records = loss.start(average_sums(tables))
+    """Return bins and first effects from the noisy table of each column."""
+    mechanism = plan.fine_mechanism
+    least = plan.least_count * noise_std(mechanism)
     bins, counts = [], []
     effects: dict[tuple[int, ...], EffectSum] = {}
     for c, table in enumerate(tables):
         sums = loss.start_sums(table, constant, noise_std(mechanism))
         fine, _ = shrink_step(sums, loss.dispersion, (0,))
-        own = choose_levels(domain.columns[c], loss.counts(table), fine)
+        own = choose_levels(domain.columns[c], loss.counts(table), fine, least)
         joined = np.zeros((own.n_bins, table.shape[1]))
         np.add.at(joined, own.cells, table)
         n_joined = np.bincount(own.cells)[:, None]

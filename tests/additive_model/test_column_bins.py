@@ -19,7 +19,7 @@ def numeric(n_cells=100, missing=False):
 def test_each_level_has_few_bins_of_about_equal_counts(missing):
     column = numeric(missing=missing)
     counts = np.random.default_rng(0).gamma(2.0, 50.0, column.size)
-    bins = choose_levels(column, counts, np.zeros((column.size, 1)))
+    bins = choose_levels(column, counts, np.zeros((column.size, 1)), 0.0)
     for level, most in enumerate(RESOLUTIONS):
         assert most / 2 < bins.size(level) - missing <= most
         joined = bins.levels[level][bins.cells]
@@ -34,7 +34,7 @@ def test_each_level_has_few_bins_of_about_equal_counts(missing):
 
 
 def test_few_values_have_the_same_bins_at_several_levels():
-    bins = choose_levels(numeric(6), np.full(6, 100.0), np.zeros((6, 1)))
+    bins = choose_levels(numeric(6), np.full(6, 100.0), np.zeros((6, 1)), 0.0)
     assert [bins.size(level) for level in range(len(RESOLUTIONS))] == [6, 6, 6, 3]
 
 
@@ -42,7 +42,7 @@ def test_categories_of_like_effect_share_a_bin():
     names = [f"v{i}" for i in range(64)]
     column = ColumnCells("kind", ValueCells(CategoricalColumn(names)), None, False)
     effect = np.random.default_rng(0).permutation(64).astype(float)[:, None]
-    bins = choose_levels(column, np.full(64, 10.0), effect)
+    bins = choose_levels(column, np.full(64, 10.0), effect, 0.0)
     coarse = bins.levels[-1][bins.cells]
     order = np.argsort(effect[:, 0])
     changes = np.count_nonzero(np.diff(coarse[order]))
@@ -53,5 +53,13 @@ def test_categories_of_like_effect_share_a_bin():
 def test_noisy_counts_below_zero_are_no_obstacle():
     column = numeric()
     counts = np.random.default_rng(0).normal(0.0, 5.0, column.size)
-    bins = choose_levels(column, counts, np.zeros((column.size, 1)))
+    bins = choose_levels(column, counts, np.zeros((column.size, 1)), 0.0)
     assert 1 <= bins.n_bins <= RESOLUTIONS[0]
+
+
+def test_bins_are_wider_where_counts_are_noisy():
+    column = numeric()
+    counts = np.full(column.size, 10.0)
+    bins = choose_levels(column, counts, np.zeros((column.size, 1)), 120.0)
+    assert np.bincount(bins.cells, counts).min() >= 120.0
+    assert 7 <= bins.n_bins <= 8  # 1,000 records

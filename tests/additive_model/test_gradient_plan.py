@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import ComposedEvent, epsilon_of
-from skprivacy.additive_model.gradient_plan import GradientPlan
+from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
+from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from skprivacy.additive_model.rounds import _score, _size
 from skprivacy.additive_model.row_plan import sum_rows, weighted_rows
@@ -22,6 +23,7 @@ LOSSES = {
     "squared": (SquaredLoss(0.5**2 / 4), [-1.0, 0.0, 1.0], [-1.0, 0.2, 1.0]),
 }
 N = 6
+REGRESSION = {relation: RegressionPlan(len(SIZES), 2, False, relation) for relation in RELATIONS}
 
 
 def neighbors(relation, name):
@@ -95,6 +97,39 @@ def test_a_record_moves_a_measured_table_by_the_sensitivity(name, relation):
     assert 0.85 * sensitivity < max(moved) <= sensitivity
 
 
+def totals(loss, codes, scores, target):
+    return sum_rows(weighted_rows(loss.total_row(target), None), codes, [()], [()])
+
+
+def last_sums(loss, codes, scores, target):
+    rows = LastStep(loss, np.full(1, 0.1), N, 0.4).rows(scores, target)
+    return sum_rows(weighted_rows(rows, None), codes, [()], [()])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_record_moves_totals_by_the_sensitivity(relation):
+    loss, mechanism = LOSSES["squared"][0], REGRESSION[relation].total_mechanism
+    moved = [
+        np.linalg.norm(totals(loss, *a) - totals(loss, *b))
+        for a, b in neighbors(relation, "squared")
+    ]
+    assert mechanism.sensitivity == math.sqrt(2.0 if relation == "replace_one" else 1.0)
+    # no two rows of totals are orthogonal
+    assert 0.8 * mechanism.sensitivity < max(moved) <= mechanism.sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_record_moves_the_last_sums_by_the_sensitivity(relation):
+    loss, mechanism = LOSSES["squared"][0], REGRESSION[relation].last_mechanism
+    moved = [
+        np.linalg.norm(last_sums(loss, *a) - last_sums(loss, *b))
+        for a, b in neighbors(relation, "squared")
+    ]
+    assert mechanism.sensitivity == (2.0 if relation == "replace_one" else 1.0)
+    # targets and clipped scores are within 1, so that few pairs of rows are opposite
+    assert 0.6 * mechanism.sensitivity < max(moved) <= mechanism.sensitivity
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_record_moves_a_score_by_the_sensitivity(name, relation):
@@ -115,11 +150,14 @@ def test_the_slope_of_a_score_is_one_at_most():
         assert noise == 1e-6 or noise == 7.0 or slopes.max() > 0.99
 
 
+@pytest.mark.parametrize("kind", [GradientPlan, RegressionPlan])
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_a_plan_costs_its_epsilon(relation, epsilon):
-    plan = GradientPlan(5, 4, False, relation).calibrated(epsilon, 1e-5)
+def test_a_plan_costs_its_epsilon(kind, relation, epsilon):
+    plan = kind(5, 4, False, relation).calibrated(epsilon, 1e-5)
     released = [plan.fine_mechanism.event]
     released += [plan.choice_mechanism.event, plan.marginal_mechanism.event] * 4
+    if kind is RegressionPlan:
+        released += [plan.total_mechanism.event, plan.last_mechanism.event]
     spent = epsilon_of(ComposedEvent(tuple(released)), 1e-5, relation)
     assert 0.98 * epsilon < spent <= epsilon * (1 + 2e-3)

@@ -66,7 +66,13 @@ def test_a_row_of_the_squared_loss_has_norm_one_at_most(clip):
 def test_start_rows_have_norm_one_at_most_and_no_negative_products(loss, targets):
     rows = loss.start_row(targets)
     assert 1 - 1e-12 < norms(rows).max() <= 1 + 1e-15
-    assert (rows @ rows.T).min() >= 0
+    assert (rows @ rows.T).min() >= -1e-15
+
+
+def test_rows_of_totals_have_norm_one_at_most_and_no_negative_products():
+    rows = SquaredLoss().total_row(np.linspace(-1, 1, 401))
+    assert 1 - 1e-12 < norms(rows).max() <= 1 + 1e-15
+    assert (rows @ rows.T).min() >= 0.25 - 1e-12
 
 
 def log_loss(scores, label):
@@ -104,7 +110,7 @@ def test_rows_hold_the_derivatives_of_the_loss(seed):
     [
         (LogisticLoss(), np.array([0, 1, 1, 0, 1])),
         (SoftmaxLoss(3), np.array([0, 1, 2, 2, 1])),
-        (SquaredLoss(0.25**2 / 4), np.array([0.1, -0.1, 0.05, 0.0, 0.2])),
+        (SquaredLoss(0.25**2 / 4, mean=0.1), np.array([0.1, -0.3, 0.05, 0.0, 0.2])),
     ],
     ids=["logistic", "softmax", "squared"],
 )

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from skprivacy.accounting import ComposedEvent
-from skprivacy.additive_model.gradient_plan import GradientPlan
+from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
+from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SquaredLoss
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
@@ -259,6 +260,17 @@ def residuals_unclipped(original, self, scores, target):
     return rows
 
 
+def last_step_is_not_charged(original):
+    return property(
+        lambda self: ComposedEvent((self.total_mechanism.event, GradientPlan.event.fget(self)))
+    )
+
+
+@calling
+def sums_of_the_last_step_unscaled(original, self, scores, target):
+    return np.sqrt(2.0) * original(self, scores, target)
+
+
 @calling
 def taught_by_real_rows(original, self, rows, labels, groups):
     """Move the generator towards the mean of the private rows after training."""
@@ -385,6 +397,8 @@ BUGS = [
         "half the sensitivity of scores"),
     Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
     Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
+    Bug(RegressionPlan, "event", last_step_is_not_charged, ACCOUNTING, ADDITIVE_NUMBERS),
+    Bug(LastStep, "rows", sums_of_the_last_step_unscaled, REPLAY, ADDITIVE_NUMBERS),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
         "SyntheticDataClassifier"),
     Bug(AdversarialTraining, "learn", taught_by_real_rows, REPLAY, GAN),

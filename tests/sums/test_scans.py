@@ -47,7 +47,7 @@ SCHEMA = Schema(
     }
 )
 N_SCANS = {
-    "PrivateAdditiveClassifier": 4, "PrivateAdditiveRegressor": 4, "ALMFineTuner-gradient": 3,
+    "PrivateAdditiveClassifier": 4, "PrivateAdditiveRegressor": 6, "ALMFineTuner-gradient": 3,
     "ALMFineTuner-prototypes": 1, "ALMFineTuner-least-squares": 1,
 }  # fmt: skip
 SEVERAL = [name for name, n in N_SCANS.items() if n > 1]
