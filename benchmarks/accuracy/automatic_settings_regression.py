@@ -117,7 +117,7 @@ def held(names: Iterable[str], seeds: int) -> None:
         for epsilon in EPSILONS:
             before = mean(epsilon, **BEFORE, batch_size=len(splits[0].X) // 4)
             searched = SEARCHED if epsilon == 1.0 else ()
-            best = max((mean(epsilon, optimizer="sgd", **s) for s in searched), default=np.nan)
+            best = max((mean(epsilon, **s) for s in searched), default=np.nan)
             print(f"{name:14s} {epsilon:7g} {mean(epsilon):8.3f} {before:7.3f} {best:8.3f}",
                   flush=True)  # fmt: skip
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.synthesis import adult
 from benchmarks.shared.quick import choose, make_parser
+from benchmarks.shared.synthesis_tables import adult
 from skprivacy.attacks import (
     DensityRatio,
     GenerativeAttack,
@@ -76,7 +76,7 @@ def columns(seed: int) -> dict[str, float]:
 
 
 def attack_adult(seed: int, method: str, epsilon: float) -> dict[str, float]:
-    table = adult()
+    table = adult(0)
     rows = table.train.sample(6 * N_ROWS, random_state=seed).reset_index(drop=True)
     members, others = rows[:N_ROWS], rows[N_ROWS : 2 * N_ROWS]
     reference = rows[2 * N_ROWS :]
@@ -114,7 +114,7 @@ def attacks(seeds: int, only: str) -> None:
 
 
 def canaries(fits: int) -> None:
-    table = adult()
+    table = adult(0)
     rows = table.train.sample(choose(8000, 100), random_state=0).reset_index(drop=True)
     for epsilon in choose((10.0, 1.0), (10.0,)):
         for n_runs, n_canaries in (choose((N_FITS, 100), (2, 10)), (fits, 1)):
