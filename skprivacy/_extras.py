@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["EXTRAS", "explain_missing", "name_missing_extra"]
-
 # The extra of pyproject.toml that installs each optional library.
 EXTRAS = {
     "torch": "torch",

@@ -45,8 +45,6 @@ from .regression import fit_regression, plan_totals
 from .rounds import FittedEffects, PairOffer, fit_effects
 from .row_plan import RowPlan
 
-__all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveModel", "PrivateAdditiveRegressor"]
-
 # Rounds for each column: more if there is little noise, or none.
 _ROUNDS, _MORE_ROUNDS, _PLAIN_ROUNDS = 1, 2, 4
 _LEAST_COLUMNS = 6  # fewer columns get as many rounds

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ..synthesis.domain import ColumnCells
 from ..synthesis.marginal_tables import join_neighbor_cells, project_to_counts
 
-__all__ = ["RESOLUTIONS", "ColumnBins", "choose_levels"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AdditiveEffect", "EffectSum", "bin_codes"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -10,8 +10,6 @@ from ..accounting import ComposedEvent, Event, NonPrivateEvent
 from ..mechanisms import Exponential, Gaussian
 from ..synthesis.measurement_plan import MeasurementPlan, Plan
 
-__all__ = ["GradientPlan", "RegressionPlan"]
-
 _NO_NOISE_EPSILON = 1e49  # of a choice without privacy: the best candidate
 
 

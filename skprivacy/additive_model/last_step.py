@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from .losses import SquaredLoss
 
-__all__ = ["LastStep"]
-
 Floats = NDArray[np.float64]
 
 _SPAN = 2.0  # at which scores are clipped, in standard deviations

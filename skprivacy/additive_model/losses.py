@@ -19,8 +19,6 @@ from scipy.special import expit, logit, softmax
 
 from ..synthesis.marginal_tables import project_to_counts
 
-__all__ = ["LogisticLoss", "Loss", "NewtonSums", "SoftmaxLoss", "SquaredLoss"]
-
 Floats = NDArray[np.float64]
 
 _LEAST_RATE = 1e-3  # of a class in the constant model

@@ -18,8 +18,6 @@ from .losses import SquaredLoss
 from .rounds import FittedEffects, PairOffer, add_rounds, start_effects
 from .row_plan import LastPlan, ReleasedScores, RowPlan, TotalPlan
 
-__all__ = ["fit_regression", "plan_totals"]
-
 _WHOLE = ((),)  # the only set of columns of a sum over all records
 
 

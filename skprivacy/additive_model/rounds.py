@@ -29,8 +29,6 @@ from .losses import Loss
 from .row_plan import ReleasedScores, RowPlan
 from .shrinkage import shrink_step
 
-__all__ = ["FittedEffects", "PairOffer", "add_rounds", "fit_effects", "start_effects"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

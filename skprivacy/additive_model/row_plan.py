@@ -20,8 +20,6 @@ from ..synthesis.scanned_tables import describe_cells, encode_cells, flatten_cel
 from .last_step import LastStep
 from .losses import Loss, SquaredLoss
 
-__all__ = ["LastPlan", "ReleasedScores", "RowPlan", "TotalPlan"]
-
 Floats = NDArray[np.float64]
 Clique = tuple[int, ...]
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ..synthesis.marginal_tables import project_to_counts
 from .losses import NewtonSums
 
-__all__ = ["shrink_step"]
-
 Floats = NDArray[np.float64]
 
 _LENGTHS = 2.0, 6.0, 20.0  # bins over which effects of neighbours are correlated

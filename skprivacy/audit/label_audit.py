@@ -20,14 +20,6 @@ from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, group_facts, report_facts
 
-__all__ = [
-    "FEWEST",
-    "LabelAuditReport",
-    "audit_labels",
-    "guess_labels",
-    "label_attack",
-]
-
 FEWEST = 100  # training records, a quarter of which are canaries
 
 

@@ -32,8 +32,6 @@ from .report.audit_report import AuditReport
 from .report.findings import group_exposures, group_facts, group_partitions, report_facts
 from .runner import Records, check_attacks, check_verbose, run_attacks, wants_pool
 
-__all__ = ["audit_predictions"]
-
 NO_SHADOWS = (
     "There are no predictions of shadow models to show what is usual for each record. The attacks "
     "that were run need none and are weaker. Pass shadow_probas and shadow_trained, or --shadows "

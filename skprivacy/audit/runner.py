@@ -46,17 +46,6 @@ from .report.findings import (
     report_facts,
 )
 
-__all__ = [
-    "Records",
-    "audit",
-    "check_attacks",
-    "check_verbose",
-    "concat_records",
-    "run_attacks",
-    "shared_rows",
-    "wants_pool",
-]
-
 Records = tuple[Any, Any, Any, Any]  # X_train, y_train, X_test, y_test
 NOT_TRAINABLE = (
     "The model has no fit, so shadow models cannot be trained like it. Train them elsewhere, and "

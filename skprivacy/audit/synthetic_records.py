@@ -35,8 +35,6 @@ from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, group_facts
 from .runner import shared_rows
 
-__all__ = ["audit_synthetic"]
-
 _FEWEST = 20  # reference records needed for a rehearsal
 _BY_CHANCE = 1e-6  # probability below which equal records are not a coincidence
 _WITH_REFERENCE = "DensityRatio", "LikelihoodRatio", "GenerativeAttack", "MarginalAttack"

@@ -11,8 +11,6 @@ from typing import Any
 from .._untrusted_files import read_file
 from .console import UserError
 
-__all__ = ["add_argument", "apply_config_file"]
-
 OPTION = "--config"
 
 

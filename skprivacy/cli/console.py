@@ -12,17 +12,6 @@ from .._extras import name_missing_extra
 from .._output import displayable, output_path
 from .._untrusted_files import parse_json, read_file
 
-__all__ = [
-    "UserError",
-    "add_claim",
-    "check_outputs",
-    "check_overwritten",
-    "number_list",
-    "print_message",
-    "print_result",
-    "print_warning",
-]
-
 _READ = (
     "data", "table", "shadows", "schema", "public", "key", "config", "saved", "known_members",
     "non_members",

@@ -30,18 +30,6 @@ from ..preprocessing.cell_values import category_key, column_numbers
 from . import tables
 from .console import UserError, print_message
 
-__all__ = [
-    "Records",
-    "RecordsPart",
-    "add_argument",
-    "add_arguments",
-    "fit_arguments",
-    "load_records",
-    "load_schema",
-    "pop_group_column",
-    "read_described_table",
-]
-
 _NAME = "X_public"
 
 

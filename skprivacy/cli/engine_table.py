@@ -13,8 +13,6 @@ from ..sums import SumEstimator
 from .console import UserError
 from .data import Records, load_schema
 
-__all__ = ["add_argument", "check_model", "open_records"]
-
 ENGINES = ("duckdb", "polars", "pyarrow")
 _NEEDS_ROWS = ("hold_out", "members", "rows", "public")  # options that read rows into memory
 

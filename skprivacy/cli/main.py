@@ -15,8 +15,6 @@ from ..exceptions import PrivacyWarning
 from . import config_file
 from .console import UserError, check_overwritten, print_message, print_warning
 
-__all__ = ["main"]
-
 # In the order of the help. A command's module is imported when it is called, so that the general
 # help needs neither scikit-learn nor torch.
 COMMANDS = {

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from . import data, reports, tables
 from .console import UserError
 
-__all__ = ["MEMBER", "add_arguments", "member_column", "split_by_members", "write_members"]
-
 MEMBER = "member"
 _TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}
 

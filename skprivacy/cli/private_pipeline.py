@@ -20,8 +20,6 @@ from .console import UserError
 from .data import Records
 from .registry import MODELS, model_class
 
-__all__ = ["add_arguments", "add_run", "check", "group_arguments", "make_model", "schema_in"]
-
 DELTA = 1e-6
 
 

@@ -17,16 +17,6 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP
 from ..audit.inspection.guarantees import holds_private_labels
 from .console import UserError
 
-__all__ = [
-    "ATTACKS",
-    "MODELS",
-    "add_arguments",
-    "attack_class",
-    "check_attacks",
-    "make_attacks",
-    "model_class",
-]
-
 _SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
 _BOTH = "loss,strongest"
 MODELS = {

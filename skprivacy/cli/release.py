@@ -16,21 +16,6 @@ from ..accounting.budget.statement import SHORTEST_DIGEST
 from ..audit import claim_of
 from .console import UserError, check_outputs, print_message, print_result
 
-__all__ = [
-    "PASSWORD",
-    "add_arguments",
-    "add_expect",
-    "certify",
-    "check",
-    "check_schema",
-    "ledger_digest",
-    "open_budget",
-    "open_ledger",
-    "print_claim",
-    "save",
-    "shows_digest",
-]
-
 PASSWORD = "SKPRIVACY_KEY_PASSWORD"
 
 

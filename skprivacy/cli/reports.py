@@ -17,17 +17,6 @@ from .console import UserError, check_outputs, print_result
 if TYPE_CHECKING:
     from ..audit import About
 
-__all__ = [
-    "add_arguments",
-    "check",
-    "make_about",
-    "print_digest",
-    "write_audit",
-    "write_exposed",
-    "write_json",
-    "write_table",
-]
-
 PAGES = (".html", ".htm")
 SUFFIXES = (*PAGES, ".json", ".csv")
 

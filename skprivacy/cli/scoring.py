@@ -15,8 +15,6 @@ from .._clones import describe_error
 from .._sklearn import set_positive_class
 from .console import UserError, print_message, print_result
 
-__all__ = ["add_argument", "check", "choose_scorers", "print_scores"]
-
 _DEFAULTS = {True: "accuracy", False: "r2"}  # for classes and for numbers
 _WORDS = {"r2": "R2"}
 _RARE = 0.4  # share of the rarest class, relative to equal shares: a fifth of two classes

@@ -21,8 +21,6 @@ import pandas as pd
 from .._extras import name_missing_extra
 from .console import UserError, print_message
 
-__all__ = ["MISSING", "add_arguments", "check_file", "no_such_column", "read_table"]
-
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

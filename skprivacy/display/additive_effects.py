@@ -16,8 +16,6 @@ from ..additive_model import AdditiveEffect
 from ..additive_model.additive_models import PrivateAdditiveModel
 from ..synthesis.domain import ColumnCells, NumberCells, ValueCells
 
-__all__ = ["PrivateAdditiveDisplay"]
-
 _BAND_IN_STDS = 2.0
 _MAX_NAMES = 2  # categories of one bin that are written out
 _MAX_TILTED = 8  # names of categories at an angle; more are written upright

@@ -27,9 +27,6 @@ from .encoding import check_public, trial_rows
 from .features import HalfWhitening, head_rows
 from .head import Head, HeadInput, SumHead, Task
 
-__all__ = ["HeadPlan", "HeadSums"]
-
-
 _PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
 
 

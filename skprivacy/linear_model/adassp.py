@@ -19,8 +19,6 @@ from ..sums.targets import TargetRange
 from .base import LINEAR_DOCS, PrivateLinearRegressor
 from .gram_model import GramModel
 
-__all__ = ["AdaSSPRegressor"]
-
 # Probability that the ridge is too small, which affects accuracy, not privacy.
 _FAILURE_PROBABILITY = 0.05
 

@@ -48,14 +48,6 @@ bounds_ : tuple of two ndarrays of shape (n_features,)
     The bounds used. ``predict`` replaces a missing value by their middle.""",
 }
 
-__all__ = [
-    "LinearScores",
-    "PrivateLinearClassifier",
-    "PrivateLinearModel",
-    "PrivateLinearRegressor",
-    "additive_mechanism",
-]
-
 # Value of the constant column, beside features in [-1, 1]. A larger constant adds to the norm of a
 # record, and so to the noise; one much smaller than the records is suppressed by the ridge.
 _CONSTANT = 0.35

@@ -26,12 +26,6 @@ from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearRegressor
 from .gram_model import GramModel
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
-__all__ = [
-    "FunctionalMechanism",
-    "FunctionalMechanismClassifier",
-    "FunctionalMechanismRegressor",
-]
-
 
 class FunctionalMechanism(GramModel):
     """Base of estimators that release one noisy polynomial and minimise it."""

@@ -26,8 +26,6 @@ from ..sums.targets import Labels, TargetRange
 from .base import PrivateLinearModel
 from .polynomial_objective import PolynomialObjective
 
-__all__ = ["GramModel", "GramPlan"]
-
 _PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
 
 

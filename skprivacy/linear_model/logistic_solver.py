@@ -13,8 +13,6 @@ from scipy.special import expit, softmax
 
 from .._environment import one_blas_thread
 
-__all__ = ["LogisticLoss", "minimize"]
-
 _NEWTON_STEPS = 200
 _CG_STEPS = 100
 _MIN_THREADED_SIZE = 1 << 23  # numbers in the rows from which several threads are faster

@@ -24,13 +24,6 @@ from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
 from .logistic_solver import LogisticLoss, minimize
 
-__all__ = [
-    "TOLERANCE",
-    "ObjectivePerturbation",
-    "ObjectivePerturbationClassifier",
-    "OutputPerturbationClassifier",
-]
-
 TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
 _MAX_JACOBIAN_SHARE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
 _MAX_JACOBIAN_EPSILON = 1.0  # largest epsilon for it

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._validation import is_number
 from ..mechanisms import Gaussian, Laplace
 
-__all__ = ["NoisyPolynomial", "PolynomialObjective", "multinomial_objective", "squared_objective"]
-
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 # Tuned on public tables for epsilons from 0.0001 to 10; they do not depend on private data.
 _RIDGE = 0.6

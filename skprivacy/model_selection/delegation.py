@@ -14,11 +14,6 @@ from .._clones import call_model, name_failing_model
 from .._input_data import check_one_type, check_y
 from .sweep_plan import validate_scorers
 
-__all__ = [
-    "BestModelMixin",
-    "RefittedMixin",
-]
-
 
 def _best_model_has(name: str) -> Callable[[Any], bool]:
     return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)

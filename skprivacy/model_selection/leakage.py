@@ -19,8 +19,6 @@ from ..attacks.scores import loss
 from ..metrics import auc
 from .sweep_plan import validate_splits, validate_splitter
 
-__all__ = ["loss_auc", "make_leakage_scorer"]
-
 Measure = Callable[[Any, Any, Any, Any, Any], float]
 _REMEDY = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
 

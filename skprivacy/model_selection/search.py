@@ -23,8 +23,6 @@ from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
 from .search_scores import HeldOut, record_score
 from .sweep_plan import epsilon_parameter
 
-__all__ = ["PrivateSearchCV"]
-
 _NOISY = 0.05  # share of a score's range that its noise may have before the search warns
 _GIVEN_TO_SEARCH = {
     "budget": "each trial would be charged to",

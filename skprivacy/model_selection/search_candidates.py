@@ -15,8 +15,6 @@ from ..base import PrivateEstimatorMixin, rehearse_fit
 from ..preprocessing.pipeline import is_plain_pipeline
 from .search_scores import HeldOut
 
-__all__ = ["Candidates", "list_settings"]
-
 _PRIVACY_PARAMETERS = (
     "budget", "delta", "epsilon", "n_records", "noise_multiplier", "noise_seed", "relation",
 )  # fmt: skip

@@ -37,16 +37,6 @@ from ..mechanisms import Gaussian, Laplace, SecureRandom
 from .search_candidates import Candidates
 from .search_scores import HeldOut, RecordScore
 
-__all__ = [
-    "NumberOfTrials",
-    "PreparedSearch",
-    "SearchPlan",
-    "Trial",
-    "find_trial_epsilon",
-    "score_mechanism",
-    "search_event",
-]
-
 _TOLERANCE = 0.005  # the cost may stay below the target by this share
 _MAX_ITERATIONS = 15
 

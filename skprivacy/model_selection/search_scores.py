@@ -22,8 +22,6 @@ from .._sklearn import safe_indexing
 from .._validation import num_samples
 from ..mechanisms import SecureRandom
 
-__all__ = ["HeldOut", "RecordScore", "record_score"]
-
 
 @dataclass(frozen=True)
 class RecordScore:

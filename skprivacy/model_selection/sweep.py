@@ -49,8 +49,6 @@ from .sweep_runner import (
 )
 from .sweep_store import ResultStore, describe_sweep
 
-__all__ = ["PrivacySweepCV"]
-
 
 class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.

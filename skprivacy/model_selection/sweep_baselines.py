@@ -16,16 +16,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
-__all__ = [
-    "BOOSTING",
-    "SIBLING",
-    "last_step",
-    "make_constant",
-    "name_constant",
-    "sibling_name",
-    "validate_baselines",
-]
-
 SIBLING = " without privacy"
 BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 

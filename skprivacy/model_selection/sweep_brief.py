@@ -12,8 +12,6 @@ import pandas as pd
 
 from .._report_facts import format_number
 
-__all__ = ["brief_of_sweep"]
-
 
 def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Return questions and answers on each model: at the epsilon next to 1, and without privacy.

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["EpsilonInterval", "Splits", "is_useless", "knee", "smallest_epsilon"]
-
 Floats = NDArray[np.float64]
 
 

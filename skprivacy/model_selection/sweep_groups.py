@@ -19,8 +19,6 @@ from ..metrics.roc_area import auc_p_value, holm
 from .sweep_curve import Splits
 from .sweep_records import Records, Split
 
-__all__ = ["collect_groups", "measure_groups", "resolve_subgroups", "tabulate_groups"]
-
 
 def resolve_subgroups(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
     """Return the name of the subgroups, and the subgroup of each record as text."""

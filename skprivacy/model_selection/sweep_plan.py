@@ -41,26 +41,6 @@ from ..exceptions import BudgetExceededError, PrivacyWarning
 from ..preprocessing import SchemaTransformer
 from .sweep_records import Candidate, Records
 
-__all__ = [
-    "RoutedArguments",
-    "RoutedMixin",
-    "check_affordable",
-    "check_groups_apart",
-    "check_scorers",
-    "choose_splitter",
-    "epsilon_parameter",
-    "rehearse_models",
-    "split_weights",
-    "validate_epsilons",
-    "validate_models",
-    "validate_refit",
-    "validate_scorers",
-    "validate_splits",
-    "validate_splitter",
-    "validate_targets",
-    "warn_of_unprotected_groups",
-]
-
 Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
 
 

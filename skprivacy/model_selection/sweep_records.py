@@ -20,17 +20,6 @@ from .._validation import num_samples
 from ..preprocessing import SchemaTransformer
 from ..preprocessing.schema_check import find_unmarked_gaps
 
-__all__ = [
-    "Candidate",
-    "FirstStep",
-    "Records",
-    "Split",
-    "fit_first_step",
-    "select_arguments",
-    "share_first_steps",
-    "warn_of_gaps",
-]
-
 _MAX_FEATURE_BYTES = 1 << 30  # of the cached features
 
 

@@ -40,19 +40,6 @@ if TYPE_CHECKING:
 
     from ..accounting import PrivacyGuarantee
 
-__all__ = [
-    "caveats_of_sweep",
-    "cost_in_words",
-    "figure_of",
-    "loss_rows",
-    "of_groups_drawn",
-    "page",
-    "read_results",
-    "sweep_facts",
-    "sweep_to_dict",
-    "table",
-]
-
 _MOST_DRAWN = 5
 _MOST_ROWS = 30
 _HEIGHT, _ENTRY = 6.4, 0.2  # inches of a figure with short legends, and of each further entry

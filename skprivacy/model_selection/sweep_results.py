@@ -23,12 +23,6 @@ from .sweep_plan import validate_models
 if TYPE_CHECKING:
     from ..audit import About
 
-__all__ = [
-    "ResultsMixin",
-    "arrange_results",
-]
-
-
 # Names of scorers, or their beginnings, whose scores are in [0, 1].
 _SHARES = (
     "accuracy", "balanced_accuracy", "top_k_accuracy", "f1", "precision", "recall", "jaccard",

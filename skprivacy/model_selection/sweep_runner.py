@@ -50,18 +50,6 @@ from .sweep_plan import split_weights
 from .sweep_records import Candidate, Records, Split
 from .sweep_store import ResultStore, load_result, store_result
 
-__all__ = [
-    "SplitModel",
-    "SweepRunner",
-    "check_fit_arguments",
-    "fit_and_attack",
-    "fit_and_score",
-    "fit_baseline",
-    "fit_constant",
-    "measure_leakage",
-    "validate_attack",
-]
-
 FPR = 0.01
 _MAX_NUMBERS = 1 << 26  # features in memory of the fits that are made together
 

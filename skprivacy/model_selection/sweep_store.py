@@ -26,8 +26,6 @@ from ..audit import Claim
 from ..exceptions import PrivacyWarning
 from .sweep_records import Records
 
-__all__ = ["ResultStore", "describe_sweep", "load_result", "store_result"]
-
 _FORMAT = 2
 _PLAN = "sweep.json"
 _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits are then made again."

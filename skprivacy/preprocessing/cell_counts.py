@@ -14,8 +14,6 @@ from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_group_sizes, read_numbers, read_text
 from ..sums.sum_plan import GROUP_SIZE, Integers
 
-__all__ = ["Bins", "Candidates", "Categories", "CellPlan", "Condition", "GroupSizePlan"]
-
 
 @dataclass(frozen=True)
 class Condition:

@@ -18,8 +18,6 @@ from .._validation import sequence
 from .cell_values import category_codes, column_numbers
 from .columns import BoundedColumn, CategoricalColumn, Column, write_one_hot
 
-__all__ = ["Cross", "CrossedPair", "check_crosses"]
-
 CrossedPair = tuple[str, str]
 
 _MAX_CELLS = 1 << 16  # features of a cross

@@ -13,8 +13,6 @@ from ..sums.tables import DuckDBTable
 from .columns import BoundedColumn
 from .summary_plan import SummaryPlan
 
-__all__ = ["Scan"]
-
 ROWS_PER_PART = 3_000_000  # of one batch of persons
 ROWS_PER_WRITE = 20_000
 _NUMBER_TYPES = (

@@ -28,8 +28,6 @@ from .parquet_scan import Scan
 from .schema import Schema
 from .summary_plan import SummaryPlan
 
-__all__ = ["Summary", "private_summary"]
-
 Path = str | PathLike[str]
 _MAX_CELLS = 10_000_000  # of all marginals together
 _MAX_MARGINALS = 60

@@ -20,8 +20,6 @@ from ..sums import SumEstimator
 from ..sums.sources import SumRelease, SumSource
 from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
 
-__all__ = ["PrivateStandardScaler"]
-
 
 @fill_docs(RELEASE_DOCS)
 class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -37,17 +37,6 @@ from .bounded_moments import (
 )
 from .cell_counts import Bins, Candidates, Categories, CellPlan, Condition, GroupSizePlan
 
-__all__ = [
-    "Release",
-    "private_count",
-    "private_group_size",
-    "private_histogram",
-    "private_mean",
-    "private_quantile",
-    "private_sum",
-    "private_variance",
-]
-
 
 @fill_docs(RELEASE_DOCS)
 def private_count(

@@ -17,8 +17,6 @@ from ..sums.sum_plan import Integers
 from .cell_values import category_codes, mask_unreadable
 from .columns import BoundedColumn, CategoricalColumn
 
-__all__ = ["SummaryPlan"]
-
 Fact = BoundedColumn | CategoricalColumn
 
 

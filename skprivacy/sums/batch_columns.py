@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 
 from .._validation import library_of
 
-__all__ = [
-    "ColumnTypeError",
-    "count_rows",
-    "match_labels",
-    "read_group_sizes",
-    "read_numbers",
-    "read_series",
-    "read_text",
-]
-
 _NUMBER_TYPES: Any = (numbers.Real, np.bool_, Decimal)
 _EXACT_DIGITS = 15  # integers up to 15 digits, and powers of ten up to 22, are exact floats
 

@@ -18,8 +18,6 @@ from .batch_columns import ColumnTypeError
 from .sum_plan import GROUP_SIZE, Integers, SumPlan, add_limbs
 from .tables import Table, name_kind, pandas_kind
 
-__all__ = ["DaskTable", "RayTable", "SparkTable"]
-
 _PARTITIONS_AT_A_TIME = 256  # whose integers the driver holds at once, if they are few
 _INTEGERS_AT_A_TIME = 1 << 25
 

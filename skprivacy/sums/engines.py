@@ -8,8 +8,6 @@ from .._validation import library_of
 from .cluster_tables import DaskTable, RayTable, SparkTable
 from .tables import ArrowTable, DuckDBTable, PandasTable, PolarsTable, Table
 
-__all__ = ["is_table", "open_table"]
-
 _IN_MEMORY = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")}
 _ENGINES: dict[tuple[str, str], type[Table]] = {
     ("pandas", "DataFrame"): PandasTable,

@@ -17,18 +17,6 @@ from .sum_plan import GROUP_SIZE, SumPlan
 from .sum_total import SumTotal
 from .tables import Table
 
-__all__ = [
-    "ArraySource",
-    "ColumnSource",
-    "ScanReleases",
-    "Scans",
-    "SumRelease",
-    "SumSource",
-    "TableSource",
-    "TotalSource",
-]
-
-
 # Yields the plan of each further scan, receives its total, and returns what was released.
 Scans = Generator[SumPlan, SumTotal, Any]
 

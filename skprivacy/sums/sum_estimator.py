@@ -31,8 +31,6 @@ from .sources import (
 from .sum_plan import SumPlan
 from .sum_total import SumTotal
 
-__all__ = ["SumEstimator", "check_group_name", "check_table_names"]
-
 _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
 

@@ -18,17 +18,6 @@ from numpy.typing import NDArray
 from .._version import __version__
 from .batch_columns import read_group_sizes
 
-__all__ = [
-    "GROUP_SIZE",
-    "Integers",
-    "SumPlan",
-    "add_limbs",
-    "are_groups_whole",
-    "count_units",
-    "limbs_to_floats",
-    "split_limbs",
-]
-
 Integers = NDArray[np.int64]
 
 _BITS = 32  # of a low limb

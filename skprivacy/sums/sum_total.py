@@ -15,8 +15,6 @@ from .._output import write_file
 from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
 from .sum_plan import Integers, SumPlan, add_limbs, are_groups_whole, count_units, limbs_to_floats
 
-__all__ = ["SumTotal"]
-
 _FORMAT = "skprivacy-sums-1"
 
 

@@ -18,17 +18,6 @@ from .batch_columns import ColumnTypeError
 from .sum_plan import GROUP_SIZE, Integers, SumPlan
 from .sum_total import SumTotal
 
-__all__ = [
-    "ArrowTable",
-    "DuckDBTable",
-    "LocalTable",
-    "PandasTable",
-    "PolarsTable",
-    "Table",
-    "name_kind",
-    "pandas_kind",
-]
-
 _ROWS = 1 << 17  # of a batch: small enough for caches, large enough for numpy
 _AHEAD = 2  # batches per thread that wait
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..mechanisms.bounds import TargetScale
 from .batch_columns import match_labels, read_numbers, read_text
 
-__all__ = ["Labels", "TargetRange"]
-
 
 @dataclass(frozen=True)
 class TargetRange:

@@ -34,13 +34,6 @@ from ..preprocessing.transformer import check_columns, described_columns
 from .constrained_records import Constraints
 from .domain import Domain, Grid
 
-__all__ = [
-    "SYNTHESIS_DOCS",
-    "Synthesizer",
-    "TableFacts",
-    "public_schema",
-]
-
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 SYNTHESIS_DOCS = {
     "table_schema": """\

@@ -33,8 +33,6 @@ from ..preprocessing.constraints import BinContents, Constraint, find_possible_r
 from .domain import ColumnCells, Domain, NumberCells, ValueCells
 from .graphical_model import StructuralZeros
 
-__all__ = ["Constraints"]
-
 Values = dict[str, NDArray[Any]]
 
 _REDRAWS = 12  # of records that break a constraint

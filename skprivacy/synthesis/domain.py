@@ -21,16 +21,6 @@ from ..accounting.event import numbers
 from ..preprocessing import BoundedColumn, CategoricalColumn
 from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 
-__all__ = [
-    "Cells",
-    "ColumnCells",
-    "Domain",
-    "Grid",
-    "NumberCells",
-    "ValueCells",
-    "make_number_cells",
-]
-
 _UNKNOWN_CODE = -1
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..neural_network._training.adversarial import Generator, GeneratorPlan
     from ..neural_network._training.training_config import TrainingConfig
 
-__all__ = ["DPGANSynthesizer"]
-
 _MOMENTS_SHARE = 0.3  # of the budget for moments, in units of zero-concentrated privacy
 _ROWS_PER_BATCH = 4096  # generated at a time
 

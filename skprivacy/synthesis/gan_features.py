@@ -16,12 +16,6 @@ from ..mechanisms.bounds import exact_product, quantize, row_slices
 from .domain import ColumnCells, Domain
 from .marginal_tables import project_to_counts
 
-__all__ = [
-    "Features",
-    "GeneratorStart",
-    "Moments",
-]
-
 _IndexedColumn = tuple[ColumnCells, int]
 
 

@@ -16,16 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-__all__ = [
-    "Clique",
-    "GraphicalModel",
-    "JunctionTree",
-    "Measurement",
-    "StructuralZeros",
-    "count_junction_tree_cells",
-    "sample_conditional",
-]
-
 _MIN_WEIGHT = 1e-12
 
 

@@ -19,15 +19,6 @@ from .marginal_tables import EncodedRecords, l1_distance, release_together
 from .measurement_plan import MeasurementPlan, noise_std
 from .scanned_tables import ScannedTables
 
-__all__ = [
-    "Pair",
-    "candidate_cliques",
-    "count_choices",
-    "count_fixed",
-    "select_adaptively",
-    "select_spanning_tree",
-]
-
 Pair = tuple[int, int]
 
 # With fewer records times mu, tables of two columns and the label are mostly noise, and tables of

@@ -45,8 +45,6 @@ from .measurement_plan import METHODS, MeasurementPlan, noise_std
 from .scanned_tables import MarginalPlan, ScannedTables, encode_cells
 from .schema_sums import SchemaSumEstimator
 
-__all__ = ["MarginalSynthesizer"]
-
 _MAX_LBFGS_STEPS = 300
 
 

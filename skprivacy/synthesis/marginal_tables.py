@@ -19,21 +19,6 @@ from .graphical_model import Measurement
 from .measurement_plan import MeasurementPlan, noise_std
 from .scanned_tables import ScannedTables, count_cells, flatten_cells
 
-__all__ = [
-    "EncodedRecords",
-    "average_sums",
-    "cell_weights_in_bins",
-    "choose_bins",
-    "choose_column_bins",
-    "estimate_total",
-    "join_neighbor_cells",
-    "l1_distance",
-    "project_to_counts",
-    "release_fine_tables",
-    "release_together",
-    "sum_over_bins",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -19,8 +19,6 @@ from ..accounting import (
 )
 from ..mechanisms import Exponential, Gaussian
 
-__all__ = ["METHODS", "MeasurementPlan", "noise_std"]
-
 Plan = TypeVar("Plan", bound="MeasurementPlan")
 METHODS = ("adaptive", "independent", "tree")
 _ROUNDING_MARGIN = 1.0 + 2.0**-16  # covers the rounding of score times weight

@@ -23,8 +23,6 @@ from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import check_columns
 from .domain import Domain, Grid, ValueCells
 
-__all__ = ["SyntheticQuality", "synthetic_quality"]
-
 _COMPARISON_GRID = Grid(cells=20)
 _N_SHOWN_PAIRS = 20  # on a page
 

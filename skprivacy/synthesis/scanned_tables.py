@@ -17,16 +17,6 @@ from ..sums.batch_columns import read_numbers, read_series
 from ..sums.sum_plan import Integers
 from .domain import ColumnCells, Domain, NumberCells
 
-__all__ = [
-    "MarginalPlan",
-    "ScannedTables",
-    "count_cells",
-    "describe_cells",
-    "encode_cells",
-    "flatten_cells",
-    "read_cells",
-]
-
 Clique = tuple[int, ...]
 
 

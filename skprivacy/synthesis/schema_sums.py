@@ -20,8 +20,6 @@ from ..sums.engines import is_table
 from ..sums.sources import ArraySource, ColumnSource, SumSource, TableSource, TotalSource
 from ..sums.sum_estimator import check_group_name, check_table_names
 
-__all__ = ["SchemaSumEstimator"]
-
 
 class SchemaSumEstimator(SumEstimator):
     """Base of estimators of tables with a public schema, whose releases are of exact sums.

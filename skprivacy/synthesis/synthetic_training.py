@@ -45,13 +45,6 @@ from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import MarginalSynthesizer
 
-__all__ = [
-    "SyntheticDataClassifier",
-    "SyntheticDataEstimator",
-    "SyntheticDataRegressor",
-    "check_target_values",
-]
-
 _N_TRIAL_RECORDS = 60
 
 

@@ -26,22 +26,6 @@ from ...preprocessing import BoundedColumn, CategoricalColumn
 from ...synthesis import MarginalSynthesizer
 from ..inspection.guarantees import holds_private
 
-__all__ = [
-    "CanaryRun",
-    "MixtureEvent",
-    "coin_entropy",
-    "coin_for",
-    "coin_for_relation",
-    "draw_canaries",
-    "insert_canaries",
-    "inverse_curve",
-    "score_from_rows",
-    "score_from_tables",
-    "spread_records",
-    "steps_between",
-    "training_rows",
-]
-
 # Number of steps of a claim's relation between the two outcomes of a coin. Guarantees for a public
 # number of records say nothing about adding one. Under zero-out, a replaced record is first
 # blanked, and then becomes the other record.

@@ -31,16 +31,6 @@ from .noise_test import NEVER, NoiseTest, subtract_records
 if TYPE_CHECKING:
     from ...neural_network._training.training_config import TrainingConfig
 
-__all__ = [
-    "SCORED_NOISE",
-    "SEEN",
-    "NoisySums",
-    "Participation",
-    "bound_on_noise",
-    "check_gradient_canaries",
-    "run_with_gradients",
-]
-
 SEEN = (
     "the claim holds for gradients of any direction and for the sums of all steps together, as it "
     "is accounted for: real records may leak less, and so may the final weights alone"

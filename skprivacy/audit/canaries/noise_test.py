@@ -17,8 +17,6 @@ from scipy.special import betainc, chdtr, chdtrc, erfc, ndtri_exp
 if TYPE_CHECKING:
     from ...neural_network._training.training_config import TrainingConfig
 
-__all__ = ["MAX_GRID", "NEVER", "NOISE_FAULTS", "NoiseTest", "subtract_records"]
-
 NEVER = 1e-6  # probability of a false alarm
 NOISE_FAULTS = {
     "one step": "at least one step has less noise than claimed",

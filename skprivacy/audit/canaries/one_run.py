@@ -54,14 +54,6 @@ from .coins import (
 from .gradient_canary_audit import SEEN, bound_on_noise, check_gradient_canaries, run_with_gradients
 from .noise_test import NEVER, NOISE_FAULTS
 
-__all__ = [
-    "COINS",
-    "OneRunAuditReport",
-    "audit_one_run",
-    "check_one_run",
-    "guess_and_test",
-]
-
 _FEWEST = 20
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 _LEAST = 1e-12  # lower clip of probabilities

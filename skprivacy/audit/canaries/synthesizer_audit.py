@@ -36,8 +36,6 @@ from .coins import (
 )
 from .one_run import COINS, OneRunAuditReport, guess_and_test
 
-__all__ = ["SynthesizerAuditReport", "audit_synthesizer"]
-
 _COUNTED = ("adaptive", "independent", "tree")  # methods that release noisy tables
 _DRAWN = 10  # synthetic records per record
 _FEWEST = 20  # coins

@@ -18,8 +18,6 @@ from sklearn.linear_model import LogisticRegression
 
 from .sample_units import SampleUnits
 
-__all__ = ["BlindBaseline", "BlindClassifiers", "compare_labels", "compare_samples", "rank_blindly"]
-
 FloatArray = NDArray[np.float64]
 FALSE_DOUBT = 0.01  # probability that two parts of one random split are called different, at most
 # Share of that probability for the classifiers (Bonferroni with weights); labels get the rest.

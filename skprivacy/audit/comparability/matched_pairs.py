@@ -25,8 +25,6 @@ from ..report.findings import AttackFinding, claimed_delta, evidence_against
 from .blind_baseline import BlindClassifiers, compare_samples
 from .sample_units import SampleUnits
 
-__all__ = ["MatchedPairs", "bound_pairs", "comparability_facts", "needed_factor", "pair_units"]
-
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.int64]
 MIN_PAIRS = 100  # below which the samples have too little in common

@@ -19,8 +19,6 @@ from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...attacks.record_tables import as_table, concat, fingerprints, num_samples
 from ..inspection.member_groups import MemberGroups
 
-__all__ = ["SampleUnits"]
-
 Ints = NDArray[np.int64]
 MAX_CATEGORIES = 20  # distinct texts of a column, above which their sorted order is one number
 MAX_LABELS = 100  # distinct labels; rarer ones count as one

@@ -10,8 +10,6 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-__all__ = ["is_alarm"]
-
 _SIGNALS = tuple(signal.valid_signals())
 
 

@@ -61,22 +61,6 @@ from .guarantees import (
     looks_private,
 )
 
-__all__ = [
-    "CHOSEN",
-    "NOT_MEMBERSHIP",
-    "NO_CLAIM",
-    "Claim",
-    "claim_of",
-    "explain_gap",
-    "ignores_labels",
-    "is_covered",
-    "is_stateless",
-    "joint_claim",
-    "needs_public_records",
-    "protects_labels",
-    "try_record_by_record",
-]
-
 # They learn only the number of columns, unless they hold a user's function, such as an analyzer of
 # texts. Matched by exact type.
 _ROW_BY_ROW = {

@@ -26,15 +26,6 @@ from .claims import Claim, claim_of
 from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records
 
-__all__ = [
-    "PredictionGroups",
-    "check_disclosure",
-    "find_signs",
-    "leaf_sizes",
-    "n_parameters",
-    "prediction_groups",
-]
-
 IntArray = NDArray[np.int64]
 CERTAIN = 1 - 1e-12  # a probability that prints as 1 in single and double precision
 # Attributes that hold the fitted numbers of scikit-learn's predictors.

@@ -11,8 +11,6 @@ import pandas as pd
 from ..._html import render_brief
 from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
 
-__all__ = ["SIGNS", "DisclosureCheck", "DisclosureReport"]
-
 SIGNS = (
     "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
     "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."

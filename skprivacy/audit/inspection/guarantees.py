@@ -28,15 +28,6 @@ from ...accounting import (
 from ...accounting.noise_arithmetic import UNSPECIFIED
 from ...preprocessing.pipeline import is_plain_pipeline
 
-__all__ = [
-    "compose_guarantees",
-    "cost_of_search",
-    "guarantee_in",
-    "holds_private",
-    "holds_private_labels",
-    "looks_private",
-]
-
 _REQUESTED = (
     "each fit of the search kept to the epsilon and delta that its parameters request, under no "
     "assumptions but those listed here, which are the best model's"

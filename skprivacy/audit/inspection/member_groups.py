@@ -15,8 +15,6 @@ from ...attacks import AttackResult
 from ...attacks.group_scores import JOINS, separate_groups
 from .claims import NO_CLAIM, Claim
 
-__all__ = ["MemberGroups", "claim_for_groups"]
-
 
 @dataclass(frozen=True)
 class MemberGroups:

@@ -14,8 +14,6 @@ from ..._validation import is_number
 from ...accounting import ApproxDPEvent, Event, PrivacyGuarantee
 from .claims import Claim
 
-__all__ = ["CLAIM_DOCS", "PASSED", "claim_to_test", "read_claim"]
-
 PASSED = "the passed claim was obtained correctly, which nothing here shows"
 _DELTA = 1e-5  # at which an event without a finite epsilon at delta 0 states its epsilon
 _ACCEPTED = """\

@@ -28,15 +28,6 @@ from ...attacks.record_tables import fingerprints
 from ...metrics.rates import clopper_pearson
 from .attempts import is_alarm
 
-__all__ = [
-    "Contents",
-    "StoredRecords",
-    "as_table",
-    "collect_contents",
-    "iter_tables",
-    "stored_records",
-]
-
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 _WORKING = ("fit", "predict", "transform", "named_parameters")  # an object with one is a part
 Digests = NDArray[np.uint64]

@@ -34,8 +34,6 @@ from .findings import (
     refutation,
 )
 
-__all__ = ["AuditReport"]
-
 FEW = 100  # with fewer members or non-members, the report states the largest epsilon it could show
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..._version import __version__
 
-__all__ = ["About", "about_or_empty"]
-
 _PACKAGES = ("numpy", "scikit-learn", "torch")
 
 

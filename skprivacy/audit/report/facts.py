@@ -37,14 +37,6 @@ from .document import About
 from .findings import AttackFinding, GroupExposure
 from .plain_words import kind_in_words, relation_in_words, unit_in_words
 
-__all__ = [
-    "SHOWN_GROUPS",
-    "audit_facts",
-    "explain_exchange",
-    "list_caveats",
-    "own_claim_fact",
-]
-
 SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _SHOWN_RECORDS = 100
 Accuracy = tuple[float, int]

@@ -30,27 +30,6 @@ from ...metrics.roc_area import auc_interval, auc_p_value, holm
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
 
-__all__ = [
-    "UPSIDE_DOWN",
-    "AttackFinding",
-    "Evaluated",
-    "GroupExposure",
-    "claimed_curve",
-    "claimed_delta",
-    "curve_of_chords",
-    "evidence_against",
-    "explain_copies",
-    "exposed_records",
-    "group_exposures",
-    "group_facts",
-    "group_partitions",
-    "ledger_caveats",
-    "origin_in_words",
-    "origin_point",
-    "refutation",
-    "report_facts",
-]
-
 MOST_SUBGROUPS = 100
 Partition = tuple[NDArray[Any], NDArray[Any]]
 Evaluated = tuple[NDArray[np.int64], NDArray[np.int64]]

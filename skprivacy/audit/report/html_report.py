@@ -20,8 +20,6 @@ from .plain_words import briefing, unit_in_words
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["groups_figure", "render_page", "roc_figure"]
-
 _LAST_LABELS = {
     "shows its epsilon": "shows its epsilon",
     "chance": "guessing",

@@ -8,8 +8,6 @@ from typing import Any
 from ..inspection.passed_claim import PASSED
 from .document import About
 
-__all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
-
 WIDE = 10.0  # an epsilon above which the limit promises hardly anything
 
 _KINDS = {

@@ -20,20 +20,6 @@ from sklearn.base import is_classifier, is_regressor
 from ..._clones import seed_globally
 from ...accounting import PrivacyGuarantee
 
-__all__ = [
-    "PILOT",
-    "Batch",
-    "Effort",
-    "NeighbourPair",
-    "PublicFeatures",
-    "PublicRanges",
-    "Release",
-    "ReleaseRuns",
-    "copies_repeat",
-    "default_records",
-    "neighbours",
-]
-
 Release = Callable[[Any], Any]
 Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
 _TRIAL = 16  # first runs per side of each pair

@@ -48,15 +48,6 @@ from ..inspection.attempts import is_alarm
 from ..inspection.claims import claim_of
 from ..inspection.guarantees import looks_private
 
-__all__ = [
-    "GivenParameters",
-    "IndependentFits",
-    "choose_epsilon",
-    "covers_all_answers",
-    "parameters_before_fit",
-    "released_numbers",
-]
-
 # Sources of noise in other libraries, besides random_state. A clone copies its generator, which
 # would draw the same noise in every run.
 _SEEDS = ("seed", "random_seed")

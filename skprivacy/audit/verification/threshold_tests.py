@@ -22,17 +22,6 @@ from ...metrics.rates import clopper_pearson
 from ...metrics.repeated_runs import Counts, Curve
 from .neighbors import PILOT, Batch, Effort, NeighbourPair, Release, ReleaseRuns
 
-__all__ = [
-    "N_COUNTS",
-    "ChosenTests",
-    "CountedAttack",
-    "ThresholdTest",
-    "choose_thresholds",
-    "participation_ratios",
-    "runs_to_matrix",
-    "separation",
-]
-
 # If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
 # because the best of some thousand tests looks better than it is.
 _PLAIN = 1e-8

@@ -38,8 +38,6 @@ from .neighbors import (
 from .releases import IndependentFits, choose_epsilon
 from .threshold_tests import CountedAttack
 
-__all__ = ["PrivacyVerificationReport", "verify_privacy", "verify_release"]
-
 _FEWEST_RUNS = 20  # fewer could not show even a plain violation
 _MOST_RUNS = 10_000_000  # a larger number is a slip: it would take weeks
 _ONE_PROCESS = "n_jobs=1: copies of the release have its generator, and would draw the same noise"

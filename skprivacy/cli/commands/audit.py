@@ -18,8 +18,6 @@ from .. import (
 )
 from ..console import UserError, add_claim, print_message, print_result
 
-__all__ = ["add_parser", "exit_code", "run"]
-
 EXAMPLES = """\
 examples:
   skprivacy audit model.safetensors patients.csv --members members.csv --out audit.html

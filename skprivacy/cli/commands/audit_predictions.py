@@ -18,8 +18,6 @@ from ..console import UserError, add_claim, print_message, print_result
 from ..membership import MEMBER, member_column
 from .audit import exit_code
 
-__all__ = ["add_parser", "run"]
-
 LABEL = "label"
 EXAMPLES = f"""\
 examples:

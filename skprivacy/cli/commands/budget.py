@@ -29,11 +29,6 @@ from ...exceptions import BudgetExceededError
 from ..console import UserError, check_outputs, print_result
 from ..release import _explain_bad_file, _is_file_ledger, add_expect, open_ledger, shows_digest
 
-__all__ = [
-    "add_parser",
-    "run",
-]
-
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
 _STATUS = {
     "reserved": "running, or its process was killed; it stays charged, as data may have been read",

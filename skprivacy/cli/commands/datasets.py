@@ -9,8 +9,6 @@ from ...datasets.catalogue import CATALOGUE
 from ...datasets.files import data_folder
 from ..console import print_result
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""

@@ -10,8 +10,6 @@ from ...certificates import create_key
 from ..console import UserError, check_outputs, print_result
 from ..release import PASSWORD
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     """Add the command to the parser."""

@@ -12,8 +12,6 @@ from ...persistence import load_model
 from .. import data, private_pipeline, reports, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
-__all__ = ["add_parser", "run"]
-
 EXAMPLES = """\
 examples:
   skprivacy predict model.safetensors new.csv --out predictions.csv

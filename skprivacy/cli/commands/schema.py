@@ -20,8 +20,6 @@ from ...preprocessing.schema_check import SchemaCheck
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
-__all__ = ["add_parser", "run"]
-
 EXAMPLES = """\
 examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json

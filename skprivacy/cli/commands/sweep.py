@@ -25,8 +25,6 @@ from .. import (
 )
 from ..console import UserError, number_list, print_message, print_result
 
-__all__ = ["add_parser", "run"]
-
 DEFAULT_ATTACK = "loss"
 
 EXAMPLES = """\

@@ -17,8 +17,6 @@ from .. import (
 )
 from ..console import UserError, check_outputs, print_message, print_result
 
-__all__ = ["add_parser", "run"]
-
 EXAMPLES = """\
 examples:
   skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors

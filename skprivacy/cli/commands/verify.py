@@ -7,8 +7,6 @@ from typing import Any
 
 from ..console import UserError, print_result
 
-__all__ = ["add_parser", "run"]
-
 EXAMPLES = """\
 examples:
   skprivacy verify certificate.json model.safetensors --key hospital.pem.pub

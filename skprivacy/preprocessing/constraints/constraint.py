@@ -20,16 +20,6 @@ from ..._validation import flag, is_number, storable
 from ..cell_values import category_key
 from ..columns import BoundedColumn, CategoricalColumn, Column
 
-__all__ = [
-    "BinContents",
-    "Constraint",
-    "EqualColumns",
-    "ImpossibleValues",
-    "MappedColumn",
-    "OrderedColumns",
-    "SummedColumns",
-]
-
 Facts = Mapping[str, Column]
 Mask = NDArray[np.bool_]
 

@@ -16,8 +16,6 @@ from .constraint import (
     SummedColumns,
 )
 
-__all__ = ["KINDS", "check_constraints", "constraint_to_dict", "read_constraint"]
-
 KINDS: dict[str, type[Constraint]] = {
     kind.kind: kind
     for kind in (EqualColumns, ImpossibleValues, MappedColumn, OrderedColumns, SummedColumns)

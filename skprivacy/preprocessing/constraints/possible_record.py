@@ -25,8 +25,6 @@ from .constraint import (
     SummedColumns,
 )
 
-__all__ = ["find_possible_record"]
-
 _MOST = 1e12  # magnitude of numbers that the solver handles
 _MARGIN = 1e-4  # least distance of a strict order, in ranges of the column, if possible
 
