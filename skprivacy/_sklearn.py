@@ -18,6 +18,21 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils.validation import _num_samples as count_samples
 
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "InvalidParameterError",
+    "StrOptions",
+    "count_samples",
+    "is_search",
+    "output_container",
+    "safe_indexing",
+    "set_positive_class",
+    "takes_weights",
+    "uses_predictions_only",
+    "validate_parameter_constraints",
+]
+
 
 def uses_predictions_only(scorer: Any) -> bool:
     """Return whether a scorer uses records only to call the model's prediction methods."""
