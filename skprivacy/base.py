@@ -36,6 +36,15 @@ from .accounting.event import check_relation
 from .exceptions import PrivacyWarning
 from .mechanisms.bounds import check_bounds
 
+__all__ = [
+    "PrivateEstimatorMixin",
+    "PrivateFit",
+    "private_release",
+    "public_bounds",
+    "public_classes",
+    "public_target_bounds",
+]
+
 _KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true
 _LIBRARY_PACKAGES = {*_KNOWN_PACKAGES, "numpy", "scipy", "torch"}  # whose functions hold no records
 

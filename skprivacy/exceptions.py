@@ -2,6 +2,14 @@
 
 from typing import Any
 
+__all__ = [
+    "BudgetExceededError",
+    "DatasetNotFoundError",
+    "PrivacyLeakWarning",
+    "PrivacyWarning",
+    "SyntheticTrainingError",
+]
+
 
 class PrivacyWarning(UserWarning):
     """A guarantee is weaker than a reader may assume."""

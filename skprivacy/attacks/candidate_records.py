@@ -19,6 +19,8 @@ from .._validation import check_random_state
 from .model_answers import predict_aligned
 from .record_tables import as_records
 
+__all__ = ["from_marginals", "from_model", "noisy"]
+
 
 def from_model(
     target: Any,

@@ -14,6 +14,8 @@ from ...mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pa
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 
+__all__ = ["invert_class", "judge_inversion"]
+
 Float64Array = NDArray[np.float64]
 
 
