@@ -22,6 +22,9 @@ from ..synthesis.marginal_tables import project_to_counts
 Floats = NDArray[np.float64]
 
 _LEAST_RATE = 1e-3  # of a class in the constant model
+# Where scores are far off, second derivatives vanish and Newton steps diverge: Friedman, Hastie and
+# Tibshirani 2000, implementation issues of LogitBoost.
+_MAX_LOGIT_STEP = 4.0
 _COUNT_WEIGHT = 0.5  # of a count beside a residual in [-1, 1]
 _CLIP_IN_STDS = 2.0  # at which residuals are clipped, in standard deviations of residuals
 _LEAST_VARIANCE = 0.01  # of residuals, in units of the target's
@@ -49,6 +52,7 @@ class Loss(ABC):
     dispersion: float  # variance of a record's first derivative, in units of the second one
     scale: float = 1.0  # number by which derivatives are divided in a row
     step: float = 1.0  # change of the score for a Newton step of 1
+    max_step: float = math.inf  # longest Newton step
 
     def after(self, sums: NewtonSums, step: Floats) -> Loss:
         """Return the loss after a step that was computed from these sums."""
@@ -101,6 +105,7 @@ class LogisticLoss(Loss):
 
     n_outputs = 1
     dispersion = 1.0
+    max_step = _MAX_LOGIT_STEP
     hessian_weight = 3.0
 
     def start_row(self, target: NDArray) -> Floats:
@@ -143,6 +148,7 @@ class SoftmaxLoss(Loss):
 
     n_classes: int
     dispersion = 1.0
+    max_step = _MAX_LOGIT_STEP
     hessian_weight = math.sqrt(3.0)
     scale = math.sqrt(2.0)
 

@@ -135,6 +135,7 @@ def add_rounds(
         sums = loss.sums(mechanism.release(table, random), noise_std(mechanism))
         n_ordered = tuple(fitted.bins[c].n_ordered(chosen.level) for c in chosen.columns)
         step, noise = shrink_step(sums, loss.dispersion, n_ordered)
+        step = np.clip(step, -loss.max_step, loss.max_step)
         added = fitted.add_step(chosen, loss.step * step, loss.step * noise)
         released = released.after(chosen.columns, added)
         sampling = sums.sampling_variance(loss)
@@ -171,6 +172,7 @@ def start_effects(
         n_joined = np.bincount(own.cells)[:, None]
         sums = loss.start_sums(joined, constant, noise_std(mechanism) * np.sqrt(n_joined))
         step, noise = shrink_step(sums, loss.dispersion, (own.n_ordered(0),))
+        step = np.clip(step, -loss.max_step, loss.max_step)
         scale = START_RATE * loss.step
         effects[c,] = EffectSum(scale * step, (scale * noise) ** 2)
         bins.append(own)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor, rounds
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, HashedColumn, Schema
 
@@ -82,6 +82,19 @@ def test_scores_are_the_intercept_plus_the_effects():
     np.testing.assert_allclose(model.decision_function(X), total)
     sizes = [effect.size for effect in model.effects_ if len(effect.columns) == 1]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_steps_of_scores_are_bounded_where_second_derivatives_vanish(monkeypatch):
+    X, y = crossed(500)
+
+    def far(sums, *_):
+        signs = np.where(np.arange(len(sums.gradient)) % 2, 80.0, -80.0)
+        return np.broadcast_to(signs[:, None], sums.gradient.shape), np.zeros_like(sums.gradient)
+
+    monkeypatch.setattr(rounds, "shrink_step", far)
+    model = classifier(3.0, n_rounds=1, max_pairs=0).fit(X, y)
+    # half a step of 4 at the start and one in the round; centring at most doubles them
+    assert 2.0 < max(np.abs(effect.scores).max() for effect in model.effects_) <= 12.0
 
 
 def test_noise_std_is_the_spread_of_effects_over_fits():

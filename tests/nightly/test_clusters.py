@@ -18,10 +18,11 @@ NEEDS = {"dask": "distributed", "ray": "ray"}
 def ran(engine, folder):
     """Return what came of a sweep in a process of its own, whose workers end with it."""
     folder.mkdir()
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.nightly.on_cluster", engine, folder],
         check=True, capture_output=True, text=True, cwd=ROOT, timeout=500,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"},
+        env={**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"},
     )  # fmt: skip
     (found,) = [line for line in run.stdout.splitlines() if line.startswith("{")]  # Ray prints too
     return json.loads(found)
