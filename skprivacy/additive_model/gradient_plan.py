@@ -65,7 +65,7 @@ class GradientPlan(MeasurementPlan):
 
 @dataclass(frozen=True)
 class RegressionPlan(GradientPlan):
-    """Mechanisms of a regression: a release before those of the base class, and one after them.
+    """Mechanisms of a regression: the releases of the base class, one before and one after.
 
     - Totals, released first: one vector with the bounds of one start table. The inner products of
       its rows are >= 0 (``losses``), so a replacement changes it by at most sqrt(2) in L2.

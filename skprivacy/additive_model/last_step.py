@@ -1,7 +1,7 @@
 """The last step of an additive regression: one slope for all effects, and the mean target.
 
-Noise makes effects too large. One more release tells how much of them the records support. Where
-the slope does not rise above its own noise, the mean is predicted.
+Noise makes effects too large. One more release estimates the share that records support. Where the
+slope does not rise above its own noise, the mean is predicted.
 """
 
 from __future__ import annotations

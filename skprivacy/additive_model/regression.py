@@ -22,7 +22,7 @@ _WHOLE = ((),)  # the only set of columns of a sum over all records
 
 
 def plan_totals(start_plan: RowPlan, loss: SquaredLoss) -> TotalPlan:
-    """Return the plan of the first scan, from that of start tables."""
+    """Return the plan of the first scan, by the public facts of the start tables."""
     return TotalPlan(
         start_plan.domain, start_plan.target, start_plan.encoding, loss, _WHOLE,
         unit=start_plan.unit,
@@ -39,7 +39,7 @@ def fit_regression(
 ) -> Generator[RowPlan, SumTotal, FittedEffects]:
     """Release totals, start tables, the tables of all rounds, and the sums of the last step.
 
-    The start tables hold residuals of the released mean. Without noise there is no last step.
+    The start tables hold residuals of the released mean. A fit without noise ends after the rounds.
     """
     mechanism = plan.total_mechanism
     noisy = mechanism.release(total_plan.tables(total)[()], random)

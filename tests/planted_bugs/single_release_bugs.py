@@ -266,6 +266,12 @@ def last_step_is_not_charged(original):
     )
 
 
+def totals_are_not_charged(original):
+    return property(
+        lambda self: ComposedEvent((GradientPlan.event.fget(self), self.last_mechanism.event))
+    )
+
+
 @calling
 def sums_of_the_last_step_unscaled(original, self, scores, target):
     return np.sqrt(2.0) * original(self, scores, target)
@@ -398,6 +404,7 @@ BUGS = [
     Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
     Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
     Bug(RegressionPlan, "event", last_step_is_not_charged, ACCOUNTING, ADDITIVE_NUMBERS),
+    Bug(RegressionPlan, "event", totals_are_not_charged, ACCOUNTING, ADDITIVE_NUMBERS),
     Bug(LastStep, "rows", sums_of_the_last_step_unscaled, REPLAY, ADDITIVE_NUMBERS),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
         "SyntheticDataClassifier"),

@@ -64,15 +64,15 @@ class ProcessGroup(Peers):
 
     **Guarantees.** Every drawn record contributes in exactly one process, so the sum over processes
     has the sensitivity of one. The same holds for groups, because no group has records in two
-    shards. One process draws and adds noise, so the shared sum has exactly one noise of full size.
-    That process charges the budget.
+    shards. One process adds noise, so the shared sum has exactly one noise of full size. The same
+    process charges the budget.
 
     **Edge cases.** A process that fails before training makes all others fail with its message. One
     that fails or dies during training breaks the connections: the others raise ``RuntimeError``,
     which names the charge, and the estimators are restored. The same happens if a process does not
     answer within the timeout of ``init_process_group``, by default 30 minutes.
 
-    A run does not resume. The survivors cannot tell whether the lost process has released one more
+    A run does not resume. The survivors do not know whether the lost process has released one more
     step. To repeat that step would release its sum with two noises, and the event has one.
     """
 

@@ -84,7 +84,7 @@ class Constraint:
                 expected = " or ".join(kind.__name__ for kind in kinds)
                 raise ValueError(
                     f"Schema: constraints: {self!r}: column {name!r} is {facts[name]!r}; expected "
-                    f"{expected}. Describe it as such, or remove the constraint."
+                    f"{expected}. Describe the column so, or remove the constraint."
                 )
 
 
