@@ -4,8 +4,6 @@ A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``tes
 ``tests/estimators/test_scikit_learn_checks.py`` do the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

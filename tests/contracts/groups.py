@@ -1,7 +1,5 @@
 """What estimators owe that protect groups of records: neighbours differ in a whole group."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings

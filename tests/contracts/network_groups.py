@@ -4,8 +4,6 @@ What goes through the mechanism may differ by the sensitivity when a group is bl
 however many rows it has.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 from unittest import mock

@@ -4,8 +4,6 @@
 record of a party, or in all that a party has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock

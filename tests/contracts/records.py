@@ -6,8 +6,6 @@ planted bug, where they must fail.
 The replay contract, ``tests/contracts/replay.py``, is the strongest of them.
 """
 
-from __future__ import annotations
-
 import gc
 import pickle
 import random

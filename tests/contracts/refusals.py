@@ -1,7 +1,5 @@
 """What a fit owes that is refused, fails or is interrupted: nothing of it may be left."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

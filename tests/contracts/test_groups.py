@@ -1,7 +1,5 @@
 """Every private estimator that takes groups keeps what it owes to people."""
 
-from __future__ import annotations
-
 import pytest
 
 from skprivacy.accounting import PrivacyBudget

@@ -1,7 +1,5 @@
 """A federation keeps what it owes to its parties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

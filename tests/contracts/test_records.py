@@ -1,7 +1,5 @@
 """Every private estimator keeps every contract."""
 
-from __future__ import annotations
-
 import importlib
 from contextlib import contextmanager
 from unittest import mock

@@ -1,7 +1,5 @@
 """Bad input gets a clear error, and costs nothing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import partial

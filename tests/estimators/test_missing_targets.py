@@ -1,7 +1,5 @@
 """A missing value in y is told of y, by every estimator, and nothing is charged."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

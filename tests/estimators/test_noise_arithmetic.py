@@ -1,7 +1,5 @@
 """Every mechanism and every private estimator states the arithmetic of its noise, truly."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle

@@ -4,8 +4,6 @@ An entry is a function, the making of an object, a fit, or a method. Its argumen
 signature by ``arguments.py``; those of a private estimator, from its case among the contracts.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

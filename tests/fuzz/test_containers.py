@@ -1,7 +1,5 @@
 """Records in every container: a private fit takes them, or refuses them by name at no cost."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Files, descriptions and command lines that are odd or damaged: refused without a trace."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What odd input has found: each once, so that it stays mended whatever the next run draws."""
 
-from __future__ import annotations
-
 import datetime
 from contextlib import nullcontext
 from decimal import Decimal

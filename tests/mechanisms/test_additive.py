@@ -1,7 +1,5 @@
 """Laplace, Gaussian and logistic noise: shape, privacy, support, edge cases, planted bugs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal

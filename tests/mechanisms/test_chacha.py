@@ -1,7 +1,5 @@
 """Noise made on a device: the cipher by its standard, the law of the numbers, the streams."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

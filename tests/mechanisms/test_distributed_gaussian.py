@@ -1,7 +1,5 @@
 """Noise in shares: its law, what its proof rests on, and that nobody sees less than the sum."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

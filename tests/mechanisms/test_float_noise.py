@@ -1,7 +1,5 @@
 """Noise for long vectors: law, tails, privacy and edge cases; the logistic law in full."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import integrate, stats

@@ -1,7 +1,5 @@
 """The exact samplers have exactly the distributions they are named for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Noise of a uniform direction and a Gamma radius: its law, its cost, and what it saves."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise of streams: it is C^-1 z, number by number, and C turns it back into independent noise."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Randomised response."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

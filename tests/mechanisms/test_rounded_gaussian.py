@@ -1,7 +1,5 @@
 """Gaussian noise rounded to a grid: its law to the last cell, its proof, and planted bugs."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from unittest import mock

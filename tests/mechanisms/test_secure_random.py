@@ -1,7 +1,5 @@
 """SecureRandom: never copied, never continued by a fork, exactly uniform, right to the tail."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import mmap

@@ -1,7 +1,5 @@
 """Exponential mechanism and report-noisy-max: exact distributions, privacy, planted bugs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Sweeps and shadow pools on Dask and on Ray, with a worker killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sums on workers of Dask, Ray and Spark are those in memory, though a worker is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Planted bugs in the accounts: costs of events, their format, budgets and their ledgers."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections import Counter

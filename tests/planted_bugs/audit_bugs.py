@@ -1,7 +1,5 @@
 """Planted bugs in the comparison of an audit's samples: classifiers that know, units that leak."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata

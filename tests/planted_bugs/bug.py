@@ -1,7 +1,5 @@
 """A planted bug: one row of the tables in this folder, and how it is planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace

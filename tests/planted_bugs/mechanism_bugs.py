@@ -1,7 +1,5 @@
 """Planted bugs in mechanisms: another law or size of noise, repeated noise, one charge for two."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

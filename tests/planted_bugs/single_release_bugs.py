@@ -1,7 +1,5 @@
 """Planted bugs in estimators that release once: bounds, sensitivities, charges, what is kept."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import contextmanager
 from unittest import mock

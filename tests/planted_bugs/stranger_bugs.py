@@ -1,7 +1,5 @@
 """Planted bugs in another author's DP-SGD, which verify_privacy sees in the weights alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

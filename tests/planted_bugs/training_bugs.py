@@ -1,7 +1,5 @@
 """Planted bugs in the training of networks: clipping, batches, steps, and what is kept of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from unittest import mock
 

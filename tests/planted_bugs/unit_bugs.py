@@ -1,7 +1,5 @@
 """Planted bugs in the protection of labels, of groups of records, and of parties."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

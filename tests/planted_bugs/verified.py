@@ -8,8 +8,6 @@ what is released are labels.
 why an estimator cannot have a bug.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial

@@ -1,7 +1,5 @@
 """Optional libraries: the package imports and fits without them, and errors name their extra."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

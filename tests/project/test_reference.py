@@ -1,7 +1,5 @@
 """The reference describes every public name."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

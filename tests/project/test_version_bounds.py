@@ -1,7 +1,5 @@
 """pyproject.toml and constraints-lowest.txt name the same oldest versions."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Streams under correlated noise: sensitivities by brute force, and what they cost."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

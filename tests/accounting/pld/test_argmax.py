@@ -3,8 +3,6 @@
 The attacks are computed apart from the library: by quadrature, and by counting.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Where numbers leave their comfortable range: found by attacking the accountants."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 
