@@ -63,6 +63,13 @@ def instead(value: Any) -> Make:
     return lambda original: value
 
 
+def replaced(
+    owner: Any, attribute: str, value: Any, caught_by: Callable[..., None], name: str = ""
+) -> Bug:
+    """Return a row whose bug is another value; of a function, its name is that of the bug."""
+    return Bug(owner, attribute, instead(value), caught_by, name=name or value.__name__)
+
+
 def calling(bug: Callable[..., Any]) -> Make:
     """Let ``bug(original, ...)`` take the place of a call of the original."""
 
