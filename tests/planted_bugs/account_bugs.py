@@ -161,8 +161,11 @@ def contract_of(test, **params):
             place = Path(folder)
             fixtures = {"tmp_path": place, "ledger": place / "ledger", "counter": place / "counter"}
             taken = signature(test).parameters
+            given = {name: v for name, v in fixtures.items() if name in taken} | params
             try:
-                test(**{name: v for name, v in fixtures.items() if name in taken}, **params)
+                if "budget" in taken:
+                    given["budget"] = PrivacyBudget(1.0, path=fixtures["ledger"])
+                test(**given)
             except OSError as error:
                 raise AssertionError("the ledger was lost, or opened too early") from error
 
@@ -201,7 +204,7 @@ def check_alterations(tmp_path):
     for number in (2, 3):
         path = tmp_path / f"{number}.ledger"
         test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
-            path, number, {"source": "somebody else"}
+            path, number, {"source": "somebody else"}, PrivacyBudget(1.0, path=path)
         )
 
 

@@ -261,8 +261,7 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
     assert "pld" not in str(refused.value)
 
 
-def test_pure_budget_takes_pure_events_only():
-    budget = PrivacyBudget(epsilon=1.0)
+def test_pure_budget_takes_pure_events_only(budget):
     assert budget.remaining(LaplaceEvent(10.0)) == 10
     assert budget.remaining(GaussianEvent(1e6)) == 0
     assert budget.remaining(NonPrivateEvent()) == 0

@@ -46,8 +46,7 @@ def test_spends_until_one_too_many(ledger):
     assert budget.spent() == pytest.approx(0.5)
 
 
-def test_a_failed_fit_stays_charged(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_a_failed_fit_stays_charged(budget):
     with pytest.raises(RuntimeError, match="no luck"):
         Charged(budget=budget, fail=True).fit(X, Y)
     with pytest.raises(KeyboardInterrupt), budget.reserve(LaplaceEvent(10.0)):

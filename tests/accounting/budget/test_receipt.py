@@ -64,8 +64,7 @@ def test_a_receipt_states_the_cost_that_the_ledger_shows():
     assert receipt.epsilon == pytest.approx(budget.entries()["cost"].iloc[0])
 
 
-def test_a_reservation_records_the_outcome_of_its_release():
-    budget = PrivacyBudget(1.0)
+def test_a_reservation_records_the_outcome_of_its_release(budget):
     with budget.reserve(EVENT) as receipt:
         assert budget.entries()["status"].tolist() == ["reserved"]
     with pytest.raises(ZeroDivisionError), budget.reserve(EVENT):
@@ -77,9 +76,8 @@ def test_a_reservation_records_the_outcome_of_its_release():
 
 
 @pytest.mark.parametrize("name", ["reserve", "private_release"])
-def test_one_reservation_serves_one_release(name):
+def test_one_reservation_serves_one_release(name, budget):
     """A second release inside the same reservation would be uncharged."""
-    budget = PrivacyBudget(1.0)
     reservation = CALLS[name](budget)
     with reservation:
         pass

@@ -62,8 +62,7 @@ def test_an_older_copy_is_refused_with_a_counter(ledger, counter):
     check_rollback_is_refused(ledger, lambda: shutil.copy(ledger.with_name("latest"), ledger))
 
 
-def test_without_a_counter_a_budget_says_that_it_cannot_notice_a_rollback(ledger):
-    budget = PrivacyBudget(1.0, path=ledger)
+def test_without_a_counter_a_budget_says_that_it_cannot_notice_a_rollback(ledger, budget):
     digest = budget.charge(EVENT).digest
     assert "noticed by the digest that this budget knows" in budget.rollback_notice
     opened = PrivacyBudget.open(ledger)
@@ -85,8 +84,7 @@ def test_short_digest_is_refused(ledger, short):
         PrivacyBudget(1.0, path=ledger).verify(short)
 
 
-def test_a_digest_finds_an_older_copy(ledger):
-    budget = PrivacyBudget(1.0, path=ledger)
+def test_a_digest_finds_an_older_copy(ledger, budget):
     budget.charge(EVENT)
     shutil.copy(ledger, ledger.with_name("older"))
     digest = budget.charge(EVENT).digest
@@ -269,8 +267,7 @@ TAMPERINGS = {
 
 
 @pytest.mark.parametrize("how", TAMPERINGS)
-def test_a_ledger_with_other_triggers_refuses_every_charge(ledger, how):
-    budget = PrivacyBudget(1.0, path=ledger)
+def test_a_ledger_with_other_triggers_refuses_every_charge(ledger, how, budget):
     reservation = budget.reserve(EVENT)
     connection = sqlite3.connect(ledger, isolation_level=None)
     for statement in TAMPERINGS[how]:

@@ -17,8 +17,7 @@ from skprivacy.exceptions import BudgetExceededError
 from .budgets import Charged, X, Y, sgd
 
 
-def test_the_first_charge_settles_the_relation_for_everybody(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_the_first_charge_settles_the_relation_for_everybody(ledger, budget):
     assert budget.relation is None
     other = PrivacyBudget.open(ledger)
     budget.reserve(LaplaceEvent(10.0), relation="zero_out")
@@ -34,8 +33,7 @@ def test_the_first_charge_settles_the_relation_for_everybody(ledger):
     budget.verify()
 
 
-def test_a_refused_charge_settles_nothing():
-    budget = PrivacyBudget(epsilon=1.0)
+def test_a_refused_charge_settles_nothing(budget):
     with pytest.raises(BudgetExceededError):
         budget.reserve(LaplaceEvent(0.1), relation="zero_out", unit="patient")
     assert budget.relation is budget.unit is None
@@ -139,8 +137,7 @@ def _settled(relation, unit="record"):
         ([("relation", '{"relation": "zero_out"}')], "was altered: its relation line reads"),
     ],
 )
-def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_a_ledger_of_mixed_relations_or_units_fails(budget, lines, message):
     with budget._ledger.transaction() as log:
         for kind, body in lines:
             log.append(
