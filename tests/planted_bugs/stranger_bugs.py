@@ -37,10 +37,11 @@ def check_claim(
 
 
 FEW, SOME = check_claim(400), check_claim(8_000)
-# A record takes part in 68 of 100 fits, so the attack meets 5% of them in 3.42% of its runs. Of
-# 12,000 runs 247 must be such fits: at 3.42%, fewer are met with probability 4e-19, at 2.75% 6e-7.
-# With 8,000 runs these are 5e-6 and 0.14.
-RARE = check_claim(12_000)
+# A record takes part in 68 of 100 fits, so 3.42% of the runs show that noise is missing in 5%. The
+# attack also takes up to 0.05% of the other runs for such fits. Of 20,000 runs it must then find
+# 490, and finds fewer with probability 1e-15; with 1e-6 where it finds but 3%. Of 8,000 it must
+# find 280 of 274.
+RARE = check_claim(20_000)
 # By theory noise / 1.5 takes 1,700 runs a side at this point of the curve, at an error of 1%.
 SUBTLE = check_claim(20_000, 2.0, 0.05)
 # Among Poisson samples a record is missing in 32 of 100 fits, among shuffled batches in none. The
