@@ -11,9 +11,7 @@ from .replay import fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore:The scores")  # of a few people, with noise
 
-REFUSES = {
-    "PATEClassifier-index": "groups are given with partition='index'",
-}
+REFUSES = {"PATEClassifier-index": "groups are given with partition='index'"}
 TAKERS = {k: v for k, v in CASES.items() if takes_groups(v) and k not in REFUSES}
 ANY = {**TAKERS, **{k: v for k, v in LABELS.items() if takes_groups(v)}}
 # With groups PATE deals records to teachers by their group's name, without by their contents.
@@ -45,11 +43,9 @@ def test_replay_of_labels(name):
 
 
 CHECKS = [
-    contracts_people.check_unit,
-    contracts_people.check_another_order,
-    contracts_people.check_bad_groups,
-    contracts_people.check_delta_counts_people,
-]
+    contracts_people.check_unit, contracts_people.check_another_order,
+    contracts_people.check_bad_groups, contracts_people.check_delta_counts_people,
+]  # fmt: skip
 FIRST, OTHERS = in_forms(ANY)
 
 
