@@ -321,17 +321,5 @@ def test_a_bound_on_rows_makes_a_guarantee_for_people(tmp_path):
         budget.reserve(visits.event, unit=visits.unit)
     budget.reserve(patients.event, unit=patients.unit)
     assert budget.spent() == pytest.approx(patients.epsilon(), rel=1e-3)
-    for bad in ("", "record", 3):
-        with pytest.raises(ValueError, match="unit="):
-            visits.group(2, unit=bad)
     with pytest.raises(ValueError, match="unit='patient'"):
         patients.group(2, unit="patient")
-
-
-def test_bad_groups_are_refused():
-    with pytest.raises(ValueError, match="sampling_rate"):
-        SampledGroupEvent(1.5, GaussianEvent(1.0), 2)
-    with pytest.raises(TypeError, match="must be a GaussianEvent"):
-        SampledGroupEvent(0.5, LaplaceEvent(1.0), 2)
-    with pytest.raises(ValueError, match="size"):
-        SampledGroupEvent(0.5, GaussianEvent(1.0), 0)

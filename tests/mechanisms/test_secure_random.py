@@ -206,9 +206,6 @@ def test_integers_of_large_range():
     drawn = SecureRandom(2).integers((1 << 62) + 1, 100_000)
     assert stats.kstest(drawn / ((1 << 62) + 1), "uniform").pvalue > 1e-4
     assert not SecureRandom().integers(1, 5).any()
-    for high in (0, -1, (1 << 63) + 1):
-        with pytest.raises(ValueError, match="high="):
-            SecureRandom().integers(high, 1)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, (1 << 14) - 1, (1 << 14) + 1])
@@ -382,9 +379,3 @@ def test_a_large_draw_has_the_right_size():
     drawn = PoissonSampler(rate).draw(n, SecureRandom(seed=3))
     assert stats.binomtest(drawn.size, n, rate).pvalue > 1e-4
     assert stats.kstest(drawn / n, "uniform").pvalue > 1e-4
-
-
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, np.nan])
-def test_rate(rate):
-    with pytest.raises(ValueError, match="rate="):
-        PoissonSampler(rate)

@@ -105,12 +105,6 @@ def test_scopes_nest(budget):
     assert list(budget.entries()["scope"]) == ["/adult/sweep/", "/texas/"]
     with pytest.raises(ValueError, match="already has the cap"):
         budget.scope("adult", epsilon=0.6)
-    for name in ("", "a/b", "=a", 3, None):
-        with pytest.raises(ValueError, match="name="):
-            budget.scope(name)
-    for key in ("", "a/b", 3, None):
-        with pytest.raises(ValueError, match="key="):
-            budget.partition(key)
     assert pickle.loads(pickle.dumps(sweep)).spent() == pytest.approx(0.4)
 
 
@@ -133,8 +127,6 @@ def test_malformed_scope_is_refused(ledger, name):
     PrivacyBudget(epsilon=1.0, path=ledger)
     with pytest.raises(ValueError, match="non-empty names of scopes"):
         PrivacyBudget.open(ledger, scope=name)
-    with pytest.raises(TypeError, match="scope=None must be a string"):
-        PrivacyBudget.open(ledger, scope=None)
 
 
 def test_a_partition_opened_by_name_is_one(ledger, budget):

@@ -200,20 +200,3 @@ def test_round_trip_and_budget(tmp_path):
     budget = PrivacyBudget(2.1, 1e-6, tmp_path / "ledger")
     budget.reserve(MIXTURE)
     assert PrivacyBudget.open(tmp_path / "ledger").spent() == pytest.approx(2.0, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("p", "events", "message"),
-    [
-        ((0.5, 0.4), (GaussianEvent(1.0), GaussianEvent(2.0)), "add up to 1"),
-        ((1.5, -0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happen"),
-        ((math.nan, 0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((), (), "add up to 1"),
-        ((1.0,), (GaussianEvent(1.0), GaussianEvent(2.0)), "one probability for each event"),
-        ((1.0,), ("x",), "must be an Event"),
-    ],
-)
-def test_bad_mixtures(p, events, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        MixtureEvent(p, events)

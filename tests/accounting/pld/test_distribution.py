@@ -50,16 +50,12 @@ def sgd(q, z, steps):
         (256 / 60_000, 0.7, 10_546, 5.63945),
         (0.01, 1.0, 10_000, 6.18771),
         (0.004, 0.6, 15_000, 10.38475),
+        (0.04, 1.5, 2_250, 6.7688),  # 6.777 at dp-accounting's default, coarse grid
     ],
 )
 def test_published_epsilons(q, z, steps, published):
     # The published digits are themselves upper bounds of a grid, rounded.
     assert published * (1 - 2e-5) <= pld(sgd(q, z, steps)).epsilon(1e-5) <= published * (1 + CLOSE)
-
-
-def test_published_epsilon_that_was_computed_on_a_coarse_grid():
-    """6.777 is what dp-accounting gives at its default grid; on a fine one it gives 6.7688."""
-    assert 6.7687 <= pld(sgd(0.04, 1.5, 2_250)).epsilon(1e-5) <= 6.7688 * (1 + CLOSE)
 
 
 @pytest.mark.everyday(2)
@@ -338,16 +334,7 @@ def test_extremes():
     assert pld(GaussianEvent(1.0)).epsilon(0.99) == 0.0
 
 
-def test_bad_questions():
-    with pytest.raises(ValueError, match="privacy loss is unbounded"):
-        pld(GaussianEvent(1.0)).epsilon(0.0)
-    for delta in (-1e-9, 1.0, math.nan):
-        with pytest.raises(ValueError, match="must be in"):
-            pld(GaussianEvent(1.0)).epsilon(delta)
-    for epsilon in (-0.1, math.nan):
-        with pytest.raises(ValueError, match="must be >= 0"):
-            pld(GaussianEvent(1.0)).delta(epsilon)
-
+def test_an_event_without_a_pair_has_no_distribution():
     class Novel(Event):
         work = closed_form_work
 
