@@ -163,12 +163,10 @@ def test_renyi_bounds_are_the_moments_of_the_pair():
 
 
 def test_a_group_that_is_always_sampled_is_one_gaussian():
-    assert epsilon_of(SampledGroupEvent(1.0, GaussianEvent(6.0), 3), 1e-5) == pytest.approx(
-        epsilon_of(GaussianEvent(2.0), 1e-5)
-    )
-    assert epsilon_of(
-        SampledGroupEvent(1.0, GaussianEvent(6.0), 3), 1e-5, "label"
-    ) == pytest.approx(epsilon_of(GaussianEvent(1.0), 1e-5))
+    group = SampledGroupEvent(1.0, GaussianEvent(6.0), 3)
+    for relation, noise in (("add_remove", 2.0), ("label", 1.0)):
+        expected = epsilon_of(GaussianEvent(noise), 1e-5)
+        assert epsilon_of(group, 1e-5, relation) == pytest.approx(expected)
 
 
 # ---- discrete mechanisms, whose outcomes can all be counted

@@ -40,14 +40,9 @@ def sgd(q, z, steps):
 def test_repr_is_complete_and_rounds_up():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, "zero_out")
     assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, unspecified noise, proved"
-    assert (
-        repr(PrivacyGuarantee(LaplaceEvent(3.0)))
-        == "0.34-DP, add-remove, unspecified noise, proved"
-    )
-    assert (
-        repr(PrivacyGuarantee(LaplaceEvent(3000.0)))
-        == "0.00034-DP, add-remove, unspecified noise, proved"
-    )
+    for scale, shown in ((3.0, "0.34-DP"), (3000.0, "0.00034-DP")):
+        rest = "add-remove, unspecified noise, proved"
+        assert repr(PrivacyGuarantee(LaplaceEvent(scale))) == f"{shown}, {rest}"
     assert repr(PrivacyGuarantee(NonPrivateEvent(), 1e-6)).startswith("no guarantee")
     assert repr(PrivacyGuarantee(ComposedEvent(()))).startswith("0.00-DP")
     assert "random-dp" in repr(PrivacyGuarantee(LaplaceEvent(3.0), kind="random_dp"))
@@ -55,21 +50,14 @@ def test_repr_is_complete_and_rounds_up():
 
 def test_repr_hides_no_assumption():
     one, two = "the number of records is public", "nobody knows or guesses noise_seed"
-    for assumptions in ((one,), (one, two)):
-        guarantee = PrivacyGuarantee(
-            LaplaceEvent(1.0), relation="zero_out", assumptions=assumptions
-        )
-        assert (
-            repr(guarantee)
-            == f"1.00-DP, zero-out, unspecified noise, proved assuming {'; '.join(assumptions)}"
-        )
+    for told in ((one,), (one, two)):
+        guarantee = PrivacyGuarantee(LaplaceEvent(1.0), relation="zero_out", assumptions=told)
+        assert repr(guarantee).endswith(f"unspecified noise, proved assuming {'; '.join(told)}")
 
 
 def test_unit_is_shown_stored_and_grouped():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, unit="patient_id")
-    assert (
-        repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, unspecified noise, proved"
-    )
+    assert repr(guarantee).startswith("(1.00, 1e-06)-DP per patient_id, add-remove, unspecified")
     assert "<th>unit</th><td>patient_id</td>" in guarantee._repr_html_()
     assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
     assert pickle.loads(pickle.dumps(guarantee)).unit == "patient_id"
@@ -151,16 +139,12 @@ def test_no_test_beats_the_bound():
 
 def test_extreme_curves():
     assert (PrivacyGuarantee(NonPrivateEvent()).tpr_bound([0.0, 0.5]) == 1).all()
-    np.testing.assert_allclose(
-        PrivacyGuarantee(ComposedEvent(())).tpr_bound([0.0, 0.3]), [0.0, 0.3]
-    )
+    assert PrivacyGuarantee(ComposedEvent(())).tpr_bound([0.0, 0.3]) == pytest.approx([0.0, 0.3])
     assert PrivacyGuarantee(ApproxDPEvent(0.0, 0.1)).tpr_bound(0.2) == pytest.approx(0.3)
-    assert PrivacyGuarantee(ApproxDPEvent(math.log(3))).tpr_bound(0.1) == pytest.approx(
-        0.3, rel=0.02
-    )
-    assert PrivacyGuarantee(GaussianEvent(1.0)).advantage_bound() == pytest.approx(
-        2 * norm.cdf(0.5) - 1, rel=1e-9
-    )
+    pure = PrivacyGuarantee(ApproxDPEvent(math.log(3)))
+    assert pure.tpr_bound(0.1) == pytest.approx(0.3, rel=0.02)
+    advantage = PrivacyGuarantee(GaussianEvent(1.0)).advantage_bound()
+    assert advantage == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-9)
 
 
 @pytest.mark.heavy
@@ -252,17 +236,14 @@ def test_zcdp_and_gdp_oracles():
     assert table["pld"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
     assert table["gdp"]["epsilon"] == pytest.approx(1.994527, abs=1e-6)
     assert gdp_mu(event) == (pytest.approx(math.sqrt(0.2)), True)
-    assert zcdp(
-        ComposedEvent((LaplaceEvent(2.0), ExponentialEvent(1.0), LogisticEvent(1.0, norm=2)))
-    ) == (pytest.approx(0.125 + 0.125 + 1 / 6))
+    mixed = ComposedEvent((LaplaceEvent(2.0), ExponentialEvent(1.0), LogisticEvent(1.0, norm=2)))
+    assert zcdp(mixed) == pytest.approx(0.125 + 0.125 + 1 / 6)
     assert zcdp(NonPrivateEvent()) == math.inf
 
 
 def test_advanced_composition_is_its_formula():
     k, e, slack = 500, 0.01, 1e-6 / 2
-    expected = e * math.sqrt(2 * k * math.log(1 / slack)) + k * e * math.expm1(e) / (
-        math.exp(e) + 1
-    )
+    expected = e * math.sqrt(2 * k * math.log(1 / slack)) + k * e * math.tanh(e / 2)
     table = compare_accountants(RepeatedEvent(ApproxDPEvent(e), k), 1e-6)
     assert table["advanced"]["epsilon"] == pytest.approx(expected)
     assert table["naive"]["epsilon"] == pytest.approx(k * e)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.special import gammaln
 from scipy.stats import norm
 
 from skprivacy import accounting, mechanisms
@@ -215,18 +216,10 @@ def test_a_private_cost_stays_private():
 def test_private_selection_counts_its_trials(eta, gamma):
     """The mean of the truncated negative binomial, by summing its probabilities."""
     k = np.arange(1, 20_000)
-    if eta == 0:
-        weight = (1 - gamma) ** k / k
-    else:
-        from scipy.special import gammaln
-
-        weight = np.exp(
-            gammaln(k + eta) - gammaln(k + 1) - gammaln(abs(eta)) + k * np.log1p(-gamma)
-        )
+    weight = np.exp(gammaln(k + eta) - gammaln(k + 1) + k * np.log1p(-gamma))
     mean = (k * weight).sum() / weight.sum()
-    assert PrivateSelectionEvent(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(
-        mean
-    )
+    selection = PrivateSelectionEvent(GaussianEvent(1.0), eta, gamma)
+    assert selection.expected_trials == pytest.approx(mean)
 
 
 @pytest.mark.heavy
@@ -287,9 +280,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (5.0, 0.3)])
 def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
     run = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 500)
     event = PrivateSelectionEvent(run, eta, gamma)
@@ -329,9 +320,8 @@ def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
 
 def test_logistic_noise_needs_no_less_normal_noise():
     """sqrt(pi/8) is the least there is: at small shifts the total variations are equal."""
-    assert pld(LogisticEvent(100.0, norm=2)).delta(0.0) == pytest.approx(
-        math.tanh(0.0025), rel=1e-4
-    )
+    found = pld(LogisticEvent(100.0, norm=2)).delta(0.0)
+    assert found == pytest.approx(math.tanh(0.0025), rel=1e-4)
 
 
 def test_the_better_of_both_where_a_distribution_is_a_bound_only():

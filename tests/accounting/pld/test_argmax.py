@@ -226,9 +226,8 @@ def test_one_query_alone_is_the_gaussian_mechanism():
     h = 0.3
     for gamma in np.exp([0.0, 0.4, 1.5, 3.0]):
         best = max(hockey_stick(*two_way(g, h), gamma) for g in np.linspace(-9, 3, 1201))
-        assert best == pytest.approx(
-            gaussian_delta(math.sqrt(2) * h, 1.0, math.log(gamma)), rel=1e-4
-        )
+        exact = gaussian_delta(math.sqrt(2) * h, 1.0, math.log(gamma))
+        assert best == pytest.approx(exact, rel=1e-4)
     assert flatten(gnmax(40.0, 1)) == flatten(GNMaxEvent(40.0))
 
 
@@ -353,11 +352,8 @@ def test_a_long_run_is_made_of_blocks():
         assert flatten(gnmax(10.0, 28)) == {gnmax(10.0, 10): 3}
         run = epsilon_of(gnmax(10.0, 28), DELTA)
     forget()
-    assert (
-        epsilon_of(gnmax(10.0, 28), DELTA)
-        < run
-        < epsilon_of(RepeatedEvent(GNMaxEvent(10.0), 28), DELTA)
-    )
+    plain = epsilon_of(RepeatedEvent(GNMaxEvent(10.0), 28), DELTA)
+    assert epsilon_of(gnmax(10.0, 28), DELTA) < run < plain
 
 
 def test_blocks_compose_with_other_releases():
@@ -365,12 +361,11 @@ def test_blocks_compose_with_other_releases():
     both = epsilon_of(ComposedEvent((block, other)), DELTA)
     plain = epsilon_of(ComposedEvent((RepeatedEvent(GNMaxEvent(10.0), 10), other)), DELTA)
     assert epsilon_of(other, DELTA) < both < plain
-    twice = epsilon_of(RepeatedEvent(block, 2), DELTA)
-    assert (
-        epsilon_of(gnmax(10.0, 20), DELTA)
-        <= twice
-        < epsilon_of(RepeatedEvent(GNMaxEvent(10.0), 20), DELTA)
+    twice, plain = (
+        epsilon_of(RepeatedEvent(each, n), DELTA)
+        for each, n in ((block, 2), (GNMaxEvent(10.0), 20))
     )
+    assert epsilon_of(gnmax(10.0, 20), DELTA) <= twice < plain
 
 
 @pytest.mark.everyday(1)
