@@ -21,8 +21,8 @@ NAMES = [
         pytest.param(name, marks=pytest.mark.slow)
         for name in [
             "AdaSSPRegressor", "ALMFineTuner", "DPFederatedClassifier", "DPSGDRegressor",
-            "PATEClassifier",
-            "PrivateStandardScaler", "RandomizedResponseClassifier", "SyntheticDataClassifier",
+            "PATEClassifier", "PrivateStandardScaler", "RandomizedResponseClassifier",
+            "SyntheticDataClassifier",
         ]
     ),
 ]  # fmt: skip
