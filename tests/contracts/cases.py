@@ -5,13 +5,14 @@ A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``tes
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -767,12 +768,14 @@ CASES = {
 }
 
 
-def in_forms(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the name of the first form of each estimator, and the names of its other forms."""
+def in_forms(names: Iterable[str], heavy: Container[str] = ()) -> list[Any]:
+    """Return names as parameters: the first form of each estimator is tried every day."""
     first: dict[str, str] = {}
     for name in names:
         first.setdefault(name.partition("-")[0], name)
-    return list(first.values()), [name for name in names if name not in first.values()]
+    marks = {name: [pytest.mark.slow] for name in set(names) - set(first.values())}
+    marks |= {name: [pytest.mark.heavy] for name in first.values() if name in heavy}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two

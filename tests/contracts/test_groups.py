@@ -46,19 +46,11 @@ CHECKS = [
     contracts_people.check_unit, contracts_people.check_another_order,
     contracts_people.check_bad_groups, contracts_people.check_delta_counts_people,
 ]  # fmt: skip
-FIRST, OTHERS = in_forms(ANY)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", in_forms(ANY))
 def test_contract(name, check):
-    check(ANY[name])
-
-
-@pytest.mark.slow  # the first form of each estimator is tried every day
-@pytest.mark.parametrize("check", CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_another_form(name, check):
     check(ANY[name])
 
 

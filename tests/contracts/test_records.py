@@ -37,7 +37,6 @@ EVERYBODY = [
 ]
 TRAINED = [contracts.check_noise, contracts.check_accounting]
 SAMPLERS = [contracts.check_inclusion, contracts.check_empty_batches, contracts.check_public_size]
-FIRST, OTHERS = in_forms(CASES)
 LONG_FITS = {
     "DPGANSynthesizer", "DPNeuralNet", "DPSGDRegressor", "PrivateSearchCV",
     "SyntheticDataClassifier", "SyntheticDataRegressor",
@@ -52,17 +51,8 @@ LONG_FITS = {
     ],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.heavy] if n in LONG_FITS else []) for n in FIRST]
-)
+@pytest.mark.parametrize("name", in_forms(CASES, LONG_FITS))
 def test_contract(name, check):
-    check(CASES[name])
-
-
-@pytest.mark.slow  # the first form of each estimator is tried every day
-@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 
