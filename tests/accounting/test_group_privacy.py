@@ -274,17 +274,13 @@ GROUPED = [
     (BandedFactorizationEvent(6.0, 10, 2), BandedFactorizationEvent(2.0, 10, 2)),
     (GNMaxEvent(40.0, moved=2), GNMaxEvent(40.0, moved=6)),
     (VoteBlockEvent("gnmax", 40.0, 5), VoteBlockEvent("gnmax", 40.0, 5, moved=3)),
-    (
-        PrivateSelectionEvent(GaussianEvent(30.0), 0.0, 0.3),
-        PrivateSelectionEvent(GaussianEvent(10.0), 0.0, 0.3),
-    ),
-    (
-        MixtureEvent((0.5, 0.5), (LaplaceEvent(3.0), GaussianEvent(3.0))),
-        MixtureEvent((0.5, 0.5), (LaplaceEvent(1.0), GaussianEvent(1.0))),
-    ),
-    (
-        ComposedEvent((RepeatedEvent(LaplaceEvent(3.0), 2), GaussianEvent(3.0))),
-        ComposedEvent((RepeatedEvent(LaplaceEvent(1.0), 2), GaussianEvent(1.0))),
+    *(
+        (around(30.0), around(10.0))
+        for around in (
+            lambda z: PrivateSelectionEvent(GaussianEvent(z), 0.0, 0.3),
+            lambda z: MixtureEvent((0.5, 0.5), (LaplaceEvent(z), GaussianEvent(z))),
+            lambda z: ComposedEvent((RepeatedEvent(LaplaceEvent(z), 2), GaussianEvent(z))),
+        )
     ),
     (
         PoissonSampledEvent(0.5, PoissonSampledEvent(0.2, GaussianEvent(3.0))),

@@ -113,18 +113,12 @@ def test_one_coordinate_dominates_every_split_of_its_shift(make):
     [(2.0, 30, 1.0), (1.0, 5, 1.0), (2.0, 100, 0.1), (5.0, 15, 0.9999999), (1.0, 3, 0.4)],
 )
 def test_laplace_between_the_optimistic_and_the_pessimistic_oracle(scale, count, q):
-    lower, upper = (
-        oracle.from_laplace_mechanism(
-            scale,
-            sampling_prob=q,
-            value_discretization_interval=2e-5,
-            use_connect_dots=False,
-            pessimistic_estimate=pessimistic,
-        )
-        .self_compose(count)
-        .get_epsilon_for_delta(1e-6)
-        for pessimistic in (False, True)
+    grid = {"value_discretization_interval": 2e-5, "use_connect_dots": False, "sampling_prob": q}
+    theirs = (
+        oracle.from_laplace_mechanism(scale, pessimistic_estimate=above, **grid)
+        for above in (False, True)
     )
+    lower, upper = (loss.self_compose(count).get_epsilon_for_delta(1e-6) for loss in theirs)
     event = LaplaceEvent(scale) if q == 1 else PoissonSampledEvent(q, LaplaceEvent(scale))
     assert lower <= pld(RepeatedEvent(event, count)).epsilon(1e-6) <= upper * (1 + 1e-3)
 

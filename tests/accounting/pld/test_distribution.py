@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import reduce
 
 import mpmath as mp
 import numpy as np
@@ -72,14 +73,10 @@ def test_published_epsilons(q, z, steps, published):
     ],
 )
 def test_between_the_optimistic_and_the_pessimistic_oracle(q, z, steps, delta):
-    upper = oracle.from_gaussian_mechanism(z, sampling_prob=q, value_discretization_interval=1e-4)
-    lower = oracle.from_gaussian_mechanism(
-        z,
-        sampling_prob=q,
-        value_discretization_interval=1e-4,
-        use_connect_dots=False,
-        pessimistic_estimate=False,
-    )
+    grid = {"sampling_prob": q, "value_discretization_interval": 1e-4}
+    below = {"use_connect_dots": False, "pessimistic_estimate": False}
+    upper = oracle.from_gaussian_mechanism(z, **grid)
+    lower = oracle.from_gaussian_mechanism(z, **grid, **below)
     ours = pld(sgd(q, z, steps)).epsilon(delta)
     assert lower.self_compose(steps).get_epsilon_for_delta(delta) < ours
     assert ours < upper.self_compose(steps).get_epsilon_for_delta(delta) * (1 + CLOSE)
@@ -181,31 +178,18 @@ def test_randomised_response_is_binomial(count, eps0):
 
 @pytest.mark.heavy
 def test_mixed_composition_against_the_oracle():
-    event = ComposedEvent(
-        (
-            sgd(0.02, 1.0, 400),
-            sgd(0.1, 3.0, 50),
-            GaussianEvent(2.0),
-            RepeatedEvent(ApproxDPEvent(0.1), 5),
-        )
+    many = RepeatedEvent(ApproxDPEvent(0.1), 5)
+    event = ComposedEvent((sgd(0.02, 1.0, 400), sgd(0.1, 3.0, 50), GaussianEvent(2.0), many))
+    grid = {"value_discretization_interval": 2e-4}
+    flip = 2 / (1 + math.exp(0.1))
+    theirs = (
+        oracle.from_gaussian_mechanism(1.0, sampling_prob=0.02, **grid).self_compose(400),
+        oracle.from_gaussian_mechanism(3.0, sampling_prob=0.1, **grid).self_compose(50),
+        oracle.from_gaussian_mechanism(2.0, **grid),
+        oracle.from_randomized_response(flip, 2, **grid).self_compose(5),
     )
-    h = 2e-4
-    theirs = oracle.from_gaussian_mechanism(
-        1.0, sampling_prob=0.02, value_discretization_interval=h
-    )
-    theirs = theirs.self_compose(400)
-    for other in (
-        oracle.from_gaussian_mechanism(
-            3.0, sampling_prob=0.1, value_discretization_interval=h
-        ).self_compose(50),
-        oracle.from_gaussian_mechanism(2.0, value_discretization_interval=h),
-        oracle.from_randomized_response(
-            2 / (1 + math.exp(0.1)), 2, value_discretization_interval=h
-        ).self_compose(5),
-    ):
-        theirs = theirs.compose(other)
     ours = pld(event).epsilon(1e-6)
-    reference = theirs.get_epsilon_for_delta(1e-6)
+    reference = reduce(lambda one, two: one.compose(two), theirs).get_epsilon_for_delta(1e-6)
     assert reference * (1 - 2e-4) <= ours <= reference * (1 + CLOSE)
 
 

@@ -31,21 +31,13 @@ def sampled(q, z, count):
     return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), count)
 
 
+PARTS = (0.0013, 39.4, 351476), (0.39858, 0.20679, 58195), (0.99999434, 3.6034, 119201)
 ENORMOUS = [
     (sampled(0.5, 0.2, 10**5), 1e-15),
     (sampled(0.999, 0.5, 10**5), 1e-15),
     (sampled(0.1, 0.2, 10**6), 1e-12),
     (sampled(0.9, 1.0, 10**6), 1e-15),
-    (
-        ComposedEvent(
-            (
-                sampled(0.0013, 39.4, 351476),
-                sampled(0.39858, 0.20679, 58195),
-                sampled(0.99999434, 3.6034, 119201),
-            )
-        ),
-        1.58e-15,
-    ),
+    (ComposedEvent(tuple(sampled(*part) for part in PARTS)), 1.58e-15),
 ]
 
 
