@@ -10,7 +10,6 @@ from skprivacy.audit import verify_privacy
 from .bug import Bug, Make, calling, halved
 from .stranger import StrangerDPSGD
 
-
 X = np.random.default_rng(0).normal(size=(24, 3))
 # Of these the middle is 0, where a gradient is 0: no other record hides a fit without noise.
 # Neighbours among records that move the weights show none of these fits, and pilot runs choose
