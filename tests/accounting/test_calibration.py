@@ -60,12 +60,7 @@ def test_sharper_accountants_take_less_noise(epsilon, count):
     assert noise[-1] == calibrate_noise_multiplier(make, epsilon, 1e-5)  # the default
 
 
-def test_calibration_refuses_accountants_without_a_proof():
-    with pytest.raises(ValueError, match="accountant='gdp' must be one of"):  # no proof of it
-        calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-5, accountant="gdp")
-    for name in BLUNTEST_FIRST[:-1]:
-        with pytest.raises(ValueError, match=f"accountant='{name}' needs a delta > 0"):
-            calibrate_noise_multiplier(LaplaceEvent, 1.0, 0.0, accountant=name)
+def test_every_accountant_says_what_no_noise_reaches():
     assert calibrate_noise_multiplier(LaplaceEvent, 1.0, 0.0) == pytest.approx(1.0, rel=1e-3)
     for name in BLUNTEST_FIRST:
         with pytest.raises(ValueError, match="No noise multiplier"):

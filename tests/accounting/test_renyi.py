@@ -54,24 +54,6 @@ def test_published_epsilons(q, z, steps, classic, tight):
     assert tight * (1 - 1e-3) < ours < tight + 6e-6
 
 
-@pytest.mark.parametrize("q", [1e-4, 0.01, 0.3])
-@pytest.mark.parametrize("z", [0.5, 1.0, 8.0])
-def test_sampled_gaussian_agrees_with_dp_accounting(q, z):
-    orders = [1.5, 2, 3.3, 8, 20, 64]
-    theirs = peer.RdpAccountant(orders)
-    theirs.compose(
-        peer.rdp_privacy_accountant.dp_event.PoissonSampledDpEvent(
-            q, peer.rdp_privacy_accountant.dp_event.GaussianDpEvent(z)
-        )
-    )
-    ours = rdp(PoissonSampledEvent(q, GaussianEvent(z)), orders)
-    whole = np.array([1, 3, 4, 5])
-    # Theirs loses digits where the moment is near 1: it is a logarithm of 1 + little.
-    np.testing.assert_allclose(ours[whole], theirs._rdp[whole], rtol=1e-6, atol=1e-13)
-    # At fractional orders theirs is a truncated series, an upper bound but a loose one.
-    assert (ours <= theirs._rdp * (1 + 1e-6) + 1e-13).all()
-
-
 def renyi_by_quadrature(a, q, z, relation):
     with mp.workdps(40):
         a, q, z = mp.mpf(a), mp.mpf(q), mp.mpf(z)
@@ -90,7 +72,7 @@ def renyi_by_quadrature(a, q, z, relation):
         return mp.log(moment) / (a - 1)
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("order", [1.01, 3.7, 6.0])
@@ -144,9 +126,8 @@ def test_laplace_against_quadrature(scale):
             lambda x, a=a: mp.exp(-a * abs(x - 1) / scale - (1 - a) * abs(x) / scale) / (2 * scale),
             [-60 * scale, 0, 1, 1 + 60 * scale],
         )
-        assert rdp(LaplaceEvent(scale), [a])[0] == pytest.approx(
-            float(mp.log(exact) / (a - 1)), rel=1e-9
-        )
+        exact = float(mp.log(exact) / (a - 1))
+        assert rdp(LaplaceEvent(scale), [a])[0] == pytest.approx(exact, rel=1e-9)
 
 
 def test_pure_dp_is_randomised_response():

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from skprivacy.accounting import ComposedEvent, GaussianEvent, GNMaxEvent, RepeatedEvent
 from skprivacy.accounting.event import flatten
-from skprivacy.accounting.events import LNMaxEvent, SmoothGaussianEvent, VoteThresholdEvent
+from skprivacy.accounting.events import SmoothGaussianEvent, VoteThresholdEvent
 from skprivacy.accounting.events.gnmax import vote_curve
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.smooth_sensitivity import smoothed_cost, sum_sensitivities
@@ -160,21 +160,6 @@ def test_the_release_covers_every_pair_of_normal_distributions(b, z, lift):
     if lift == 0:
         assert (bound <= published).all()
     assert np.isinf(rdp(SmoothGaussianEvent(z, b, lift), [1 / -math.expm1(-2 * b) + 0.01]))[0]
-
-
-def test_bad_questions():
-    votes = GNMaxEvent(4.0, (10, 0))
-    with pytest.raises(TypeError, match="LNMaxEvent"):
-        smoothed_cost(LNMaxEvent(4.0, (10, 0)), 2.0, 0.1)
-    for order in (1.0, 0, math.nan, math.inf, None):
-        with pytest.raises(ValueError, match="order="):
-            smoothed_cost(votes, order, 0.1)
-    for smoothness in (0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="smoothness="):
-            smoothed_cost(votes, 2.0, smoothness)
-    for bad in ((0.0, 0.1, 0.0), (1.0, 0.0, 0.0), (1.0, 0.1, -1.0), (1.0, 0.1, math.nan)):
-        with pytest.raises(ValueError, match="must be a finite number > 0"):
-            SmoothGaussianEvent(*bad)
 
 
 @pytest.mark.parametrize(

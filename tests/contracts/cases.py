@@ -4,14 +4,15 @@ A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``tes
 ``tests/estimators/test_scikit_learn_checks.py`` do the rest.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -89,23 +90,6 @@ from skprivacy.synthesis.measurement_plan import MeasurementPlan
 from .tape import by_record
 
 
-@dataclass(frozen=True)
-class Case:
-    """A private estimator: how to make it, and on what."""
-
-    make: Callable[..., Any]
-    data: Callable[[int], tuple[NDArray, NDArray]]
-    null_label: Any  # a label that a record without contribution may carry; None: there is none
-    samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
-    once: bool = False  # whether it releases everything at once
-    reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
-    add_remove: bool = True  # whether it can hide how many records there are
-    before: int = 0  # how much is released before the steps of a training
-    releases_vary: bool = False  # whether how many releases there are depends on earlier ones
-    # What is released of what the mechanisms return, from a tape; None: all of it.
-    released: Callable[[Any], Event] | None = None
-
-
 def three_classes(n: int) -> tuple[NDArray, NDArray]:
     """Three blobs in four dimensions; the third class has one record, the last."""
     rng = np.random.RandomState(0)
@@ -116,18 +100,139 @@ def three_classes(n: int) -> tuple[NDArray, NDArray]:
     return X, y
 
 
-def with_relation(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a network, which hides the number of records if given one."""
-    hides = params.get("n_records") is not None
-    return {"relation": "add_remove" if hides else "zero_out", **params}
+def two_classes(n: int) -> tuple[NDArray, NDArray]:
+    """The blobs of ``three_classes``, of which two have one label."""
+    X, y = three_classes(n)
+    return X, y % 2
 
 
-def _dpsgd(**params: Any) -> DPSGDClassifier:
-    defaults = {
-        "classes": [0, 1, 2], "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
-        "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
-    }  # fmt: skip
-    return DPSGDClassifier(**with_relation({**defaults, **params}))
+def with_overflow(n: int) -> tuple[NDArray, NDArray]:
+    """Every third record has squares whose sum is 0, or infinity less infinity."""
+    X, y = three_classes(n)
+    X[2::3] = np.array([1.7e19, 1.7e19, -1.7e19, -1.7e19])
+    return X, y
+
+
+def numbers(n: int) -> tuple[NDArray, NDArray]:
+    """Targets of which some lie beyond the bounds."""
+    X, y = three_classes(n)
+    return X, 3.0 * y + X[:, 0]
+
+
+def several_labels(n: int) -> tuple[NDArray, NDArray]:
+    """Three labels a record, of which one is carried by the last record alone."""
+    X, y = three_classes(n)
+    return X, np.column_stack([y == 1, X[:, 0] > 0, y == 2]).astype(int)
+
+
+def far_numbers(n: int) -> tuple[NDArray, NDArray]:
+    """Targets of which the first and the last lie far beyond the bounds."""
+    X, y = numbers(n)
+    y[[0, -1]] = 1e6
+    return X, y
+
+
+def guesses(n: int) -> tuple[NDArray, NDArray]:
+    """Labels of which features tell nothing: any class may be one that nobody expected."""
+    rng = np.random.RandomState(0)
+    return rng.normal(size=(n, 4)), rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A private estimator: how to make it, and on what."""
+
+    make: Callable[..., Any]
+    data: Callable[[int], tuple[NDArray, NDArray]] = three_classes
+    null_label: Any = 0  # a label that a record without contribution may carry; None: there is none
+    samples: bool = False  # whether it draws Poisson batches; otherwise records take turns
+    once: bool = False  # whether it releases everything at once
+    reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
+    add_remove: bool = True  # whether it can hide how many records there are
+    before: int = 0  # how much is released before the steps of a training
+    releases_vary: bool = False  # whether how many releases there are depends on earlier ones
+    # What is released of what the mechanisms return, from a tape; None: all of it.
+    released: Callable[[Any], Event] | None = None
+
+
+def relation_for(n_records: int | None) -> str:
+    """Return the relation that hides the number of records if it is given."""
+    return "zero_out" if n_records is None else "add_remove"
+
+
+def maker(kind: Any, **fixed: Any) -> Callable[..., Any]:
+    """Make estimators of a kind; with ``n_records`` that is, nothing may depend on n."""
+
+    def make(n_records: int | None = None, **params: Any) -> Any:
+        if "random_state" not in fixed:
+            params.pop("random_state", None)
+        return kind(**{"epsilon": 4.0, "relation": relation_for(n_records), **fixed, **params})
+
+    return make
+
+
+CLASSES = {"classes": [0, 1, 2]}
+BOUNDED = {"target_bounds": (-1.0, 2.0)}
+PLACES = {f"x{i}": BoundedColumn(-3, 3) for i in range(4)}
+BOUNDS = (np.array([-2.0, -2.5, -2.0, -3.0]), np.array([3.0, 2.0, 3.0, 2.5]))
+PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
+
+# --------------------------------------------------------------------------------------- networks
+
+TRAINED = {"epsilon": 4.0, "delta": 1e-4, "batch_size": 8, "random_state": 0}
+NETWORK = {**TRAINED, "hidden_layer_sizes": (5,), "epochs": 6, "max_grad_norm": 0.7}
+
+
+def trainer(kind: Any, **fixed: Any) -> Callable[..., Any]:
+    """Make networks, which hide the number of records if given one."""
+
+    def make(**params: Any) -> Any:
+        relation = relation_for(params.get("n_records"))
+        return kind(**{"relation": relation, **fixed, **params})
+
+    return make
+
+
+def _network(**fixed: Any) -> Case:
+    return Case(trainer(DPSGDClassifier, **NETWORK | CLASSES | fixed), samples=True)
+
+
+def _regressor(**fixed: Any) -> Case:
+    make = trainer(DPSGDRegressor, **NETWORK | BOUNDED | fixed)
+    return Case(make, numbers, samples=True, before=1)
+
+
+def case_of_module(module: Any, data: Any = three_classes) -> Case:
+    """A classifier that trains ``module``."""
+    case = _network(module=module)
+
+    def make(hidden_layer_sizes: Any = (), **params: Any) -> Any:
+        return case.make(hidden_layer_sizes=NETWORK["hidden_layer_sizes"], **params)
+
+    return replace(case, make=make, data=data)
+
+
+class Perceptron(nn.Module):
+    def __init__(self, width: int = 5):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def _net(data: Any = three_classes, **fixed: Any) -> Case:
+    """A net for skorch users, whose parameters have other names."""
+
+    def make(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
+        torch.manual_seed(int(params.pop("random_state", 0)))
+        width = params.pop("hidden_layer_sizes", (5,))[0]
+        params["max_epochs"] = params.pop("epochs", 6)
+        module = Perceptron(width)  # ready made: the same start whenever it is fitted
+        defaults = {"batch_size": 8, "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7}
+        return trainer(partial(DPNeuralNet, module, criterion), **defaults)(**params)
+
+    return Case(lambda **params: make(**{**fixed, **params}), data, samples=True)
 
 
 class Network(nn.Module):
@@ -172,81 +277,92 @@ class SumsAsKernelsDo(nn.Module):
         return self.last(torch.cat([total, x], 1).tanh())
 
 
-def _module(module: Any, **fixed: Any) -> Callable[..., DPSGDClassifier]:
-    def make(**params: Any) -> DPSGDClassifier:
-        params.pop("hidden_layer_sizes", None)
-        return _dpsgd(module=module, **{**fixed, **params})
-
-    return make
-
-
-def case_of_module(module: Any) -> Case:
-    """A classifier that trains ``module``."""
-    return Case(_module(module), three_classes, null_label=0, samples=True)
-
-
-def with_overflow(n: int) -> tuple[NDArray, NDArray]:
-    """Every third record has squares whose sum is 0, or infinity less infinity."""
-    X, y = three_classes(n)
-    X[2::3] = np.array([1.7e19, 1.7e19, -1.7e19, -1.7e19])
-    return X, y
-
-
 def turned(rows: torch.Tensor) -> torch.Tensor:
     """Turn every other view round: an augmentation without chance, as replays need."""
     rows[1::2] = rows[1::2].flip(1)
     return rows
 
 
-def numbers(n: int) -> tuple[NDArray, NDArray]:
-    """Targets of which some lie beyond the bounds."""
-    X, y = three_classes(n)
-    return X, 3.0 * y + X[:, 0]
+class OfThreeParties(DPFederatedClassifier):
+    """A federation of three parties who have every third record each; it tells what networks do."""
+
+    n_steps_ = property(lambda self: self.n_rounds_)
+
+    def fit(self, X, y, parties=None):
+        if parties is None:
+            n = np.shape(X)[0] if np.ndim(X) else 0
+            parties = by_record(np.arange(n) % 3, n)
+        return super().fit(X, y, parties=parties)
 
 
-def several_labels(n: int) -> tuple[NDArray, NDArray]:
-    """Three labels a record, of which one is carried by the last record alone."""
-    X, y = three_classes(n)
-    return X, np.column_stack([y == 1, X[:, 0] > 0, y == 2]).astype(int)
+def _federated(**fixed: Any) -> Case:
+    def make(**params: Any) -> Any:
+        of_networks = {k: params.pop(k, None) for k in ("hidden_layer_sizes", "random_state")}
+        epochs = params.pop("epochs", 6 if of_networks["hidden_layer_sizes"] is None else 210)
+        batch = params.get("batch_size", 8)
+        defaults = {
+            "epsilon": 4.0, "delta": 1e-4, "n_untrusted": 0, "batch_size": 8,
+            "n_rounds": epochs * (params.get("n_records") or 24) // batch, "party_names": range(3),
+        }  # fmt: skip
+        return trainer(OfThreeParties, **defaults | CLASSES | fixed)(**params)
+
+    return Case(make, samples=True)
 
 
-def far_numbers(n: int) -> tuple[NDArray, NDArray]:
-    """Targets of which the first and the last lie far beyond the bounds."""
-    X, y = numbers(n)
-    y[[0, -1]] = 1e6
-    return X, y
+NETWORKS = {
+    "DPSGDClassifier": _network(),
+    "DPSGDClassifier-linear": _network(hidden_layer_sizes=()),
+    "DPSGDClassifier-full-batch": _network(batch_size=10**6),
+    "DPSGDClassifier-adam-automatic": _network(
+        optimizer=Optimizer("adam", schedule="cosine"), max_grad_norm=Clipping("automatic", 0.7)
+    ),
+    "DPSGDClassifier-per-layer-weights": _network(
+        max_grad_norm=Clipping("per-layer", 0.7), class_weight={2: 9.0}
+    ),
+    "DPSGDClassifier-prior": _network(
+        class_prior={0: 0.48, 1: 0.48, 2: 0.04}, class_weight="balanced"
+    ),
+    "DPSGDClassifier-layers": case_of_module(Network),
+    "DPSGDClassifier-torch.func": case_of_module(Shared),
+    "DPSGDClassifier-augmented": _network(augment=(turned, 2)),
+    "DPSGDClassifier-labels": replace(
+        _network(classes=["a", "b", "c"], class_weight={"c": 3.0}), data=several_labels
+    ),
+    "DPNeuralNet": _net(),
+    "DPNeuralNet-labels-adam": _net(
+        lambda n: (several_labels(n)[0], several_labels(n)[1].astype(float)),
+        criterion=nn.BCEWithLogitsLoss, optimizer=PrivateAdam, averaging="ema",
+    ),
+    "DPSGDRegressor": _regressor(),
+    "DPSGDRegressor-log": _regressor(target_scale="log"),
+    "DPSGDClassifier-exact": _network(noise="exact"),
+    "DPNeuralNet-exact-adaptive": _net(noise="exact", max_grad_norm=Clipping("adaptive", 0.7)),
+    "DPSGDClassifier-logistic-ema": _network(
+        noise="logistic", optimizer=Optimizer(averaging="ema")
+    ),
+    # A record of zeros begins with a gradient of norm 0.997: just within the norm, where what it
+    # adds to the sum and to the count is most. Later the noise decides where the norm is.
+    "DPSGDClassifier-adaptive": _network(
+        max_grad_norm=Clipping("adaptive", 1.05, target_quantile=0.3)
+    ),
+    "DPSGDClassifier-banded": replace(_network(noise="banded", epochs=1), samples=False),
+    "DPSGDRegressor-tree-adaptive": replace(
+        _regressor(noise="tree", max_grad_norm=Clipping("adaptive", 0.7), optimizer="adam"),
+        samples=False, before=0,
+    ),
+    "DPFederatedClassifier": _federated(),
+    "DPFederatedClassifier-trusted": _federated(server="trusted"),
+}  # fmt: skip
 
-
-def _regressor(**params: Any) -> DPSGDRegressor:
-    defaults = {
-        "target_bounds": (-1.0, 2.0), "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
-        "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
-    }  # fmt: skip
-    return DPSGDRegressor(**with_relation({**defaults, **params}))
-
-
-BOUNDS = (np.array([-2.0, -2.5, -2.0, -3.0]), np.array([3.0, 2.0, 3.0, 2.5]))
-
-
-def _once(kind: Any, **fixed: Any) -> Callable[..., Any]:
-    """Make estimators of one release; with ``n_records`` that is, nothing may depend on n."""
-
-    def make(n_records: int | None = None, random_state: int | None = None, **params: Any) -> Any:
-        relation = "zero_out" if n_records is None else "add_remove"
-        return kind(**{"bounds": BOUNDS, "epsilon": 4.0, "relation": relation, **fixed, **params})
-
-    return make
+# ---------------------------------------------------------------------------------- linear models
 
 
 def _linear_regression(kind: Any, **fixed: Any) -> Case:
-    return Case(
-        _once(kind, target_bounds=(-1.0, 2.0), **fixed), far_numbers, null_label=0.0, once=True
-    )
+    return Case(maker(kind, bounds=BOUNDS, **BOUNDED, **fixed), far_numbers, once=True)
 
 
 def _linear_classification(kind: Any, reaches: float = 0.6, **fixed: Any) -> Case:
-    make = _once(kind, classes=[0, 1, 2], **fixed)
-    return Case(make, three_classes, null_label=0, once=True, reaches=reaches)
+    return Case(maker(kind, bounds=BOUNDS, **CLASSES, **fixed), once=True, reaches=reaches)
 
 
 LINEAR = {
@@ -282,10 +398,11 @@ LINEAR = {
 
 def _scaler(**fixed: Any) -> Case:
     # A missing value counts as the middle of the bounds: no row contributes nothing.
-    return Case(_once(PrivateStandardScaler, **fixed), far_numbers, null_label=None, once=True)
+    make = maker(PrivateStandardScaler, bounds=BOUNDS, **fixed)
+    return Case(make, far_numbers, null_label=None, once=True)
 
 
-PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
+# ----------------------------------------------------------------------------------------- votes
 
 
 def public_like(X: Any) -> Any:
@@ -295,52 +412,24 @@ def public_like(X: Any) -> Any:
     return pd.DataFrame(PUBLIC[:, : X.shape[1]], columns=X.columns)
 
 
-class WithPublicRecords(PATEClassifier):
-    """PATE whose public records are at hand, so that it is fitted as the others are."""
+class PublicRecordsAtHand:
+    """Fits with public records that are at hand, so that it is fitted as the others are."""
 
     def fit(self, X, y, groups=None):
         return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
-def _pate(**fixed: Any) -> Callable[..., Any]:
-    def make(n_records: int | None = None, **params: Any) -> Any:
-        relation = "zero_out" if n_records is None else "add_remove"
-        defaults = {
-            "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
-            "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
-            "random_state": 0,
-        }  # fmt: skip
-        return WithPublicRecords(**{**defaults, **fixed, **params})
-
-    return make
+class WithPublicRecords(PublicRecordsAtHand, PATEClassifier):
+    pass
 
 
-class NeighboursWithPublicRecords(PrivateKNNClassifier):
-    """Neighbours whose public records are at hand."""
-
-    def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=public_like(X), groups=groups)
+class NeighboursWithPublicRecords(PublicRecordsAtHand, PrivateKNNClassifier):
+    pass
 
 
-def _neighbours(n_records: int | None = None, **params: Any) -> Any:
-    relation = "zero_out" if n_records is None else "add_remove"
-    defaults = {
-        "student": GaussianNB(), "n_neighbors": 5, "sampling_rate": 1.0, "n_queries": 12,
-        "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
-        "random_state": 0,
-    }  # fmt: skip
-    return NeighboursWithPublicRecords(**{**defaults, **params})
-
-
-def _without_public_records(n_records: int | None = None, **params: Any) -> PATEClassifier:
-    relation = "zero_out" if n_records is None else "add_remove"
-    defaults = {
-        "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
-        "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
-        "schema": Schema({f"x{i}": BoundedColumn(-3, 3) for i in range(4)}), "marginal_share": 0.5,
-        "random_state": 0,
-    }  # fmt: skip
-    return PATEClassifier(**{**defaults, **params})
+VOTES = {"student": GaussianNB(), "n_queries": 12, "delta": 1e-4, "random_state": 0, **CLASSES}
+TAUGHT = {**VOTES, "teacher": GaussianNB(), "n_teachers": 4}
+_pate = partial(maker, WithPublicRecords, **TAUGHT)
 
 
 def _winners_only(tape: Any) -> Event:
@@ -356,79 +445,64 @@ def _winners(tape: Any, first: int) -> Event:
     blocks = []
     for mechanism, counts in zip(tape.mechanisms[first:], tape.inputs[first:], strict=True):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
-        noise = mechanism.noise_multiplier * mechanism.sensitivity
-        blocks.append(VoteBlockEvent(kind, noise, len(counts)))
+        blocks.append(VoteBlockEvent(kind, votes_noise(mechanism), len(counts)))
     return ComposedEvent(tuple(blocks))
 
 
-def _votes_noise(tape: Any) -> float:
+def votes_noise(mechanism: Any) -> float:
     """Return the scale of the noise on each count, in votes."""
-    return tape.mechanisms[0].noise_multiplier * tape.mechanisms[0].sensitivity
+    return mechanism.noise_multiplier * mechanism.sensitivity
+
+
+def _laplace_winners(tape: Any) -> Event:
+    return VoteBlockEvent("lnmax", votes_noise(tape.mechanisms[0]), len(tape.outputs))
 
 
 def _in_rounds(tape: Any) -> Event:
     """Return what rounds release: of each kind all together; empty rows are asked about nobody."""
-    tests, answers = 0, 0
+    asked, noise = Counter(), {}
     for mechanism, counts in zip(tape.mechanisms, tape.inputs, strict=True):
-        noise = mechanism.noise_multiplier * mechanism.sensitivity
-        if np.ndim(counts) == 2:
-            answers, noise_of_answers = answers + int(counts.any(axis=1).sum()), noise
-        else:
-            tests, noise_of_tests = tests + len(counts), noise
-    return ComposedEvent(
-        (
-            VoteBlockEvent("threshold", noise_of_tests, tests),
-            VoteBlockEvent("gnmax", noise_of_answers, answers),
-        )
-    )
+        kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
+        asked[kind] += int(counts.any(axis=1).sum()) if kind == "gnmax" else len(counts)
+        noise[kind] = votes_noise(mechanism)
+    blocks = (VoteBlockEvent(k, noise[k], asked[k]) for k in ("threshold", "gnmax"))
+    return ComposedEvent(tuple(blocks))
+
+
+def _voting(released: Any, make: Any) -> Case:
+    # A record that is replaced goes to another teacher: only removal is a neighbour by one vote.
+    return Case(make, null_label=None, once=True, released=released)
 
 
 PATE = {
     # All records take part, as the other contracts of one release know it: ensemble/test_knn.py
     # looks at the sampling.
-    "PrivateKNNClassifier": Case(_neighbours, three_classes, null_label=0, once=True),
-    # A record that is replaced goes to another teacher: only removal is a neighbour by one vote.
-    "PATEClassifier": Case(
-        _pate(), three_classes, null_label=None, once=True, released=_winners_only
+    "PrivateKNNClassifier": Case(
+        maker(NeighboursWithPublicRecords, n_neighbors=5, sampling_rate=1.0, **VOTES), once=True
     ),
-    "PATEClassifier-index": Case(
-        _pate(partition="index"),
-        three_classes,
-        null_label=0,
-        once=True,
-        add_remove=False,
-        released=_winners_only,
+    "PATEClassifier": _voting(_winners_only, _pate()),
+    "PATEClassifier-index": replace(
+        _voting(_winners_only, _pate(partition="index")), null_label=0, add_remove=False
     ),
-    "PATEClassifier-marginals": Case(
-        _without_public_records,
-        three_classes,
-        null_label=None,
-        once=True,
-        released=_marginals_and_winners,
+    "PATEClassifier-marginals": _voting(
+        _marginals_and_winners,
+        maker(PATEClassifier, schema=Schema(PLACES), marginal_share=0.5, **TAUGHT),
     ),
-    "PATEClassifier-confident": Case(
-        _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8)),
-        three_classes,
-        null_label=None,
-        once=True,
-        released=_winners_only,
+    "PATEClassifier-confident": _voting(
+        _winners_only, _pate(aggregator=ConfidentGNMax(threshold=3.0, max_answers=8))
     ),
-    "PATEClassifier-laplace": Case(
-        _pate(aggregator=LNMax(), n_queries=4),
-        three_classes,
-        null_label=None,
-        once=True,
-        released=lambda tape: VoteBlockEvent("lnmax", _votes_noise(tape), len(tape.outputs)),
+    "PATEClassifier-laplace": _voting(
+        _laplace_winners,
+        maker(WithPublicRecords, **TAUGHT | {"aggregator": LNMax(), "n_queries": 4}),
     ),
     # All tests pass, so that all answers that are paid for are given.
-    "PATEClassifier-interactive": Case(
+    "PATEClassifier-interactive": _voting(
+        _in_rounds,
         _pate(aggregator=InteractiveGNMax(threshold=-500.0, max_answers=8, n_rounds=3)),
-        three_classes,
-        null_label=None,
-        once=True,
-        released=_in_rounds,
     ),
 }
+
+# ------------------------------------------------------------------------------------ fine-tuning
 
 
 class RoundedByPlace(TransformerMixin, BaseEstimator):
@@ -451,57 +525,35 @@ class RoundedByPlace(TransformerMixin, BaseEstimator):
         return np.where(even, found, np.nextafter(found, np.float32(2)))
 
 
-class FineTunerWithPublicRecords(ALMFineTuner):
-    """A fine-tuner whose public records are at hand, from which its encoder is learned."""
-
-    def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=public_like(X), groups=groups)
-
-
-def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
-    def make(n_records: int | None = None, random_state: int | None = None, **params: Any) -> Any:
-        relation = "zero_out" if n_records is None else "add_remove"
-        defaults = {
-            "encoder": PCA(3), "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0,
-            "delta": 1e-4,
-        }  # fmt: skip
-        return FineTunerWithPublicRecords(**{**defaults, **fixed, **params})
-
-    return Case(make, three_classes, null_label=0, once=True, reaches=reaches)
-
-
-def _bare_fine_tuner(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
-    relation = "zero_out" if n_records is None else "add_remove"
-    defaults = {"classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 0.0}
-    return ALMFineTuner(**{**defaults, **params})
+class FineTunerWithPublicRecords(PublicRecordsAtHand, ALMFineTuner):
+    """A fine-tuner that learns its encoder from the public records."""
 
 
 class NetworkWithPublicRecords(FineTunerWithPublicRecords):
     """One whose head is a network, and that tells of its training what a network does."""
 
-    @property
-    def noise_multiplier_(self):
-        return self.weights_.noise_multiplier_
+    noise_multiplier_ = property(lambda self: self.weights_.noise_multiplier_)
+    n_steps_ = property(lambda self: self.weights_.n_steps_)
 
-    @property
-    def n_steps_(self):
-        return self.weights_.n_steps_
+
+TUNED = {"encoder": PCA(3), "delta": 1e-4, **CLASSES}
+
+
+def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
+    make = maker(FineTunerWithPublicRecords, **TUNED | fixed)
+    return Case(make, once=True, reaches=reaches)
 
 
 def _fine_tuned_network(**params: Any) -> ALMFineTuner:
     of_head = {"hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8, "random_state": 0}
     of_head = {k: params.pop(k, v) for k, v in {**of_head, "n_records": None}.items()}
-    relation = "zero_out" if of_head["n_records"] is None else "add_remove"
-    defaults = {
-        "encoder": PCA(3), "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0,
-        "delta": 1e-4,
-    }  # fmt: skip
-    return NetworkWithPublicRecords(head=NetworkHead(**of_head), **{**defaults, **params})
+    make = maker(NetworkWithPublicRecords, head=NetworkHead(**of_head), **TUNED)
+    return make(of_head["n_records"], **params)
 
 
 FINE_TUNING = {
-    "ALMFineTuner": Case(_bare_fine_tuner, three_classes, null_label=0, once=True),
-    "ALMFineTuner-dpsgd": Case(_fine_tuned_network, three_classes, null_label=0, samples=True),
+    "ALMFineTuner": Case(maker(ALMFineTuner, delta=0.0, **CLASSES), once=True),
+    "ALMFineTuner-dpsgd": Case(_fine_tuned_network, samples=True),
     # A record among two dozen moves the minimiser by far less than one that all others oppose:
     # fine_tuning/test_sensitivity.py nears the bound by a search.
     "ALMFineTuner-softmax": _fine_tuner(0.3, head=SoftmaxHead(ridge=20.0)),
@@ -517,32 +569,23 @@ FINE_TUNING = {
     "ALMFineTuner-rounded": _fine_tuner(encoder=RoundedByPlace(), head="prototypes"),
 }
 
-
-def guesses(n: int) -> tuple[NDArray, NDArray]:
-    """Labels of which features tell nothing: any class may be one that nobody expected."""
-    rng = np.random.RandomState(0)
-    return rng.normal(size=(n, 4)), rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+# ----------------------------------------------------------------------------------------- labels
 
 
 def _labels(kind: Any, data: Any = three_classes, **fixed: Any) -> Case:
     """A classifier that protects labels: contracts_labels.py says what it owes."""
 
     def make(**params: Any) -> Any:
-        defaults = {
-            "classes": [0, 1, 2], "epsilon": 2.0, "random_state": 0, "estimator": GaussianNB(),
-        }  # fmt: skip
+        defaults = {"epsilon": 2.0, "random_state": 0, "estimator": GaussianNB(), **CLASSES}
         return kind(**{**defaults, **fixed, **params})
 
     vary = kind is LP2STClassifier  # which candidates there are depends on the first stage
     return Case(make, data, null_label=None, once=True, releases_vary=vary)
 
 
-def _label_pate(**params: Any) -> LabelPATEClassifier:
-    defaults = {
-        "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
-        "classes": [0, 1, 2], "epsilon": 4.0, "delta": 1e-5, "random_state": 0,
-    }  # fmt: skip
-    return LabelPATEClassifier(**{**defaults, **params})
+def _label_pate(**fixed: Any) -> Case:
+    own = {**TAUGHT, "epsilon": 4.0, "delta": 1e-5, **fixed}
+    return _voting(None, lambda **params: LabelPATEClassifier(**{**own, **params}))
 
 
 N_TURNING = 24
@@ -552,19 +595,16 @@ LABELS = {
     "LP2STClassifier": _labels(LP2STClassifier),
     "LP2STClassifier-drawn": _labels(LP2STClassifier, estimator=KNeighborsClassifier(3)),
     "LP2STClassifier-guesses": _labels(LP2STClassifier, guesses, epsilon=1.0),
-    "LabelPATEClassifier": Case(_label_pate, three_classes, null_label=None, once=True),
+    "LabelPATEClassifier": _label_pate(),
     # With about one record each, a teacher turns round with its label.
-    "LabelPATEClassifier-turning": Case(
-        lambda **params: _label_pate(**{"n_teachers": N_TURNING, **params}),
-        three_classes,
-        null_label=None,
-        once=True,
-    ),
+    "LabelPATEClassifier-turning": _label_pate(n_teachers=N_TURNING),
     "RandomizedResponseClassifier": _labels(RandomizedResponseClassifier),
     "RandomizedResponseClassifier-scores": _labels(
         RandomizedResponseClassifier, estimator=RidgeClassifier()
     ),
 }
+
+# --------------------------------------------------------------------------------------- searches
 
 
 class SettledRandom(SecureRandom):
@@ -604,8 +644,8 @@ def rightness(y, predicted):
 
 
 def _search(n_records: int | None = None, random_state: int | None = None, **params: Any) -> Any:
-    relation = "zero_out" if n_records is None else "add_remove"
-    model = FunctionalMechanismClassifier(bounds=BOUNDS, classes=[0, 1, 2], relation=relation)
+    relation = relation_for(n_records)
+    model = FunctionalMechanismClassifier(bounds=BOUNDS, relation=relation, **CLASSES)
     defaults = {
         "epsilon": 12.0, "delta": 0.0, "n_trials": TRIALS, "test_size": SHARE,
         "n_records": n_records, "random_state": random_state, "scoring": rightness,
@@ -620,41 +660,24 @@ def _best_of_trials(tape: Any) -> Event:
     return MixtureEvent((1 - SHARE, SHARE), tuple(best))
 
 
-SEARCH = Case(_search, three_classes, null_label=0, once=True, released=_best_of_trials)
+SEARCH = Case(_search, once=True, released=_best_of_trials)
 
-
-class Perceptron(nn.Module):
-    def __init__(self, width: int = 5):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 3))
-
-    def forward(self, x):
-        return self.layers(x)
-
-
-PLACES = {f"x{i}": BoundedColumn(-3, 3) for i in range(4)}
+# ------------------------------------------------------------------------- tables with a schema
 
 
 def _synthesizer(
-    target: dict[str, Any] | None = None,
+    target: dict[str, Any] = CLASSES,
     data: Any = three_classes,
     constraints: tuple[Any, ...] = (),
     released: Any = None,
     **fixed: Any,
 ) -> Case:
-    def make(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
-        relation = "zero_out" if n_records is None else "add_remove"
-        defaults = {
-            "schema": Schema(
-                PLACES, constraints=constraints, **(target or {"classes": [0, 1, 2]})
-            ),
-            "epsilon": 4.0,
-            "delta": 1e-4, "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation,
-            "max_bins": 2,
-        }  # fmt: skip
-        return MarginalSynthesizer(**{**defaults, **fixed, **params})
-
-    return Case(make, data, null_label=0, once=True, released=released)
+    defaults = {
+        "schema": Schema(PLACES, constraints=constraints, **target), "delta": 1e-4, "max_bins": 2,
+        "grids": dict.fromkeys(PLACES, Grid(cells=4)),
+    }  # fmt: skip
+    make = maker(MarginalSynthesizer, **defaults | fixed)
+    return Case(make, data, once=True, released=released)
 
 
 def _with_unused_choices(tape: Any) -> Event:
@@ -664,37 +687,20 @@ def _with_unused_choices(tape: Any) -> Event:
     return ComposedEvent((*made, RepeatedEvent(plan.choice_mechanism.event, plan.n_choices)))
 
 
-def _additive(kind: Any, target: dict[str, Any], data: Any, null_label: Any, **fixed: Any) -> Case:
-    def make(n_records: int | None = None, random_state: Any = None, **params: Any) -> Any:
-        relation = "zero_out" if n_records is None else "add_remove"
-        defaults = {
-            "schema": Schema(PLACES, **target), "epsilon": 8.0, "delta": 1e-4, "n_rounds": 2,
-            "relation": relation,
-        }  # fmt: skip
-        return kind(**{**defaults, **fixed, **params})
-
-    return Case(make, data, null_label=null_label, once=True)
-
-
-def two_classes(n: int) -> tuple[NDArray, NDArray]:
-    """The blobs of ``three_classes``, of which two have one label."""
-    X, y = three_classes(n)
-    return X, y % 2
+def _additive(kind: Any, target: dict[str, Any], data: Any, **fixed: Any) -> Case:
+    own = {"schema": Schema(PLACES, **target), "epsilon": 8.0, "delta": 1e-4, "n_rounds": 2}
+    return Case(maker(kind, **own, **fixed), data, once=True)
 
 
 ADDITIVE = {
-    "PrivateAdditiveClassifier": _additive(
-        PrivateAdditiveClassifier, {"classes": [0, 1, 2]}, three_classes, 0
-    ),
+    "PrivateAdditiveClassifier": _additive(PrivateAdditiveClassifier, CLASSES, three_classes),
     "PrivateAdditiveClassifier-two-classes": _additive(
-        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes, 0
+        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes
     ),
     "PrivateAdditiveClassifier-single-columns": _additive(
-        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes, 0, max_pairs=0
+        PrivateAdditiveClassifier, {"classes": [0, 1]}, two_classes, max_pairs=0
     ),
-    "PrivateAdditiveRegressor": _additive(
-        PrivateAdditiveRegressor, {"target_bounds": (-1.0, 2.0)}, far_numbers, 0.0
-    ),
+    "PrivateAdditiveRegressor": _additive(PrivateAdditiveRegressor, BOUNDED, far_numbers),
 }
 
 
@@ -719,193 +725,38 @@ class SettledRegressor(OfSynthesizer, SyntheticDataRegressor):
     pass
 
 
-def _trained(kind: Any, estimator: Any, target: dict[str, Any], data: Any, null_label: Any) -> Case:
+def _trained(kind: Any, estimator: Any, target: dict[str, Any], data: Any) -> Case:
+    synthesizer = _synthesizer(target, method="independent")
+
     def make(random_state: Any = 0, **params: Any) -> Any:
-        params = {"schema": Schema(PLACES, **target), "method": "independent", **params}
-        synthesizer = _synthesizer().make(**params)
-        return kind(estimator, synthesizer, n_samples=50, random_state=random_state)
+        return kind(estimator, synthesizer.make(**params), n_samples=50, random_state=random_state)
 
-    return Case(make, data, null_label=null_label, once=True)
+    return Case(make, data, once=True)
 
 
-def _gan(**params: Any) -> DPGANSynthesizer:
-    defaults = {
-        "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
-        "hidden_layer_sizes": (5,), "generator_layer_sizes": (5,), "latent_size": 3,
-        "discriminator_steps": 2, "epochs": 6, "batch_size": 8, "max_grad_norm": 0.2,
-        "random_state": 0,
-    }  # fmt: skip
-    return DPGANSynthesizer(**with_relation({**defaults, **params}))
-
-
-TRAINED_ON_SYNTHETIC = {
-    "SyntheticDataClassifier": _trained(
-        SettledClassifier, GaussianNB(), {"classes": [0, 1, 2]}, three_classes, 0
-    ),
-    "SyntheticDataRegressor": _trained(
-        SettledRegressor, LinearRegression(), {"target_bounds": (-3, 3)}, numbers, 0.0
-    ),
-}
-
+GAN = {
+    **TRAINED, "schema": Schema(PLACES, **CLASSES), "hidden_layer_sizes": (5,), "epochs": 6,
+    "generator_layer_sizes": (5,), "latent_size": 3, "discriminator_steps": 2, "max_grad_norm": 0.2,
+}  # fmt: skip
 SYNTHESIS = {
     "MarginalSynthesizer-independent": _synthesizer(method="independent"),
-    "MarginalSynthesizer-tree": _synthesizer({"target_bounds": (-1.0, 2.0)}, far_numbers),
+    "MarginalSynthesizer-tree": _synthesizer(BOUNDED, far_numbers),
     "MarginalSynthesizer-few-records": _synthesizer(released=_with_unused_choices),
     "MarginalSynthesizer-constrained": _synthesizer(
-        {"target_bounds": (-1.0, 2.0)},
+        BOUNDED,
         far_numbers,
         (OrderedColumns(["x0", "x1", "x2"]), ImpossibleValues({"x3": (-3, -1), "x0": (None, 0)})),
     ),
     "MarginalSynthesizer-adaptive": _synthesizer(method="adaptive", n_rounds=3),
+    "SyntheticDataClassifier": _trained(SettledClassifier, GaussianNB(), CLASSES, three_classes),
+    "SyntheticDataRegressor": _trained(
+        SettledRegressor, LinearRegression(), {"target_bounds": (-3, 3)}, numbers
+    ),
+    "DPGANSynthesizer": Case(trainer(DPGANSynthesizer, **GAN), samples=True, before=1),
 }
 
-
-class OfThreeParties(DPFederatedClassifier):
-    """A federation of three parties who have every third record each; it tells what networks do."""
-
-    n_steps_ = property(lambda self: self.n_rounds_)
-
-    def fit(self, X, y, parties=None):
-        if parties is None:
-            n = np.shape(X)[0] if np.ndim(X) else 0
-            parties = by_record(np.arange(n) % 3, n)
-        return super().fit(X, y, parties=parties)
-
-
-def _federated(**fixed: Any) -> Case:
-    def make(**params: Any) -> Any:
-        of_networks = {k: params.pop(k, None) for k in ("hidden_layer_sizes", "random_state")}
-        epochs = params.pop("epochs", 6 if of_networks["hidden_layer_sizes"] is None else 210)
-        batch = params.get("batch_size", 8)
-        defaults = {
-            "epsilon": 4.0, "delta": 1e-4, "classes": [0, 1, 2], "n_untrusted": 0,
-            "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
-            "party_names": range(3),
-        }  # fmt: skip
-        return OfThreeParties(**with_relation({**defaults, **fixed, **params}))
-
-    return Case(make, three_classes, null_label=0, samples=True)
-
-
-def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
-    """A net for skorch users, whose parameters have other names."""
-    torch.manual_seed(int(params.pop("random_state", 0)))
-    width = params.pop("hidden_layer_sizes", (5,))[0]
-    params["max_epochs"] = params.pop("epochs", 6)
-    defaults = {"batch_size": 8, "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7}
-    module = Perceptron(width)  # ready made: the same start whenever it is fitted
-    return DPNeuralNet(module, criterion, **with_relation({**defaults, **params}))
-
-
 CASES = {
-    "DPSGDClassifier": Case(_dpsgd, three_classes, null_label=0, samples=True),
-    "DPSGDClassifier-linear": Case(
-        lambda **p: _dpsgd(**{"hidden_layer_sizes": (), **p}), three_classes, 0, samples=True
-    ),
-    "DPSGDClassifier-full-batch": Case(
-        lambda **p: _dpsgd(**{"batch_size": 10**6, **p}), three_classes, 0, samples=True
-    ),
-    "DPSGDClassifier-adam-automatic": Case(
-        lambda **p: _dpsgd(
-            **{
-                "optimizer": Optimizer("adam", schedule="cosine"),
-                "max_grad_norm": Clipping("automatic", 0.7),
-                **p,
-            }
-        ),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-per-layer-weights": Case(
-        lambda **p: _dpsgd(
-            **{"max_grad_norm": Clipping("per-layer", 0.7), "class_weight": {2: 9.0}, **p}
-        ),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-prior": Case(
-        lambda **p: _dpsgd(
-            **{"class_prior": {0: 0.48, 1: 0.48, 2: 0.04}, "class_weight": "balanced", **p}
-        ),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-layers": case_of_module(Network),
-    "DPSGDClassifier-torch.func": case_of_module(Shared),
-    "DPSGDClassifier-augmented": Case(
-        lambda **p: _dpsgd(**{"augment": (turned, 2), **p}),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-labels": Case(
-        lambda **p: _dpsgd(**{"classes": ["a", "b", "c"], "class_weight": {"c": 3.0}, **p}),
-        several_labels,
-        null_label=0,
-        samples=True,
-    ),
-    "DPNeuralNet": Case(_net, three_classes, null_label=0, samples=True),
-    "DPNeuralNet-labels-adam": Case(
-        lambda **p: _net(
-            **{"criterion": nn.BCEWithLogitsLoss, "optimizer": PrivateAdam, "averaging": "ema", **p}
-        ),
-        lambda n: (several_labels(n)[0], several_labels(n)[1].astype(float)),
-        null_label=0.0,
-        samples=True,
-    ),
-    "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True, before=1),
-    "DPSGDRegressor-log": Case(
-        lambda **p: _regressor(**{"target_scale": "log", **p}),
-        numbers,
-        null_label=0.0,
-        samples=True,
-        before=1,
-    ),
-    "DPSGDClassifier-exact": Case(
-        lambda **p: _dpsgd(**{"noise": "exact", **p}), three_classes, 0, samples=True
-    ),
-    "DPNeuralNet-exact-adaptive": Case(
-        lambda **p: _net(**{"noise": "exact", "max_grad_norm": Clipping("adaptive", 0.7), **p}),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-logistic-ema": Case(
-        lambda **p: _dpsgd(**{"noise": "logistic", "optimizer": Optimizer(averaging="ema"), **p}),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    # A record of zeros begins with a gradient of norm 0.997: just within the norm, where what it
-    # adds to the sum and to the count is most. Later the noise decides where the norm is.
-    "DPSGDClassifier-adaptive": Case(
-        lambda **p: _dpsgd(
-            **{"max_grad_norm": Clipping("adaptive", 1.05, target_quantile=0.3), **p}
-        ),
-        three_classes,
-        0,
-        samples=True,
-    ),
-    "DPSGDClassifier-banded": Case(
-        lambda **p: _dpsgd(**{"noise": "banded", "epochs": 1, **p}), three_classes, 0
-    ),
-    "DPSGDRegressor-tree-adaptive": Case(
-        lambda **p: _regressor(
-            **{
-                "noise": "tree",
-                "max_grad_norm": Clipping("adaptive", 0.7),
-                "optimizer": "adam",
-                **p,
-            }
-        ),
-        numbers,
-        0.0,
-    ),
-    "DPFederatedClassifier": _federated(),
-    "DPFederatedClassifier-trusted": _federated(server="trusted"),
+    **NETWORKS,
     **ADDITIVE,
     **FINE_TUNING,
     **LINEAR,
@@ -914,17 +765,17 @@ CASES = {
     "PrivateStandardScaler": _scaler(),
     "PrivateStandardScaler-delta": _scaler(delta=1e-4),
     **SYNTHESIS,
-    **TRAINED_ON_SYNTHETIC,
-    "DPGANSynthesizer": Case(_gan, three_classes, null_label=0, samples=True, before=1),
 }
 
 
-def in_forms(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the name of the first form of each estimator, and the names of its other forms."""
+def in_forms(names: Iterable[str], heavy: Container[str] = ()) -> list[Any]:
+    """Return names as parameters: the first form of each estimator is tried every day."""
     first: dict[str, str] = {}
     for name in names:
         first.setdefault(name.partition("-")[0], name)
-    return list(first.values()), [name for name in names if name not in first.values()]
+    marks = {name: [pytest.mark.slow] for name in set(names) - set(first.values())}
+    marks |= {name: [pytest.mark.heavy] for name in first.values() if name in heavy}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 
 
 # What scikit-learn's own checks run on. They cannot pass public facts, and most of them compare two
@@ -976,10 +827,10 @@ SCIKIT_LEARN = [
 ]
 
 # For ``check_replay`` alone; the rest is said by the cases above.
-OVERFLOWING = Case(_module(SumsAsKernelsDo), with_overflow, null_label=0, samples=True)
+OVERFLOWING = case_of_module(SumsAsKernelsDo, with_overflow)
 SMOOTHED = Case(
-    lambda **p: SmoothedClassifier(_dpsgd(**p), sigma=0.5, random_state=0),
-    three_classes,
-    null_label=0,
+    lambda **params: SmoothedClassifier(
+        CASES["DPSGDClassifier"].make(**params), sigma=0.5, random_state=0
+    ),
     samples=True,
 )

@@ -1,10 +1,9 @@
 """What estimators owe that protect groups of records: neighbours differ in a whole group."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,18 +90,21 @@ def check_another_order(case: Case) -> None:
 def check_each_by_itself(case: Case) -> None:
     """Where everybody has one record, groups change nothing but the unit."""
     X, y = case.data(N)
-    tapes, releases = [Tape(), Tape()], []
+    tapes = [Tape(), Tape()]
     for tape, groups in zip(tapes, (None, np.arange(N)[::-1]), strict=True):
         with recording(tape), warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)  # of the seed
-            model = fitted(case.make(noise_seed=3), X, y, groups)
-        releases.append(model)
+            fitted(case.make(noise_seed=3), X, y, groups)
     assert tapes[0].mechanisms == tapes[1].mechanisms
-    for a, b in zip(tapes[0].inputs, tapes[1].inputs, strict=True):
-        for one, two in zip(*(v if isinstance(v, tuple) else (v,) for v in (a, b)), strict=True):
-            np.testing.assert_array_equal(one, two)
-    for one, two in zip(tapes[0].outputs, tapes[1].outputs, strict=True):
-        np.testing.assert_array_equal(one, two)
+    for name in ("inputs", "outputs"):
+        for one, two in zip(*(getattr(tape, name) for tape in tapes), strict=True):
+            assert_equal(one, two)
+
+
+def assert_equal(one: Any, two: Any) -> None:
+    """Compare what two releases were given, or returned: an array, or several."""
+    for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (one, two)), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def check_delta_counts_people(case: Case) -> None:
@@ -134,6 +136,4 @@ def check_order_and_names(case: Case) -> None:
                 fitted(pickle.loads(blob), X, y, groups)
             inputs.append(tape.inputs[0])
     for other in inputs[1:]:
-        for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (inputs[0], other)),
-                        strict=True):  # fmt: skip
-            np.testing.assert_array_equal(a, b)
+        assert_equal(inputs[0], other)

@@ -3,8 +3,6 @@
 Neighbours differ in one label and in no feature.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ and in which form the data comes. The everyday tests take a selection in which a
 properties meet (``covering``); the slow tests take ``EVERY`` choice.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext

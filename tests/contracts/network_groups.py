@@ -4,14 +4,11 @@ What goes through the mechanism may differ by the sensitivity when a group is bl
 however many rows it has.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy import stats
 
 from skprivacy._groups import Groups
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
@@ -19,7 +16,7 @@ from skprivacy.neural_network._training.engine import Training
 
 from .cases import Case
 from .neighbors import SAMPLED_GROUP, SIZES, group_table
-from .noise_laws import CHANCE
+from .records import check_poisson, check_same_plan
 from .replay import replay
 from .tape import Tape, recording
 
@@ -86,13 +83,7 @@ def check_inclusion(case: Case) -> None:
         model = case.make(batch_size=30, epochs=20).fit(X, y, groups=whose)
     rate, steps = model.privacy_event_.event.sampling_rate, model.n_steps_
     assert (rate, steps, len(tape.draws)) == (30 / n, 20 * n // 30, steps)
-    counts = np.bincount(np.concatenate(tape.draws), minlength=n)
-    assert len(counts) == n, "more are drawn than there are people"
-    drawn = np.array([len(d) for d in tape.draws])
-    for values, trials in ((counts, steps), (drawn, n)):
-        spread = ((values - trials * rate) ** 2).sum() / (trials * rate * (1 - rate))
-        p = stats.chi2(len(values)).cdf(spread)
-        assert CHANCE < p < 1 - CHANCE, "people do not take part as a Poisson sample does"
+    check_poisson(tape.draws, n, rate)
 
 
 def check_public_size(case: Case) -> None:
@@ -101,9 +92,8 @@ def check_public_size(case: Case) -> None:
     for sizes in (SIZES, SIZES[:-1], (*SIZES, 9), (1,) * n):
         X, y, whose = group_table(case, sizes)
         fits.append(case.make(n_records=n, batch_size=3).fit(X, y, groups=whose))
-    assert len({(m.n_steps_, m.noise_multiplier_, m.privacy_event_) for m in fits}) == 1
-    assert len({str(getattr(m, "settings_", None)) for m in fits}) == 1
-    assert {(m.privacy_.relation, m.privacy_.unit) for m in fits} == {("add_remove", "group")}
+    check_same_plan(fits)
+    assert {m.privacy_.unit for m in fits} == {"group"}
 
 
 def check_chosen_rows(case: Case) -> None:

@@ -5,8 +5,6 @@
 holds every class that releases anything to it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@
 record of a party, or in all that a party has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from skprivacy.accounting import NonPrivateEvent
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 
@@ -113,6 +112,7 @@ def check_shares() -> None:
 def check_sums() -> None:
     """Sums of both signs, as large as they may be, are those of whole numbers."""
     quiet = DistributedGaussian(0.0, n_parties=4, n_untrusted=1, n_contributions=2**24)
+    assert quiet.event == NonPrivateEvent()
     most = 2**24 * int(STEPS) // 4
     value = np.array([[most, -most, 3], [most, -most, -5], [most, -most, -7], [most, 4, 0]])
     assert quiet.release(value, SecureRandom()).tolist() == value.sum(axis=0).tolist()

@@ -6,8 +6,6 @@ planted bug, where they must fail.
 The replay contract, ``tests/contracts/replay.py``, is the strongest of them.
 """
 
-from __future__ import annotations
-
 import gc
 import pickle
 import random
@@ -121,11 +119,16 @@ def check_inclusion(case: Case) -> None:
     n, tape = 400, Tape()
     with recording(tape):
         model = case.make(batch_size=40, epochs=20).fit(*case.data(n))
-    counts = np.bincount(np.concatenate(tape.draws), minlength=n)
-    rate, steps = event_of_training(model).event.sampling_rate, model.n_steps_
-    assert len(tape.draws) == steps
-    sizes = np.array([len(d) for d in tape.draws])
-    for values, trials in ((counts, steps), (sizes, n)):
+    assert len(tape.draws) == model.n_steps_
+    check_poisson(tape.draws, n, event_of_training(model).event.sampling_rate)
+
+
+def check_poisson(draws: list[NDArray], n: int, rate: float) -> None:
+    """Test how often each of ``n`` units is drawn, and how many each draw has."""
+    counts = np.bincount(np.concatenate(draws), minlength=n)
+    assert len(counts) == n, "more are drawn than there are"
+    sizes = np.array([len(drawn) for drawn in draws])
+    for values, trials in ((counts, len(draws)), (sizes, n)):
         spread = ((values - trials * rate) ** 2).sum() / (trials * rate * (1 - rate))
         p = stats.chi2(len(values)).cdf(spread)
         assert CHANCE < p < 1 - CHANCE, "records do not take part as a Poisson sample does"
@@ -223,6 +226,11 @@ def check_public_size(case: Case) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fits.append(case.make(n_records=N, batch_size=7).fit(*case.data(n)))
+    check_same_plan(fits)
+
+
+def check_same_plan(fits: list[Any]) -> None:
+    """Demand the same steps, noise and settings of fits that hide how many records there are."""
     assert len({(m.n_steps_, m.noise_multiplier_, m.privacy_event_) for m in fits}) == 1
     assert len({str(getattr(m, "settings_", None)) for m in fits}) == 1
     assert {m.privacy_.relation for m in fits} == {"add_remove"}

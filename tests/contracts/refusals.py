@@ -1,7 +1,5 @@
 """What a fit owes that is refused, fails or is interrupted: nothing of it may be left."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,18 +48,11 @@ def check_refused_fit(case: Case) -> None:
 def check_failed_fit(case: Case) -> None:
     """A fit that breaks off at its first or its last release leaves the estimator as it was."""
     X, y = case.data(N)
-    releases = 0
-
-    def counted(self: Mechanism, value: Any, random: Any) -> Any:
-        nonlocal releases
-        releases += 1
-        return release(self, value, random)
-
-    release = Mechanism.release
-    with mock.patch.object(Mechanism, "release", counted):
+    tape = Tape()
+    with recording(tape):
         earlier = case.make().fit(X, y)
     errors = cycle((KeyboardInterrupt, MemoryError))  # each of them at the first and at the last
-    for number in {1} if case.releases_vary else {1, releases}:
+    for number in {1} if case.releases_vary else {1, len(tape.inputs)}:
         budget = PrivacyBudget(100.0, 1e-3)
         for model in (case.make(budget=budget), clone(earlier), earlier):
             model.set_params(budget=budget)
@@ -116,12 +107,10 @@ def _state(model: Any) -> bytes:
 @contextmanager
 def failing_release(number: int, error: type[BaseException]) -> Iterator[None]:
     """Let the ``number``-th release fail."""
-    release, made = Mechanism.release, 0
+    release, left = Mechanism.release, iter(range(number, 0, -1))
 
     def failing(self: Mechanism, value: Any, random: Any) -> Any:
-        nonlocal made
-        made += 1
-        if made == number:
+        if next(left, None) == 1:
             raise error
         return release(self, value, random)
 

@@ -5,8 +5,6 @@ the same answers. Then everything but the inputs of the releases must be equal, 
 differ by what the neighbourhood allows. ``tests/contracts/neighbors.py`` has the neighbourhoods.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import pickle

@@ -1,7 +1,5 @@
 """What estimators owe that release everything at once, beside what every private estimator owes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from skprivacy.accounting import ComposedEvent, PrivacyGuarantee

@@ -1,7 +1,5 @@
 """Record what passes through mechanisms and samplers, and replay the answers on a neighbour."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

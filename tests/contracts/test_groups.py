@@ -1,7 +1,5 @@
 """Every private estimator that takes groups keeps what it owes to people."""
 
-from __future__ import annotations
-
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
@@ -13,9 +11,7 @@ from .replay import fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore:The scores")  # of a few people, with noise
 
-REFUSES = {
-    "PATEClassifier-index": "groups are given with partition='index'",
-}
+REFUSES = {"PATEClassifier-index": "groups are given with partition='index'"}
 TAKERS = {k: v for k, v in CASES.items() if takes_groups(v) and k not in REFUSES}
 ANY = {**TAKERS, **{k: v for k, v in LABELS.items() if takes_groups(v)}}
 # With groups PATE deals records to teachers by their group's name, without by their contents.
@@ -47,24 +43,14 @@ def test_replay_of_labels(name):
 
 
 CHECKS = [
-    contracts_people.check_unit,
-    contracts_people.check_another_order,
-    contracts_people.check_bad_groups,
-    contracts_people.check_delta_counts_people,
-]
-FIRST, OTHERS = in_forms(ANY)
+    contracts_people.check_unit, contracts_people.check_another_order,
+    contracts_people.check_bad_groups, contracts_people.check_delta_counts_people,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", in_forms(ANY))
 def test_contract(name, check):
-    check(ANY[name])
-
-
-@pytest.mark.slow  # the first form of each estimator is tried every day
-@pytest.mark.parametrize("check", CHECKS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_another_form(name, check):
     check(ANY[name])
 
 

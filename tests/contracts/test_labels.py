@@ -1,7 +1,5 @@
 """Labels in any form: the different ones, and cells that hold several."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A federation keeps what it owes to its parties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -21,16 +19,13 @@ def test_a_record_is_hidden():
     contracts.check_record_replay()
 
 
-def test_noise_does_not_depend_on_who_is_missing():
-    contracts.check_shares()
-
-
-def test_sums_do_not_overflow():
-    contracts.check_sums()
-
-
-def test_the_server_sees_the_sum_alone():
-    contracts.check_secrecy()
+@pytest.mark.parametrize(
+    "check",
+    [contracts.check_shares, contracts.check_sums, contracts.check_secrecy],
+    ids=lambda check: check.__name__,
+)
+def test_contract_of_sums(check):
+    check()
 
 
 @pytest.mark.heavy

@@ -1,7 +1,5 @@
 """Every private estimator keeps every contract."""
 
-from __future__ import annotations
-
 import importlib
 from contextlib import contextmanager
 from unittest import mock
@@ -37,23 +35,8 @@ EVERYBODY = [
     contracts_refused.check_failed_fit,
     contracts_refused.check_sparse_refused,
 ]
-ONCE = [
-    contracts_once.check_noise,
-    contracts_once.check_accounting,
-]
-TRAINED = [
-    contracts.check_noise,
-    contracts.check_accounting,
-]
-SAMPLERS = [
-    contracts.check_inclusion,
-    contracts.check_empty_batches,
-    contracts.check_public_size,
-]
-STREAMS = [contracts.check_turns]
-
-
-FIRST, OTHERS = in_forms(CASES)
+TRAINED = [contracts.check_noise, contracts.check_accounting]
+SAMPLERS = [contracts.check_inclusion, contracts.check_empty_batches, contracts.check_public_size]
 LONG_FITS = {
     "DPGANSynthesizer", "DPNeuralNet", "DPSGDRegressor", "PrivateSearchCV",
     "SyntheticDataClassifier", "SyntheticDataRegressor",
@@ -68,17 +51,8 @@ LONG_FITS = {
     ],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.heavy] if n in LONG_FITS else []) for n in FIRST]
-)
+@pytest.mark.parametrize("name", in_forms(CASES, LONG_FITS))
 def test_contract(name, check):
-    check(CASES[name])
-
-
-@pytest.mark.slow  # the first form of each estimator is tried every day
-@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 
@@ -103,17 +77,14 @@ def test_sampling_contract(name, check):
 ON_DEVICE = ["DPSGDClassifier", "DPSGDClassifier-logistic-ema", "DPSGDClassifier-banded"]
 
 
+OF_NOISE = [
+    contracts.check_replay, contracts.check_noise, contracts.check_fresh_noise,
+    contracts.check_no_traces,
+]  # fmt: skip
+
+
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "check",
-    [
-        contracts.check_replay,
-        contracts.check_noise,
-        contracts.check_fresh_noise,
-        contracts.check_no_traces,
-    ],
-    ids=lambda f: f.__name__,
-)
+@pytest.mark.parametrize("check", OF_NOISE, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ON_DEVICE)
 def test_contract_of_noise_made_on_the_device(name, check, monkeypatch):
     """As on a GPU, but that the device is the processor."""
@@ -122,14 +93,6 @@ def test_contract_of_noise_made_on_the_device(name, check, monkeypatch):
     monkeypatch.setattr(chacha, "chacha20", made)
     check(CASES[name])
     assert made.called
-
-
-AHEAD = [
-    contracts.check_replay,
-    contracts.check_noise,
-    contracts.check_fresh_noise,
-    contracts.check_no_traces,
-]
 
 
 def test_contract_of_batches_that_are_large(monkeypatch):
@@ -154,7 +117,7 @@ def noise_drawn_ahead():
 
 @pytest.mark.everyday(2)
 @pytest.mark.heavy
-@pytest.mark.parametrize("check", AHEAD, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("check", OF_NOISE, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ["DPSGDClassifier", "DPSGDClassifier-adaptive"])
 def test_contract_of_noise_drawn_ahead(name, check):
     with noise_drawn_ahead():
@@ -191,10 +154,9 @@ def test_a_seeded_run_does_not_depend_on_the_cores(monkeypatch):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.samples and not v.once])
-def test_stream_contract(name, check):
-    check(CASES[name])
+def test_stream_contract(name):
+    contracts.check_turns(CASES[name])
 
 
 # Their noise takes many fits; that of the forms beside them is of the same mechanisms.
@@ -208,27 +170,20 @@ DEAR = {
 }  # fmt: skip
 
 
-def marks_of(name, check):
-    """Return the marks of a case: the law of the noise takes many fits."""
-    if check is not contracts_once.check_noise:
-        return []
-    return [pytest.mark.slow] if name in DEAR else [pytest.mark.heavy]
+ONCE = [name for name, case in CASES.items() if case.once]
 
 
-OF_ONE_RELEASE = [
-    pytest.param(
-        name, check, id=f"{name}-{check.__name__}",
-        marks=marks_of(name, check),
-    )
-    for name, case in CASES.items()
-    if case.once
-    for check in ONCE
-]  # fmt: skip
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "name", [pytest.param(k, marks=pytest.mark.slow) if k in DEAR else k for k in ONCE]
+)
+def test_noise_of_one_release(name):
+    contracts_once.check_noise(CASES[name])
 
 
-@pytest.mark.parametrize(("name", "check"), OF_ONE_RELEASE)
-def test_contract_of_one_release(name, check):
-    check(CASES[name])
+@pytest.mark.parametrize("name", ONCE)
+def test_accounting_of_one_release(name):
+    contracts_once.check_accounting(CASES[name])
 
 
 # Those of labels, and those of all estimators that do not take features for private.

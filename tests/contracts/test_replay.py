@@ -3,8 +3,6 @@
 ``test_records.py`` runs it on two dozen records, in a selection of forms.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Every estimator comes back from a file: its answers, its claim and its parameters."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups on their way to a fit: through pipelines, routing, searches, ledgers and files."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -9,11 +9,9 @@ from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.mechanisms import (
-    Exponential,
     FloatGaussian,
     FloatLogistic,
     Laplace,
-    ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
@@ -79,14 +77,6 @@ def test_masked_groups_and_public_records_are_refused():
 def test_masked_values_are_refused(statistic):
     with pytest.raises(ValueError, match="is a masked array"):
         statistic(COLUMN)
-
-
-@pytest.mark.parametrize("kind", [Exponential, ReportNoisyMax])
-@pytest.mark.parametrize("monotonic", ["no", 1, None, [False]])
-def test_only_true_means_monotonic(kind, monotonic):
-    """Any other true value would halve the noise."""
-    with pytest.raises(ValueError, match=r"monotonic=.* must be True or False"):
-        kind(1.0, 1.0, monotonic)
 
 
 def test_dates_are_no_targets():

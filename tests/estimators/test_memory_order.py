@@ -1,7 +1,5 @@
 """Equal records get equal answers, whatever the memory order that they are stored in."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every mechanism and every private estimator states the arithmetic of its noise, truly."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle
@@ -43,7 +41,6 @@ from skprivacy.preprocessing import PrivateStandardScaler, private_mean
 from ..certificates.test_every_estimator import ALL, fitted
 from ..contracts.cases import in_forms
 
-FIRST, OTHERS = in_forms(ALL)
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 NOT_HARDENED = (
@@ -72,6 +69,8 @@ def test_every_class_with_noise_states_its_arithmetic():
         kind.__name__ for kind in kinds
     }
     assert [kind.__name__ for kind in kinds if kind.arithmetic == "unspecified"] == []
+    exact = [kind for kind in kinds if issubclass(kind, Mechanism) and kind.arithmetic == "exact"]
+    assert {kind.__name__ for kind in exact} == set(EXACT)
 
 
 def test_a_subclass_is_not_exact_because_its_base_is():
@@ -98,11 +97,6 @@ EXACT = {
 }  # fmt: skip
 
 
-def test_no_mechanism_is_exact_without_a_case():
-    kinds = [kind for kind in classes_with_noise() if issubclass(kind, Mechanism)]
-    assert {kind.__name__ for kind in kinds if kind.arithmetic == "exact"} == set(EXACT)
-
-
 @pytest.mark.parametrize("name", EXACT)
 def test_an_exact_mechanism_releases_multiples_of_a_public_step(name):
     mechanism, value, step = EXACT[name]
@@ -126,22 +120,12 @@ def used_by(make):
     return used, made
 
 
-def check_estimator(name):
+@pytest.mark.everyday(6)
+@pytest.mark.parametrize("name", in_forms(ALL))
+def test_an_estimator_states_the_arithmetic_of_its_mechanisms(name):
     used, model = used_by(lambda: fitted(name, None))
     assert used, "nothing was released"
     assert model.privacy_.arithmetic == weakest_arithmetic(used) != "unspecified"
-
-
-@pytest.mark.everyday(6)
-@pytest.mark.parametrize("name", FIRST)
-def test_an_estimator_states_the_arithmetic_of_its_mechanisms(name):
-    check_estimator(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_form_of_an_estimator_states_it_too(name):
-    check_estimator(name)
 
 
 def test_a_network_states_the_arithmetic_of_its_kind_of_noise():
@@ -211,11 +195,8 @@ def test_it_survives_files_and_clones(tmp_path):
         assert clone(model).fit(X, Y)[-1].privacy_.arithmetic == model[-1].privacy_.arithmetic
 
 
-def test_a_statistic_states_it():
+def test_a_statistic_states_it_and_an_unknown_one_is_refused():
     assert private_mean(X[:, 0], bounds=(-1, 1), epsilon=1.0).privacy.arithmetic == "exact"
-
-
-def test_an_unknown_arithmetic_is_refused():
     with pytest.raises(ValueError, match=r"arithmetic='fixed' must be one of \('exact'"):
         PrivacyGuarantee(GaussianEvent(2.0), arithmetic="fixed")
 

@@ -1,7 +1,5 @@
 """Tables of pyarrow and polars are taken where a DataFrame is, by the names of columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

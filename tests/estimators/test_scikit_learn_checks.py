@@ -1,7 +1,5 @@
 """scikit-learn's own checks on every public estimator."""
 
-from __future__ import annotations
-
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks

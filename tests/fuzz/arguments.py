@@ -4,8 +4,6 @@ A parameter with a default takes it, unless ``CHEAP`` or the callable says other
 name whose required parameters have the names of others is called, and fuzzed, without a line here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

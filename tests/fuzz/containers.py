@@ -1,7 +1,5 @@
 """The same records and labels, kept in whatever numpy, pandas and other libraries keep them in."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import fractions

@@ -4,8 +4,6 @@ An entry is a function, the making of an object, a fit, or a method. Its argumen
 signature by ``arguments.py``; those of a private estimator, from its case among the contracts.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -35,21 +33,19 @@ __all__ = ["ENTRIES", "EXEMPT", "MISSING", "PACKAGES", "PRIVATE", "Begun", "Entr
 
 PACKAGES = [
     "accounting", "accounting.events", "additive_model", "attacks", "audit", "certificates", "cli",
-    "datasets",
-    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy",
-    "linear_model", "mechanisms", "metrics", "model_selection", "neural_network", "persistence",
-    "preprocessing", "sums", "synthesis",
+    "datasets", "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning",
+    "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
+    "persistence", "preprocessing", "sums", "synthesis",
 ]  # fmt: skip
 # Public names that get no odd input here, and why. A class is not made; its methods are asked if
 # ``MADE`` has an object.
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
         "AdditiveEffect", "AttackFinding", "AuditReport", "BlindBaseline", "Claim",
-        "DisclosureCheck",
-        "DisclosureReport",
-        "GroupExposure", "InversionResult", "LabelAuditReport", "LabelCanaries",
-        "LabelInferenceResult", "MatchedPairs", "OneRunAuditReport", "PrivacyVerificationReport",
-        "SynthesizerAuditReport", "SyntheticQuality", "VoteAnalysis",
+        "DisclosureCheck", "DisclosureReport", "GroupExposure", "InversionResult",
+        "LabelAuditReport", "LabelCanaries", "LabelInferenceResult", "MatchedPairs",
+        "OneRunAuditReport", "PrivacyVerificationReport", "SynthesizerAuditReport",
+        "SyntheticQuality", "VoteAnalysis",
     },
     "abstract": {"Event", "Mechanism", "MembershipAttack", "SumEstimator", "SumPlan", "Table"},
     "an exception or a warning": {
@@ -65,9 +61,8 @@ EXEMPT: dict[str, set[str]] = {
     "a test of its own in test_files.py": {
         "AttackResult.from_dict", "LabelInferenceResult.from_dict", "PrivacyGuarantee.from_dict",
         "PrivacyBudget.open", "Schema.from_dict", "config_context", "get_config",
-        "issue_certificate", "load_model", "main", "open_parquet", "private_summary",
-        "save_model", "set_config",
-        "verify_certificate",
+        "issue_certificate", "load_model", "main", "open_parquet", "private_summary", "save_model",
+        "set_config", "verify_certificate",
     },
     "a test of its own in tests/sums": {
         "SumTotal", "SumTotal.add", "SumTotal.load", "SumTotal.merge", "SumTotal.save",
@@ -80,8 +75,7 @@ EXEMPT: dict[str, set[str]] = {
     "called by the library with what it has checked": {
         "Schema.confirm", "Schema.check_kinds", "FederatedPlan.contribution", "FederatedPlan.step",
         "PublicRecords.encoder_like", "Updates.weights_of", "Grid.edges", "HalfWhitening.scaled",
-        "PrivateAdam.step",
-        "AttackFinding.of", "AuditReport.violated_by",
+        "PrivateAdam.step", "AttackFinding.of", "AuditReport.violated_by",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
     "skorch's own, which a training calls": {
@@ -96,13 +90,12 @@ EXEMPT: dict[str, set[str]] = {
 }  # fmt: skip
 # Parameters that hold values of records or of people, or what was computed from single records.
 DATA = {
-    "X", "X_in", "X_out", "X_public", "X_test", "X_train", "batches", "canaries",
-    "generated", "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label",
-    "labels", "neighbours", "other", "parties", "proba_train", "proba_test", "probas",
-    "protected", "real", "reference", "released", "sample_weight", "scores_in", "scores_out",
-    "sent", "shadow_probas", "shadow_trained", "subgroups", "synthetic", "table", "test",
-    "trained", "unprotected", "value", "votes", "x", "y", "y_in", "y_out", "y_test",
-    "y_train", "y_true",
+    "X", "X_in", "X_out", "X_public", "X_test", "X_train", "batches", "canaries", "generated",
+    "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label", "labels",
+    "neighbours", "other", "parties", "proba_train", "proba_test", "probas", "protected", "real",
+    "reference", "released", "sample_weight", "scores_in", "scores_out", "sent", "shadow_probas",
+    "shadow_trained", "subgroups", "synthetic", "table", "test", "trained", "unprotected", "value",
+    "votes", "x", "y", "y_in", "y_out", "y_test", "y_train", "y_true",
 }  # fmt: skip
 EXEMPTED = {name for names in EXEMPT.values() for name in names}
 # Classes whose methods the library calls, with what it has checked.

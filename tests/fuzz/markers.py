@@ -4,8 +4,6 @@ A marker stands for a private value. No error, warning, note, log record or prin
 contain one, whatever the form in which the records were passed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import decimal

@@ -5,8 +5,6 @@ names a file, or an exception of the library. Anything else, an answer that neve
 trace of a refused call is a failure.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """Records in every container: a private fit takes them, or refuses them by name at no cost."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -23,8 +21,8 @@ NAMES = [
         pytest.param(name, marks=pytest.mark.slow)
         for name in [
             "AdaSSPRegressor", "ALMFineTuner", "DPFederatedClassifier", "DPSGDRegressor",
-            "PATEClassifier",
-            "PrivateStandardScaler", "RandomizedResponseClassifier", "SyntheticDataClassifier",
+            "PATEClassifier", "PrivateStandardScaler", "RandomizedResponseClassifier",
+            "SyntheticDataClassifier",
         ]
     ),
 ]  # fmt: skip

@@ -3,8 +3,6 @@
 The first example of each is a call with arguments that it accepts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import matplotlib.pyplot as plt

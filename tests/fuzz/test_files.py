@@ -1,11 +1,10 @@
 """Files, descriptions and command lines that are odd or damaged: refused without a trace."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -124,18 +123,6 @@ def test_certificates(issued, data):
 
 @given(data=st.data())
 @few(10)
-def test_verification_of_certificates(issued, data):
-    folder, *_ = issued
-    valid = {
-        "path": folder / "certificate", "model_file": folder / "model",
-        "key": folder / "key.pub", "schema": None,
-    }  # fmt: skip
-    given_ = data.draw(drawn_arguments(valid))
-    attempt(lambda: certificates.verify_certificate(**given_), {*given_, "certificate"})
-
-
-@given(data=st.data())
-@few(10)
 def test_altered_certificates(issued, data):
     """A certificate in which something was replaced is no genuine one, or it is refused."""
     folder, *_ = issued
@@ -191,32 +178,41 @@ def file(tmp_path_factory):
     return path
 
 
-@given(data=st.data())
-@few(6)
-def test_summaries_of_files(file, data):
-    budget = PrivacyBudget(1e6, 0.01)
-    valid = {
-        "path": file, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"], "groups": None,
-        "max_group_size": 1, "epsilon": 1.0, "delta": 1e-6, "relation": "add_remove",
-        "noise_seed": None, "memory": "512MB", "directory": None,
-    }  # fmt: skip
-    given_ = data.draw(drawn_arguments(valid))
-    attempt(
-        lambda: preprocessing.private_summary(**given_, budget=budget),
-        {*given_, "column", "columns", "seed", "budget"},
-        unchanged=lambda: len(budget.entries()),
-    )
+BUDGET = PrivacyBudget(1e6, 0.01)
+# What takes files: arguments by the files that there are, and what a refusal may speak of besides.
+TAKES_FILES = {
+    partial(preprocessing.private_summary, budget=BUDGET): (
+        lambda table, folder: {
+            "path": table, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"],
+            "groups": None, "max_group_size": 1, "epsilon": 1.0, "delta": 1e-6,
+            "relation": "add_remove", "noise_seed": None, "memory": "512MB", "directory": None,
+        },
+        {"column", "columns", "seed", "budget"},
+    ),
+    datasets.open_parquet: (
+        lambda table, folder: {
+            "path": table, "target_column": "ill", "columns": ["age"], "transformer": None,
+            "directory": None, "return_X_y": False,
+        },
+        {"column"},
+    ),
+    certificates.verify_certificate: (
+        lambda table, folder: {
+            "path": folder / "certificate", "model_file": folder / "model",
+            "key": folder / "key.pub", "schema": None,
+        },
+        {"certificate"},
+    ),
+}  # fmt: skip
 
 
+@pytest.mark.parametrize("call", TAKES_FILES, ids=["summary", "table", "certificate"])
 @given(data=st.data())
-@few(6)
-def test_files_that_are_opened(file, data):
-    valid = {
-        "path": file, "target_column": "ill", "columns": ["age"], "transformer": None,
-        "directory": None, "return_X_y": False,
-    }  # fmt: skip
-    given_ = data.draw(drawn_arguments(valid))
-    attempt(lambda: datasets.open_parquet(**given_), {*given_, "column"})
+@few(8)
+def test_arguments_beside_files(call, file, issued, data):
+    arguments, names = TAKES_FILES[call]
+    given_ = data.draw(drawn_arguments(arguments(file, issued[0])))
+    attempt(lambda: call(**given_), {*given_, *names}, lambda: len(BUDGET.entries()))
 
 
 # -------------------------------------------------------------------------------- descriptions

@@ -1,11 +1,10 @@
 """What odd input has found: each once, so that it stays mended whatever the next run draws."""
 
-from __future__ import annotations
-
 import datetime
 from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -98,8 +97,6 @@ STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
     LabeledRecords(MANY, np.tile(y, 6))
 )
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(RECORDS)
-
-
 TEMPERED = defenses.TemperatureClassifier(LogisticRegression()).fit(X, y)
 MISSING = np.where(np.arange(24) == 3, np.nan, y)
 DECIMALS = np.array([Decimal("NaN"), *y[1:]], dtype=object)
@@ -109,19 +106,23 @@ for _ in range(5000):
     DEEP = [DEEP]
 
 
-def private(**params):
-    given = {"bounds": (0, 1), "classes": [0, 1], **params}
-    return OutputPerturbationClassifier(**given)
+POOL = attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y)
+SENT = attacks.party_gradient(NETWORK, X[:2], y[:2])
+RESULT = attacks.AttackResult(*SCORES)
+UNIT = preprocessing.BoundedColumn(0, 1)
+GRADIENT = containers.TABLES["tensor with gradient"](X[:, 0])
+TENSOR = containers.TABLES["tensor with gradient"](X)
+SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
+private = partial(OutputPerturbationClassifier, bounds=(0, 1), classes=[0, 1])
+regression = partial(AdaSSPRegressor, bounds=(0, 1), target_bounds=(0, 1))
+made = partial(synthesis.MarginalSynthesizer, schema=SCHEMA)
+plan_of = partial(FederatedPlan, n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5)
 
 
 def module():
     return neural_network.DPNeuralNet(
         nn.Linear(3, 2), nn.CrossEntropyLoss, batch_size=8, max_epochs=1
     )
-
-
-GRADIENT = containers.TABLES["tensor with gradient"](X[:, 0])
-SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
 
 
 def of_updates(**params):
@@ -131,9 +132,8 @@ def of_updates(**params):
 
 
 def swept(**params):
-    model = OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1])
     given = {"epsilons": [1.0], "cv": 2, "baseline": None, "refit": 1.0, **params}
-    return model_selection.PrivacySweepCV(model, **given)
+    return model_selection.PrivacySweepCV(private(), **given)
 
 
 def raised(records, labels, train=np.copy):
@@ -151,8 +151,8 @@ FOUND = [
     ("event", lambda: accounting.delta_of({}, 1.0)),
     ("epsilon", lambda: accounting.delta_of(ONE, np.zeros(2))),
     ("delta", lambda: accounting.epsilon_of(ONE, "1")),
-    ("accountant", lambda: accounting.calibrate_noise_multiplier(
-        GaussianEvent, 1.0, 1e-6, accountant=pd.Series([1]))),
+    ("accountant", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6,
+        accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
     ("delta", lambda: PrivacyBudget(1.0).scope("a", 0.5, np.array([0.0, np.nan]))),
     ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
@@ -177,15 +177,15 @@ FOUND = [
     ("bins", lambda: preprocessing.private_histogram(X[:, 0], bins="abc", epsilon=1.0)),
     ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),
     ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
-    ("target_column", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, target_column={})),
-    ("classes", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, classes=3)),
+    ("target_column", lambda: Schema({"age": UNIT}, target_column={})),
+    ("classes", lambda: Schema({"age": UNIT}, classes=3)),
     ("source", lambda: Schema.from_json(3)),
     ("y", lambda: SCHEMA.check(TABLE, [1])),
     ("table", lambda: preprocessing.draft_schema(3)),
     ("atoms", lambda: synthesis.Grid(atoms=3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
-    ("groups", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE, groups=3)),
+    ("groups", lambda: made().fit(TABLE, groups=3)),
     ("path", lambda: preprocessing.private_summary(3, SCHEMA, epsilon=1.0)),
     ("means", lambda: preprocessing.private_summary("a", SCHEMA, means=3, epsilon=1.0)),
     ("path", lambda: datasets.open_parquet(3)),
@@ -202,9 +202,8 @@ FOUND = [
     ("n_canaries", lambda: LabelCanaries.draw(y, None)),
     ("variances", lambda: attacks.expected_power(10, "abc")),
     ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
-    ("threshold", lambda: attacks.AttackResult(*SCORES).precision_recall("a")),
-    ("details", lambda: attacks.AttackResult.from_dict(
-        {**attacks.AttackResult(*SCORES).to_dict(), "details": 3})),
+    ("threshold", lambda: RESULT.precision_recall("a")),
+    ("details", lambda: attacks.AttackResult.from_dict({**RESULT.to_dict(), "details": 3})),
     ("X_train", lambda: audit.audit(TARGET, 3, y, X + 1.0, y)),
     ("attacks", lambda: audit.audit_synthetic(X, X, X + 1.0, attacks=3)),
     ("classes", lambda: audit.audit_predictions(X, y, X, y, classes=3.5)),
@@ -238,16 +237,16 @@ FOUND = [
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(sparse.csr_matrix(X), y))),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
     ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
-    ("n_candidates", lambda: preprocessing.private_quantile(
-        X[:, 0], 0.5, bounds=(0, 1), epsilon=1.0, n_candidates=1 << 63)),
+    ("n_candidates", lambda: preprocessing.private_quantile(X[:, 0], 0.5, bounds=(0, 1),
+        epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
     ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
-    ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(
-        X[:0], X)),
+    ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(X[:0],
+        X)),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
-    ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, SEQUENCES)),
+    ("y", lambda: regression().fit(X, SEQUENCES)),
     ("y", lambda: swept().fit(X, y).score(X[:2], np.array(["a", None]))),
     ("param_name", lambda: swept(param_name=[]).fit(X, y)),
     ("n_jobs", lambda: swept(n_jobs=DAY).fit(X, y)),
@@ -262,73 +261,64 @@ FOUND = [
     ("ridge", lambda: SoftmaxHead(ridge=Fraction(1, 3))),
     ("n_steps", lambda: GradientHead(n_steps=True)),
     ("n_runs", lambda: audit.verify_privacy(OutputPerturbationClassifier(), n_runs=1 << 63)),
-    ("inferred", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, inferred=np.zeros(2))),
+    ("inferred", lambda: Schema({"age": UNIT}, inferred=np.zeros(2))),
     ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
     ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
     ("y", lambda: LabelCanaries.draw(UNORDERED, 5)),
-    ("n", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(DAY)),
+    ("n", lambda: made().fit(TABLE).sample(DAY)),
     ("buckets", lambda: preprocessing.HashedColumn(DAY)),
     ("bins", lambda: preprocessing.BoundedColumn(0, 1, bins=DAY)),
-    ("moments", lambda: ensemble.analyze_votes(
-        [[3, 1]], ensemble.GNMax(5.0), moments=DAY)),
+    ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=DAY)),
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
-    ("learning_rate", lambda: synthesis.DPGANSynthesizer(
-        schema=SCHEMA, learning_rate=1e173).fit(TABLE)),
+    ("learning_rate", lambda: synthesis.DPGANSynthesizer(schema=SCHEMA, learning_rate=1e173).fit(
+        TABLE)),
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
-    ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(
-        X[:1], y[:1])),
+    ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X[:1],
+        y[:1])),
     ("X:", lambda: attacks.QuantileAttack(TARGET).fit(LabeledRecords(X[:, :, None], y))),
-    ("verbose", lambda: audit.audit(
-        TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
+    ("verbose", lambda: audit.audit(TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()],
+        verbose=np.zeros(2))),
     ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
     ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
-    ("kind", lambda: reserve_release(
-        PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
+    ("kind", lambda: reserve_release(PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
     ("X", lambda: attacks.UpdatesMembership(raised(X, y)).fit(RECORDS).decision_function(
         LabeledRecords(np.where(np.arange(3) == 0, np.nan, X), y))),
-    ("labels_known", lambda: INVERSION.evaluate(
-        [attacks.party_gradient(NETWORK, X[:2], y[:2])], [(X[:2], y[:2])], labels_known="no")),
-    ("return_X_y", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(
-        return_X_y=np.zeros(0))),
-    ("records", lambda: audit.audit(TARGET, X, y, X + 1.0, y, n_shadows=2).to_dict(
-        records=np.zeros(2))),
-    ("independent_canaries", lambda: audit.audit_one_run(
-        TARGET, X, y, n_canaries=20, independent_canaries="no")),
+    ("labels_known", lambda: INVERSION.evaluate([SENT], [(X[:2], y[:2])], labels_known="no")),
+    ("return_X_y", lambda: made().fit(TABLE).sample(return_X_y=np.zeros(0))),
+    ("records", lambda: audit.audit(TARGET, X, y, X + 1.0, y, n_shadows=2).to_dict(records=np.zeros(
+        2))),
+    ("independent_canaries", lambda: audit.audit_one_run(TARGET, X, y, n_canaries=20,
+        independent_canaries="no")),
     ("lift", lambda: SmoothGaussianEvent(1.5, 0.05, lift=np.zeros((2, 2)))),
     ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(LabeledRecords(X[:, 0], y))),
-    ("batches[0]", lambda: INVERSION.evaluate(
-        [attacks.party_gradient(NETWORK, X[:2], y[:2])], [1])),
-    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group([[1], [2, 3]], y)),
-    ("groups_in", lambda: attacks.AttackResult(*SCORES).by_group(["a"] * 24, [None] * 24)),
-    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(
-        np.zeros((3, 2)), mechanisms.SecureRandom())),
-    ("method", lambda: synthesis.MarginalSynthesizer(
-        schema=SCHEMA, method=np.zeros(0)).fit(TABLE)),
+    ("batches[0]", lambda: INVERSION.evaluate([SENT], [1])),
+    ("groups_in", lambda: RESULT.by_group([[1], [2, 3]], y)),
+    ("groups_in", lambda: RESULT.by_group(["a"] * 24, [None] * 24)),
+    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
+        mechanisms.SecureRandom())),
+    ("method", lambda: made(method=np.zeros(0)).fit(TABLE)),
     ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=(True,))),
-    ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(
-        hidden_layer_sizes=(True,)).fit(X, y)),
+    ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(hidden_layer_sizes=(True,)).fit(
+        X, y)),
     ("noise_multiplier", lambda: GaussianEvent(Fraction(1, 3))),
     ("reinforce", lambda: ensemble.InteractiveGNMax(threshold=3, max_answers=2,
-                                                    reinforce=Fraction(1, 3))),
+        reinforce=Fraction(1, 3))),
     ("train", lambda: raised(X, y, train=object)),
     ("train", lambda: raised(X, y, train=len)),
     ("reference", lambda: attacks.NearestGenerated().fit(X, X[:, :2])),
-    ("labels", lambda: INVERSION.reconstruct(
-        attacks.party_gradient(NETWORK, X[:2], y[:2]), 2, labels=y[:1])),
+    ("labels", lambda: INVERSION.reconstruct(SENT, 2, labels=y[:1])),
     ("loss", lambda: attacks.GradientInversion(NETWORK, loss=3).fit(X, y)),
     ("y", lambda: raised(X, ["a"] * 24)),
     ("y", lambda: raised(X, MARKED)),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
-    ("classes", lambda: list(attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y).iter_proba(
-        X, 3))),
+    ("classes", lambda: list(POOL.iter_proba(X, 3))),
     ("y", lambda: ensemble.PropagationStudent(n_components=2).fit(X, UNORDERED_FUNCTIONS)),
     ("y", lambda: neural_network.VATStudent(epochs=1).fit(X, UNORDERED_FUNCTIONS)),
     ("synthetic", lambda: audit.audit_synthetic(X[:0], X, X + 1.0)),
     ("ridge", lambda: SoftmaxHead(ridge=5e-324)),
     ("input_features", lambda: preprocessing.SchemaTransformer(SCHEMA).fit(
         TABLE).get_feature_names_out(np.zeros((2, 2)))),
-    ("noise_multiplier", lambda: FederatedPlan(
-        n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5).event_at(np.zeros(2))),
+    ("noise_multiplier", lambda: plan_of().event_at(np.zeros(2))),
     ("x", lambda: preprocessing.private_count([[1], [2, 3]], epsilon=1.0)),
     ("synthetic", lambda: audit.audit_synthetic(X[:, :0], X[:, :0], X[:, :0])),
     ("generated", lambda: attacks.NearestGenerated().fit(X[:, :0])),
@@ -341,30 +331,30 @@ FOUND = [
     ("y", lambda: attacks.PropertyInference(TARGET, n_shadows=2).fit(X, UNORDERED, X[:, 0] > 0.5)),
     ("y", lambda: NORM.decision_function(LabeledRecords(X, UNORDERED))),
     ("y", lambda: NORM.decision_function(LabeledRecords(X, y.astype(str)))),
-    ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y).logits(X, X)),
+    ("y", lambda: POOL.logits(X, X)),
     ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y.astype("S1"))),
     ("y", lambda: swept().fit(X, y.astype("S1"))),
-    ("y", lambda: synthesis.SyntheticDataClassifier(
-        GaussianNB(), synthesis.MarginalSynthesizer(epsilon=1.0)).fit(X, UNORDERED)),
-    ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
-        np.column_stack([UNORDERED, X]), y)),
-    ("X", lambda: attacks.DensityRatio().fit(X, X + 1.0).score_samples(
-        containers.TABLES["structured"](X))),
-    ("X_train", lambda: audit.audit(TARGET, containers.TABLES["tensor with gradient"](X), y, X, y)),
+    ("y", lambda: synthesis.SyntheticDataClassifier(GaussianNB(), synthesis.MarginalSynthesizer(
+        epsilon=1.0)).fit(X, UNORDERED)),
+    ("attribute", lambda: attacks.AttributeInference(LogisticRegression().fit(MARKED,
+        y)).fit(np.column_stack([UNORDERED, X]), y)),
+    ("X", lambda: attacks.DensityRatio().fit(X,
+        X + 1.0).score_samples(containers.TABLES["structured"](X))),
+    ("X_train", lambda: audit.audit(TARGET, TENSOR, y, X, y)),
     ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
     ("y_test", lambda: loss_auc(TARGET, X, y, X, MARKED)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63,
-    epsilon=1.0)),
+        epsilon=1.0)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9,
-    epsilon=1.0)),
+        epsilon=1.0)),
     ("n_shadows", lambda: of_updates(n_shadows=1 << 63).fit(X, y, y > 0)),  # an empty array
     ("y", lambda: of_updates().fit(X, GRADIENT, y > 0)),
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
     ("shares", lambda: of_updates().fit(X, y, y > 0, np.array([10**400, 0], dtype=object))),
     ("scores_in", lambda: metrics.auc(GRADIENT, y)),
     ("x", lambda: preprocessing.private_count(SEQUENCES, epsilon=1.0)),
-    ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
-        containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
+    ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(containers.TABLES["read-only"](
+        np.zeros(3)), mechanisms.SecureRandom())),
     ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
     ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(RECORDS).decision_function(
         RECORDS)),
@@ -373,39 +363,34 @@ FOUND = [
     ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
-    ("X:", lambda: attacks.LossThreshold(TARGET).fit(RECORDS).decision_function(
-        LabeledRecords(SPANS, y))),
+    ("X:", lambda: attacks.LossThreshold(TARGET).fit(RECORDS).decision_function(LabeledRecords(
+        SPANS, y))),
     ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
-    ("columns_with_missing", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA,
-    columns_with_missing=[[1]]).fit(TABLE)),
+    ("columns_with_missing", lambda: made(columns_with_missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
-    ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
+    ("groups_out", lambda: RESULT.by_group(y, GRADIENT)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
     ("smoothness", lambda: ensemble.sanitized_cost(VOTES, order=6.0, smoothness=8e14)),
     ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
-    ("answered", lambda: ensemble.analyze_votes(
-        [[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2, 3]])),
-    ("of_parties", lambda: FederatedPlan(
-        n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5, of_parties=pd.NA)),
+    ("answered", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2,
+        3]])),
+    ("of_parties", lambda: plan_of(of_parties=pd.NA)),
     ("params", lambda: neural_network.PrivateAdam([])),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
-    ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
-        X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
-    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
-        X, y, X_public=containers.TABLES["tensor with gradient"](X))),
-    ("X_train", lambda: loss_auc(
-        TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
-    ("y_train", lambda: audit.audit_predictions(
-        np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
+    ("groups", lambda: regression().fit(X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
+    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(X, y, X_public=TENSOR)),
+    ("X_train", lambda: loss_auc(TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
+    ("y_train", lambda: audit.audit_predictions(np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES],
+        y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),
     ("y", lambda: defenses.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("y", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("upper", lambda: Schema.from_json(SCHEMA.to_json().replace("100.0", f"1{0:0400d}"))),
     ("source", lambda: Schema.from_json('{"columns": ' + "[" * 10**5)),
-    ("X", lambda: TEMPERED.score(containers.TABLES["tensor with gradient"](X), y)),
+    ("X", lambda: TEMPERED.score(TENSOR, y)),
     ("y", lambda: TEMPERED.score(X, GRADIENT)),
     ("X", lambda: module().partial_fit(META, y)),
     ("y", lambda: module().fit(X, META[:, 0])),
@@ -421,7 +406,7 @@ FOUND = [
     ("bounds", lambda: private(bounds=DEEP).fit(X, y)),
     ("events", lambda: accounting.ComposedEvent(DEEP)),
     ("y", lambda: private().fit(X, y).score(X, MISSING)),
-    ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, y).score(X, MISSING)),
+    ("y", lambda: regression().fit(X, y).score(X, MISSING)),
     ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
     ("X", lambda: TEMPERED.predict(range(10**12))),
@@ -429,8 +414,8 @@ FOUND = [
     ("y", lambda: attacks.LossThreshold(TARGET).fit(LabeledRecords(X, DECIMALS))),
     ("fpr", lambda: ExpectedPower(1.0).tpr(1j)),
     ("alpha", lambda: LabelInferenceResult(*SCORES, "a").epsilon_lower_bound(alpha="a")),
-    ("classes", lambda: attacks.ShadowPool.from_predictions(
-        X, np.full((2, 24, 2), 0.5), np.stack([y, 1 - y]), np.array(1.0))),
+    ("classes", lambda: attacks.ShadowPool.from_predictions(X, np.full((2, 24, 2), 0.5),
+        np.stack([y, 1 - y]), np.array(1.0))),
     ("y", lambda: STOLEN.decision_function(LabeledRecords(X, np.column_stack([y, y])))),
     ("y", lambda: TEMPERED.score(X, pd.date_range("2020", periods=24))),
 ]  # fmt: skip
@@ -453,9 +438,7 @@ def test_it_is_refused_by_name(number):
         (preprocessing.SchemaTransformer(SCHEMA), (pd.DataFrame({"b": [1.0]}),)),
         (attacks.AggregateAttack(10), (X[0],)),
         (neural_network.SimCLREncoder(device="abc", image_shape=(1, 8, 8)), (np.ones((4, 64)),)),
-        (model_selection.PrivacySweepCV(
-            OutputPerturbationClassifier(bounds=(0, 1), classes=[0, 1]), epsilons=[1.0]
-        ), (X, np.zeros(24))),
+        (model_selection.PrivacySweepCV(private(), epsilons=[1.0]), (X, np.zeros(24))),
         (attacks.SupervisedAttack(TARGET), (X, y)),
         (attacks.ShadowGenerators(KernelDensity(), n_shadows=2), (X, np.array(["", "", ""]))),
         (attacks.ShadowPool(0, n_shadows=2), (X, y)),
@@ -524,9 +507,7 @@ def test_classes_without_an_order_are_refused_by_name(given):
             model.fit([[0.5]] * 90, ["a"] * 90, **{whose: np.arange(90)})
 
 
-WIDER = Schema(
-    {"age": preprocessing.BoundedColumn(0, 100), "other": preprocessing.BoundedColumn(0, 1)}
-)
+WIDER = Schema({"age": preprocessing.BoundedColumn(0, 100), "other": UNIT})
 DATE = pd.ArrowDtype(pa.date32())
 
 
@@ -549,9 +530,8 @@ HALF = "\ud800"  # half a character, which neither a file nor a table of Arrow's
 @pytest.mark.parametrize(("name", "call"), [
     ("unit", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), unit=HALF)),
     ("values", lambda: preprocessing.CategoricalColumn(["a", HALF])),
-    ("columns", lambda: Schema({HALF: preprocessing.BoundedColumn(0, 1)})),
-    ("target_column", lambda: Schema(
-        {"age": preprocessing.BoundedColumn(0, 1)}, target_column=HALF)),
+    ("columns", lambda: Schema({HALF: UNIT})),
+    ("target_column", lambda: Schema({"age": UNIT}, target_column=HALF)),
 ])  # fmt: skip
 def test_half_a_character_names_nothing_that_is_stored(name, call):
     with pytest.raises(ValueError, match=f"^{name}=.* must be text that can be stored"):

@@ -1,7 +1,5 @@
 """No error, warning or log record of any public entry quotes a value of the data."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from functools import cache

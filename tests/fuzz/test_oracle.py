@@ -1,7 +1,5 @@
 """The oracle of odd input itself: what it lets pass, and what it does not."""
 
-from __future__ import annotations
-
 import os
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Values that stand where numbers, names, columns or records are expected."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import fractions

@@ -4,8 +4,6 @@ With S any fixed set of outputs, P(S) - e^epsilon Q(S) is a lower bound on delta
 chosen on one half of the samples and measured on the other, so the bound holds with confidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A test that a stream is AES in counter mode, and that its counter never starts again."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -5,8 +5,6 @@ runs the class with a given share of the noise and yields pairs of an event and 
 claims the law of all of it. Tests pass a share of 1, and one that they must notice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

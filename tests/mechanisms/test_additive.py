@@ -1,7 +1,5 @@
 """Laplace, Gaussian and logistic noise: shape, privacy, support, edge cases, planted bugs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -40,27 +38,12 @@ def sampler(mechanism, seed=0):
     return lambda value, n: mechanism.release(np.full(n, value), random)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_has_the_declared_law(kind):
+def test_scale_and_deviation_are_those_of_the_law(kind):
     mechanism = kind(noise_multiplier=0.7, sensitivity=3.0)
     # A vector's scale is a little larger for its rounding; one number's is exact to 1e-6.
-    noise = sampler(mechanism)(-17.25, 200_000) + 17.25
     assert mechanism.scale == pytest.approx(2.1, rel=2e-6)
-    assert stats.kstest(noise, LAWS[kind](scale=2.1).cdf).pvalue > 1e-4
-    assert noise.std() == pytest.approx(mechanism.std, rel=0.02)
-
-
-def check_fresh(random_for_release):
-    value, mechanism = np.zeros(8), Gaussian(1.0, 1.0)
-    first, second = (mechanism.release(value, random_for_release()) for _ in range(2))
-    assert not (first == second).any(), "noise repeats"  # chance: about 1e-10
-
-
-def test_noise_is_fresh_and_a_reused_seed_is_caught():
-    check_fresh(SecureRandom)
-    with pytest.raises(AssertionError, match="repeats"):
-        check_fresh(lambda: SecureRandom(seed=7))
+    assert mechanism.std == pytest.approx(LAWS[kind](scale=2.1).std(), rel=1e-5)
 
 
 # ---------------------------------------------------------------- the grid
@@ -192,34 +175,6 @@ def test_range_is_clipped_and_nan_refused(kind):
     assert np.isfinite(kind(1.0, 1.0).release([np.inf, -np.inf], SecureRandom())).all()
 
 
-@pytest.mark.parametrize("kind", EVERY)
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((-1.0, 1.0), "noise_multiplier=-1.0"),
-        ((math.nan, 1.0), "noise_multiplier=nan"),
-        ((math.inf, 1.0), "noise_multiplier=inf"),
-        ((1.0, 0.0), r"sensitivity=0\.0"),
-        ((1.0, math.nan), "sensitivity=nan"),
-        ((1.0, 1.0, 2.0, 2.0), r"lower=2\.0"),
-    ],
-)
-def test_bad_parameters_are_named(kind, arguments, named):
-    with pytest.raises(ValueError, match=named):
-        kind(*arguments)
-
-
-def test_too_much_noise_for_integers_is_refused():
-    with pytest.raises(ValueError, match="64-bit"):
-        Laplace(1e15, 1.0).release(np.zeros(100), SecureRandom())
-
-
-def test_logistic_norm():
-    with pytest.raises(ValueError, match="norm='l3'"):
-        Logistic(1.0, 1.0, norm="l3")
-    assert Logistic(2.0, 1.0, norm="l2").event == events.LogisticEvent(2.0, 2)
-
-
 @pytest.mark.parametrize("kind", [*EVERY, FloatGaussian, FloatLogistic, RoundedGaussian])
 def test_no_noise_is_no_privacy(kind):
     mechanism = kind(0.0, 2.0)
@@ -238,6 +193,7 @@ def test_mechanisms_are_frozen_and_hashable():
 def test_events():
     assert Laplace.calibrated(0.5, 3.0).event == events.LaplaceEvent(2.0)
     assert Logistic.calibrated(0.5, 3.0).event == events.LogisticEvent(2.0, 1)
+    assert Logistic(2.0, 1.0, norm="l2").event == events.LogisticEvent(2.0, 2)
     assert KNorm.calibrated(0.5, 3.0).event == events.ApproxDPEvent(0.5)
     z = analytic_noise_multiplier(1.0, 1e-6)
     assert Gaussian.calibrated(1.0, 1e-6, 3.0).event == events.GaussianEvent(z)
@@ -252,14 +208,6 @@ def test_analytic_gaussian_is_the_least(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
     assert gaussian_delta(1.0, z, epsilon) <= delta * (1 + 1e-9)
     assert gaussian_delta(1.0, z * (1 - 1e-5), epsilon) > delta * (1 - 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "named"), [(-1, 1e-6, "epsilon=-1"), (1, 0, "delta=0"), (1, 1, "delta=1")]
-)
-def test_analytic_gaussian_refuses(epsilon, delta, named):
-    with pytest.raises(ValueError, match=named):
-        analytic_noise_multiplier(epsilon, delta)
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,8 +4,6 @@ A new mechanism is one more line in ``CASES``; without it a test fails. What els
 its exact law above all, is tested beside it.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

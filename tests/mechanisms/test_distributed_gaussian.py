@@ -1,14 +1,11 @@
 """Noise in shares: its law, what its proof rests on, and that nobody sees less than the sum."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import GaussianEvent, NonPrivateEvent
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 
 STEPS = 2**36
@@ -19,17 +16,6 @@ def discrete(tau: float, reach: int) -> np.ndarray:
     """Return the probabilities of a discrete Gaussian from -reach to reach."""
     p = np.exp(-0.5 * (np.arange(-reach, reach + 1) / tau) ** 2)
     return p / p.sum()
-
-
-@pytest.mark.parametrize("answering", [5, 4, 3])
-def test_the_noise_of_those_who_answer_is_enough(answering):
-    """With two missing it is what is claimed, and with all there it is larger by 5/3."""
-    mechanism = DistributedGaussian(0.7, n_parties=5, n_untrusted=2)
-    noise = mechanism.release(np.zeros((answering, 4000), np.int64), RANDOM)
-    unit = noise / (0.7 * STEPS * np.sqrt(answering / 3))
-    assert 1e-9 < stats.chi2(4000).cdf((unit**2).sum()) < 1 - 1e-9
-    assert stats.kstest(unit, "norm").pvalue > 1e-9
-    assert mechanism.event == GaussianEvent(0.7)
 
 
 @pytest.mark.parametrize("tau", [0.6, 0.8, 1.0, 1.3])
@@ -64,10 +50,9 @@ def test_a_discrete_gaussian_is_near_to_a_rounded_one(sigma):
 
 def test_the_smallest_share_is_covered_by_the_proof():
     """Whatever is not refused has shares of 2**16 steps or more, where the bounds are nothing."""
-    with pytest.raises(ValueError, match="each would add"):
-        DistributedGaussian(1e-7, n_parties=3)
-    with pytest.raises(ValueError, match="each would add"):
-        DistributedGaussian(1e-3, n_parties=10**7)
+    for noise, n in ((1e-7, 3), (1e-3, 10**7)):
+        with pytest.raises(ValueError, match="each would add"):
+            DistributedGaussian(noise, n_parties=n)
     assert 10 * 10**7 * np.exp(-(np.pi**2) * 2.0**32) == 0
     for z in (1e-4, 1.0, 1e3):
         sigma = z * STEPS
@@ -113,45 +98,6 @@ def test_keys_of_untrusted_parties_do_not_open_the_others(n):
             assert np.linalg.matrix_rank(unknown) == len(honest) - 1
 
 
-def test_a_sum_is_exact_up_to_the_largest_that_may_be():
-    quiet = DistributedGaussian(0.0, n_parties=3, n_contributions=2**25)
-    assert quiet.event == NonPrivateEvent()
-    most = 2**61
-    value = np.array([[most, -most, 1], [-5, -most + 7, 2], [most - 9, -3, 3]])
-    assert quiet.release(value, RANDOM).tolist() == value.sum(axis=0).tolist()
-    with pytest.raises(ValueError, match="could overflow 64 bits"):
-        DistributedGaussian(1.0, n_parties=3, n_contributions=2**27)
-    with pytest.raises(ValueError, match="could overflow 64 bits"):
-        DistributedGaussian(1e7, n_parties=3)
-
-
 def test_noise_is_new_for_each_number_of_each_party():
     share = DistributedGaussian(1.0, 3).share(np.zeros((3, 50), np.int64), RANDOM)
     assert len(np.unique(share)) == 150
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (np.zeros((3, 2)), "has type float64"),
-        (np.zeros((2, 2), np.int64), "value has 2 rows.*expected 3 to 4"),
-        (np.zeros((5, 2), np.int64), "5 rows.*expected 3 to 4"),
-        (np.zeros(4, np.int64), "value has shape"),
-        (np.zeros((0, 4), np.int64), "0 rows"),
-    ],
-)
-def test_values_of_other_shapes_or_types_are_refused(value, said):
-    with pytest.raises(ValueError, match=said):
-        DistributedGaussian(1.0, n_parties=4, n_untrusted=1).release(value, RANDOM)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"n_untrusted": 3}, {"n_parties": 0}, {"n_untrusted": -1}, {"noise_multiplier": -1.0},
-        {"noise_multiplier": np.inf}, {"n_contributions": 0}, {"n_parties": 10**400},
-    ],
-)  # fmt: skip
-def test_impossible_parameters_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        DistributedGaussian(**{"noise_multiplier": 1.0, "n_parties": 3, **wrong})

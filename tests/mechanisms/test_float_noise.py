@@ -1,7 +1,5 @@
 """Noise for long vectors: law, tails, privacy and edge cases; the logistic law in full."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -104,16 +102,6 @@ def test_noise_of_the_declared_law_is_added_in_place(kind, dtype):
     assert mechanism.release(value, SecureRandom(seed=1)) is value
     assert stats.kstest(value.astype(float) - 3.0, VECTOR_LAWS[kind]).pvalue > 1e-4
     assert mechanism.event == EVENTS[kind]
-
-
-@pytest.mark.parametrize("kind", VECTOR_LAWS)
-def test_what_cannot_be_changed_in_place_and_bad_parameters_are_refused(kind):
-    for value in (np.zeros(3, int), np.zeros((2, 2)), np.zeros(3, np.float16)):
-        with pytest.raises(ValueError, match="flat array"):
-            kind(1.0, 1.0).release(value, SecureRandom())
-    for z, s, named in ((-1.0, 1.0, "noise_mult"), (1.0, 0.0, "sensitiv"), ("1", 1.0, "noise_m")):
-        with pytest.raises(ValueError, match=named):
-            kind(z, s)
 
 
 @pytest.mark.parametrize("kind", VECTOR_LAWS)

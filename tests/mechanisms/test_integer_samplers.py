@@ -1,7 +1,5 @@
 """The exact samplers have exactly the distributions they are named for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -82,14 +80,10 @@ def test_bernoulli_exp_takes_each_numerator_by_itself():
     np.testing.assert_allclose(drawn, np.exp([0, -0.5, -1, -2]), atol=0.012)
 
 
-@pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
-def test_no_samples(sampler):
-    assert sampler(5, 0, SecureRandom()).shape == (0,)
-
-
 @pytest.mark.heavy
-def test_samples_are_independent():
+@pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
+def test_samples_are_independent(sampler):
     """Rejection fills gaps in order: no correlation between neighbours may come of it."""
-    for sampler in SHAPES:
-        x = sampler(1 << 20, N, SecureRandom(seed=4)).astype(float)
-        assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 5 / np.sqrt(N)
+    assert sampler(5, 0, SecureRandom()).shape == (0,)
+    x = sampler(1 << 20, N, SecureRandom(seed=4)).astype(float)
+    assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 5 / np.sqrt(N)

@@ -1,7 +1,5 @@
 """Noise of a uniform direction and a Gamma radius: its law, its cost, and what it saves."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np
@@ -84,12 +82,8 @@ def check_pure(share=1.0):
     check_claim(sample, np.zeros(2), moved, claim, (0.5, 1.5), 2000)
 
 
-@pytest.mark.slow
-def test_is_pure():
+def test_is_pure_and_too_little_noise_is_caught():
     check_pure()
-
-
-def test_too_little_noise_is_caught():
     with pytest.raises(AssertionError, match="claimed"):
         check_pure(0.3)
 

@@ -1,7 +1,5 @@
 """Records are worked on a few at a time: what a fit takes beyond its data is about one copy."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

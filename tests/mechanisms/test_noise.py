@@ -1,7 +1,5 @@
 """Every class that releases private data adds the noise that its event claims."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

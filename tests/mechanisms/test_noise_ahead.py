@@ -1,7 +1,5 @@
 """Noise that is drawn ahead is that of its stream, is added once, and leaves its process never."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Randomised response."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -49,9 +47,6 @@ def test_who_holds_no_candidate_reports_any():
     law[2] *= math.exp(epsilon)
     assert stats.chisquare(np.bincount(inside, minlength=k), law * n).pvalue > 1e-4
     assert max((1 / k) / law.min(), law.max() / (1 / k)) < math.exp(epsilon)
-    for bad in ([4], [-2], [0.5]):
-        with pytest.raises(ValueError, match="codes outside"):
-            mechanism.release(bad, SecureRandom())
 
 
 def test_debias_is_unbiased():
@@ -61,8 +56,6 @@ def test_debias_is_unbiased():
     estimates = mechanism.debias(np.bincount(reports, minlength=3))
     np.testing.assert_allclose(estimates, [50_000, 30_000, 20_000], atol=4 * 700)
     assert estimates.sum() == pytest.approx(100_000)
-    with pytest.raises(ValueError, match="counts has shape"):
-        mechanism.debias([1, 2])
 
 
 def test_edge_cases():
@@ -70,10 +63,3 @@ def test_edge_cases():
     assert mechanism.release(np.empty((0, 2), int), random).shape == (0, 2)
     assert mechanism.release([[0, 1], [2, 2]], random).shape == (2, 2)
     assert mechanism.event == RandomizedResponseEvent(1.0, 3)
-    for bad in ([3], [-1], [0.5], ["a"], [np.nan]):
-        with pytest.raises(ValueError, match=r"codes outside|value has dtype"):
-            mechanism.release(bad, random)
-    with pytest.raises(ValueError, match="epsilon"):
-        RandomizedResponse(0.0, 3)
-    with pytest.raises(ValueError, match="n_categories"):
-        RandomizedResponse(1.0, 1)

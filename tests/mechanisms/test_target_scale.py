@@ -1,7 +1,5 @@
 """TargetScale: the map of targets to [-1, 1], its inverse, and the regressors that use it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

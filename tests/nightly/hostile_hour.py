@@ -7,8 +7,6 @@ finds the folder afterwards looks whether anything was released uncharged, anyth
 lost, anything half is read, or anything failed but by an error of the library's or of a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@ in the middle of the second sweep. Every fit notes what it was charged for in a 
 that the ledger can be held against what happened.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

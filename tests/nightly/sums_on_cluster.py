@@ -4,8 +4,6 @@
 memory: of records, of groups, of values that nobody expects, and with a killed worker.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

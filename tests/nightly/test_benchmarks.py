@@ -1,7 +1,5 @@
 """Every benchmark explains itself and runs: ``--help``, and ``--quick`` on tiny data."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

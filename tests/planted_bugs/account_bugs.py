@@ -1,7 +1,5 @@
 """Planted bugs in the accounts: costs of events, their format, budgets and their ledgers."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections import Counter
@@ -58,7 +56,7 @@ from ..accounting.events import (
 )
 from ..accounting.pld import rounding
 from ..accounting.pld.test_argmax import forget
-from .bug import Bug, instead
+from .bug import Bug, calling, replaced
 
 
 def pair_of(sensitivity):
@@ -84,20 +82,14 @@ def small_noise_only(noise, rate, orders, relation):
     return orders * rate**2 / (2 * noise**2)
 
 
-def taken_over(tag, cls):
-    event._TAGS[tag] = cls
+@calling
+def nothing_spent(original, account):
+    return original(account) if account.opened is None else Cost(0.0, 0.0)
 
 
-REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum_added, sqlite3.connect, admission._account
-REAL_RESERVE, REAL_TAKE = PrivacyBudget.reserve, ledger.Log._take
-
-
-def nothing_spent(account):
-    return REAL_SUM(account) if account.opened is None else Cost(0.0, 0.0)
-
-
-def no_delta_spent(account):
-    return REAL_SUM(account)._replace(delta=0.0 if account.opened else REAL_SUM(account).delta)
+@calling
+def no_delta_spent(original, account):
+    return original(account)._replace(delta=0.0 if account.opened else original(account).delta)
 
 
 def the_better_of_two(account):
@@ -107,8 +99,9 @@ def the_better_of_two(account):
     yield from filters._renyi_costs(everything)
 
 
-def forgets_what_was_added(charged, cap, opening, terms):
-    account = REAL_ACCOUNT(charged, cap, opening, terms)
+@calling
+def forgets_what_was_added(original, charged, cap, opening, terms):
+    account = original(charged, cap, opening, terms)
     return account.with_added(Counter()) if opening else account
 
 
@@ -122,26 +115,24 @@ def eagerly(self, state):
     _ = self._terms
 
 
-def made_anew(address, **options):
-    return REAL_CONNECT(address.replace("mode=rw", "mode=rwc"), **options)
+@calling
+def made_anew(original, address, **options):
+    return original(address.replace("mode=rw", "mode=rwc"), **options)
 
 
+@calling
 @contextmanager
-def when_entered(self, *terms):
+def when_entered(original, self, *terms):
     """What it was: a call without ``with`` charges nothing."""
-    with REAL_RESERVE(self, *terms) as receipt:
+    with original(self, *terms) as receipt:
         yield receipt
 
 
-def moves_once(self, counter, covered, last):
-    """Ask whoever moved the counter in between for nothing."""
-    counter.move(covered, last)
-
-
-def tails_only(self, line):
+@calling
+def tails_only(original, self, line):
     """What it was: only the last line is checked."""
     with mock.patch.object(ledger, "_digest", return_value=line.digest):
-        REAL_TAKE(self, line)
+        original(self, line)
 
 
 # -------------------------------------------------------------------------------- what catches them
@@ -170,8 +161,11 @@ def contract_of(test, **params):
             place = Path(folder)
             fixtures = {"tmp_path": place, "ledger": place / "ledger", "counter": place / "counter"}
             taken = signature(test).parameters
+            given = {name: v for name, v in fixtures.items() if name in taken} | params
             try:
-                test(**{name: v for name, v in fixtures.items() if name in taken}, **params)
+                if "budget" in taken:
+                    given["budget"] = PrivacyBudget(1.0, path=fixtures["ledger"])
+                test(**given)
             except OSError as error:
                 raise AssertionError("the ledger was lost, or opened too early") from error
 
@@ -210,7 +204,7 @@ def check_alterations(tmp_path):
     for number in (2, 3):
         path = tmp_path / f"{number}.ledger"
         test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
-            path, number, {"source": "somebody else"}
+            path, number, {"source": "somebody else"}, PrivacyBudget(1.0, path=path)
         )
 
 
@@ -220,12 +214,8 @@ def open_account():
     assert test_filters.worst_case(account, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
 
 
-def altered(owner, attribute, value, check, name=""):
-    return Bug(owner, attribute, instead(value), check, name=name or value.__name__)
-
-
-def nothing(*_):
-    return None
+def omitted(owner, attribute, check, name):
+    return replaced(owner, attribute, lambda *_: None, check, name)
 
 
 WINNERS, TESTS = (
@@ -234,97 +224,87 @@ WINNERS, TESTS = (
 )
 NUMPY = SimpleNamespace(**{**vars(np), "floor": np.ceil})
 
-SAMPLED_NOISE = contract_of(
-    test_renyi.test_never_below_the_quadrature_nor_far_above,
-    order=3.7, q=0.01, z=1.0, relation="add_remove",
-)  # fmt: skip
-SAMPLED_INTEGERS = contract_of(
-    test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid,
-    rate=0.3, sigma=1.0, move="two integers",
-)  # fmt: skip
 STEP_OF_FIVE, REPLACED_FIVE = (
     contract_of(
-        group_privacy.test_one_step_is_the_mixture_of_gaussians,
-        k=5,
-        q=0.3,
-        z=2.0,
-        relation=relation,
+        group_privacy.test_one_step_is_the_mixture_of_gaussians, k=5, q=0.3, z=2.0, relation=each
     )
-    for relation in ("add_remove", "replace_one")
+    for each in ("add_remove", "replace_one")
 )
-RESERVATIONS = contract_of(test_receipt.test_a_call_without_with_is_charged, name="reserve")
 OLDER_COPIES = contract_of(test_rollback.test_an_older_copy_is_refused_with_a_counter)
-TWO_COPIES = contract_of(test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused)
-TRIGGERS = contract_of(
-    test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge, how="an insert is ignored"
-)
-NAMES = contract_of(
-    test_scope_names.test_names_that_look_like_another_are_refused, kind="zero-width space"
-)
-REPLACEMENTS = contract_of(test_ledger.test_a_ledger_that_was_replaced_is_refused, how="older")
-ADDITION = contract_of(test_filters.test_the_default_admits_whatever_addition_admits, seed=0)
 MIXED_GAME = contract_of(
     test_filters.test_no_adversary_passes_the_cap, game="mixed", name="adaptive", delta=0.03
 )
-PARTS = contract_of(
-    test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part,
-    epsilon=0.4, delta=0.03, failing=ApproxDPEvent(0.0, 0.009),
-)  # fmt: skip
-LINES_OUTSIDE = contract_of(test_scopes.test_a_charge_outside_every_cap_is_found, scope="a/")
-UNITS = contract_of(test_statement.test_the_first_charge_settles_the_unit_for_everybody)
-OUTCOMES = contract_of(
-    test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted,
-    spoil=test_ledger._removed,
-)
 LOADING = contract_of(test_loaded_events.test_a_handle_that_was_loaded_first_finds_the_ledger_later)
 COSTS = [
-    altered(GNMaxEvent, "dominating_pairs", pair_of(1.0), WINNERS,
-            "a vote moves one count"),
-    altered(VoteThresholdEvent, "dominating_pairs", pair_of(0.5), TESTS,
-            "half the sensitivity of the threshold test"),
-    altered(argmax, "np", NUMPY, rounding.check_filter, "rounded to the larger ratio"),
-    altered(MixtureEvent, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
-    altered(MixedPair, "masses", no_weights, test_mixtures.test_one_choice_is_exact),
-    altered(noise, "sampled_gaussian_rdp", small_noise_only, SAMPLED_NOISE),
-    altered(noise, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),
-            SAMPLED_INTEGERS, "sampled integers at the order below"),
-    altered(matrix_factorization, "allows_replacement", replace_one_alone,
-            test_labels.test_sampled_contributions_are_replaced_by_another_label),
-    altered(composition, "allows_replacement", replace_one_alone,
-            test_labels.test_sampled_contributions_are_replaced_by_another_label),
-    altered(composition, "_count_probabilities",
-            lambda rate, size: ((1 - rate, rate), (0.0, float(size))), STEP_OF_FIVE,
-            "a group is in the sample as one record"),
-    altered(composition, "allows_replacement", lambda relation: False, REPLACED_FIVE,
-            "a group is replaced as if it left"),
-    altered(guarantee, "_chain_tpr", lambda fpr, steps, curve: guarantee._highest_tpr(fpr, curve),
-            group_privacy.test_steps_along_a_gaussian_curve_are_exact,
-            "steps between neighbours forgotten"),
-    altered(event, "_register", taken_over, check_tags),
-    altered(GaussianEvent, "_stored", ("sigma",), check_first_format,
-            "a renamed field without its stored name"),
+    replaced(GNMaxEvent, "dominating_pairs", pair_of(1.0), WINNERS,
+             "a vote moves one count"),
+    replaced(VoteThresholdEvent, "dominating_pairs", pair_of(0.5), TESTS,
+             "half the sensitivity of the threshold test"),
+    replaced(argmax, "np", NUMPY, rounding.check_filter, "rounded to the larger ratio"),
+    replaced(MixtureEvent, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
+    replaced(MixedPair, "masses", no_weights, test_mixtures.test_one_choice_is_exact),
+    replaced(noise, "sampled_gaussian_rdp", small_noise_only,
+             contract_of(test_renyi.test_never_below_the_quadrature_nor_far_above,
+                         order=3.7, q=0.01, z=1.0, relation="add_remove")),
+    replaced(noise, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),
+             contract_of(test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid,
+                         rate=0.3, sigma=1.0, move="two integers"),
+             "sampled integers at the order below"),
+    replaced(matrix_factorization, "allows_replacement", replace_one_alone,
+             test_labels.test_sampled_contributions_are_replaced_by_another_label),
+    replaced(composition, "allows_replacement", replace_one_alone,
+             test_labels.test_sampled_contributions_are_replaced_by_another_label),
+    replaced(composition, "_count_probabilities",
+             lambda rate, size: ((1 - rate, rate), (0.0, float(size))), STEP_OF_FIVE,
+             "a group is in the sample as one record"),
+    replaced(composition, "allows_replacement", lambda relation: False, REPLACED_FIVE,
+             "a group is replaced as if it left"),
+    replaced(guarantee, "_chain_tpr", lambda fpr, steps, curve: guarantee._highest_tpr(fpr, curve),
+             group_privacy.test_steps_along_a_gaussian_curve_are_exact,
+             "steps between neighbours forgotten"),
+    replaced(event, "_register", lambda tag, cls: event._TAGS.__setitem__(tag, cls), check_tags,
+             "a tag is taken over"),
+    replaced(GaussianEvent, "_stored", ("sigma",), check_first_format,
+             "a renamed field without its stored name"),
 ]  # fmt: skip
 BUGS = [
     *[replace(bug, caught_by=afresh(bug.caught_by)) for bug in COSTS],
-    altered(ledger.Log, "_take", tails_only, contract_of(check_alterations)),
-    altered(PrivacyBudget, "reserve", when_entered, RESERVATIONS),
-    altered(Ledger, "_check_covered", nothing, OLDER_COPIES, "the counter is never compared"),
-    altered(Ledger, "_move_counter", nothing, OLDER_COPIES, "the counter is never moved"),
-    altered(Ledger, "_move_counter", moves_once, TWO_COPIES),
-    altered(Ledger, "_check_guards", nothing, TRIGGERS, "nobody looks at the triggers"),
-    altered(budget, "check_scope_name", nothing, NAMES, "any text names a scope"),
-    altered(Ledger, "_check_identity", nothing, REPLACEMENTS, "another ledger is as good"),
-    altered(Account, "sum_added", nothing_spent, MIXED_GAME),
-    altered(Account, "sum_added", no_delta_spent, MIXED_GAME),
-    altered(admission, "_account", forgets_what_was_added, PARTS),
-    altered(filters.FILTERS, "adaptive", first_of_all_orders, ADDITION),
-    altered(filters.FILTERS, "adaptive", the_better_of_two, open_account),
-    altered(statement, "scope_of", str, contract_of(check_scopes), "any text is a scope"),
-    altered(statement.Statement, "verify", lambda self: "", LINES_OUTSIDE,
-            "a line may name any scope"),
-    altered(budget, "check_same_unit", nothing, UNITS, "units are added up"),
-    altered(PrivacyBudget, "_record_outcome", PrivacyBudget._settle, OUTCOMES,
-            "an outcome must be noted"),
-    altered(PrivacyBudget, "__setstate__", eagerly, LOADING),
-    altered(sqlite3, "connect", made_anew, LOADING),
+    Bug(ledger.Log, "_take", tails_only, contract_of(check_alterations)),
+    Bug(PrivacyBudget, "reserve", when_entered,
+        contract_of(test_receipt.test_a_call_without_with_is_charged, name="reserve")),
+    omitted(Ledger, "_check_covered", OLDER_COPIES, "the counter is never compared"),
+    omitted(Ledger, "_move_counter", OLDER_COPIES, "the counter is never moved"),
+    # as if nobody could have moved the counter in between
+    replaced(Ledger, "_move_counter", lambda self, counter, *lines: counter.move(*lines),
+             contract_of(test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused),
+             "the counter is moved unseen"),
+    omitted(Ledger, "_check_guards",
+            contract_of(test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge,
+                        how="an insert is ignored"), "nobody looks at the triggers"),
+    omitted(budget, "check_scope_name",
+            contract_of(test_scope_names.test_names_that_look_like_another_are_refused,
+                        kind="zero-width space"), "any text names a scope"),
+    omitted(Ledger, "_check_identity",
+            contract_of(test_ledger.test_a_ledger_that_was_replaced_is_refused, how="older"),
+            "another ledger is as good"),
+    Bug(Account, "sum_added", nothing_spent, MIXED_GAME),
+    Bug(Account, "sum_added", no_delta_spent, MIXED_GAME),
+    Bug(admission, "_account", forgets_what_was_added,
+        contract_of(test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part,
+                    epsilon=0.4, delta=0.03, failing=ApproxDPEvent(0.0, 0.009))),
+    replaced(filters.FILTERS, "adaptive", first_of_all_orders,
+             contract_of(test_filters.test_the_default_admits_whatever_addition_admits, seed=0)),
+    replaced(filters.FILTERS, "adaptive", the_better_of_two, open_account),
+    replaced(statement, "scope_of", str, contract_of(check_scopes), "any text is a scope"),
+    replaced(statement.Statement, "verify", lambda self: "",
+             contract_of(test_scopes.test_a_charge_outside_every_cap_is_found, scope="a/"),
+             "a line may name any scope"),
+    omitted(budget, "check_same_unit",
+            contract_of(test_statement.test_the_first_charge_settles_the_unit_for_everybody),
+            "units are added up"),
+    replaced(PrivacyBudget, "_record_outcome", PrivacyBudget._settle,
+             contract_of(test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted,
+                         spoil=test_ledger._removed), "an outcome must be noted"),
+    replaced(PrivacyBudget, "__setstate__", eagerly, LOADING),
+    Bug(sqlite3, "connect", made_anew, LOADING),
 ]  # fmt: skip

@@ -1,7 +1,5 @@
 """A planted bug: one row of the tables in this folder, and how it is planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -63,6 +61,13 @@ def patched(owner: Any, name: str, make: Make) -> AbstractContextManager[Any]:
 def instead(value: Any) -> Make:
     """Put a value in the place of whatever there is."""
     return lambda original: value
+
+
+def replaced(
+    owner: Any, attribute: str, value: Any, caught_by: Callable[..., None], name: str = ""
+) -> Bug:
+    """Return a row whose bug is another value; of a function, its name is that of the bug."""
+    return Bug(owner, attribute, instead(value), caught_by, name=name or value.__name__)
 
 
 def calling(bug: Callable[..., Any]) -> Make:

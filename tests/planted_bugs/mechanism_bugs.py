@@ -1,7 +1,5 @@
 """Planted bugs in mechanisms: another law or size of noise, repeated noise, one charge for two."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -31,7 +29,7 @@ from ..contracts import records as contracts
 from ..contracts import single_release as contracts_once
 from ..mechanisms.draw_counter import KEY, check_counter
 from ..mechanisms.test_noise import check_noise as check_law
-from .bug import Bug, calling
+from .bug import Bug, calling, instead
 
 NOISE, FRESH, ONCE = contracts.check_noise, contracts.check_fresh_noise, contracts_once.check_noise
 LABEL_LAW, FRESH_LABELS = label_contracts.check_law, label_contracts.check_fresh_labels
@@ -56,11 +54,11 @@ def half_tilt(original, self, value, random):
 
 
 def less_noise(share):
-    return lambda original: (
-        lambda self, value, random: original(
-            replace(self, noise_multiplier=share * self.noise_multiplier), value, random
-        )
-    )
+    @calling
+    def release(original, self, *args):
+        return original(replace(self, noise_multiplier=share * self.noise_multiplier), *args)
+
+    return release
 
 
 @calling
@@ -79,26 +77,6 @@ def less_in_votes(original, self, votes, *rest):
 def too_true(original):
     """Lie with half the probability."""
     return property(lambda self: (1.0 + original.fget(self)) / 2)
-
-
-def never_lies(original):
-    return property(lambda self: 1.0)
-
-
-def no_noise(original):
-    return lambda self, scale, size, random: np.zeros(size, np.int64)
-
-
-def bare(original):
-    return lambda self, value, random: value
-
-
-def no_tilt(original):
-    return lambda self, size: 0.0
-
-
-def seeded(original):
-    return lambda self, value, random: original(self, value, SecureRandom(7))
 
 
 @calling
@@ -158,23 +136,11 @@ def first_candidate(original, self, value, random):
     return original(self, np.where(value == -1, 0, value), random)
 
 
-def best_is_chosen(original):
-    return lambda self, behind, scale, random: int(np.argmin(behind))
-
-
-def uncorrelated(original):
-    return lambda self, size, random: random.normal(size)
-
-
 @calling
 def shorter_tree(original, self, size, random):
     """Keep the sums of the lowest level out of the next."""
     noise = original(self, size, random)
     return noise if self.step % 4 else noise - random.normal(size)
-
-
-def fewer_steps(original):
-    return lambda self, size: 0.97 * original(self, size)
 
 
 @calling
@@ -220,6 +186,7 @@ def scaled(share):
 DPSGD, LOGISTIC, EXACT = (
     "DPSGDClassifier", "DPSGDClassifier-logistic-ema", "DPSGDClassifier-exact"
 )  # fmt: skip
+BEST = instead(lambda self, behind, scale, random: int(np.argmin(behind)))
 GRID = (Laplace, Gaussian, KNorm)
 ALL_BUT_RESPONSES = (*GRID, FloatGaussian, ObjectivePerturbation)
 ALL = (*ALL_BUT_RESPONSES, RandomizedResponse)
@@ -235,7 +202,8 @@ def half(owner, attribute, make, caught_by, *cases):
 
 
 def same_seed(owner, *caught):
-    return Bug(owner, "_release", seeded, *caught, "noise of a fixed seed", True)
+    make = calling(lambda original, self, value, _: original(self, value, SecureRandom(7)))
+    return Bug(owner, "_release", make, *caught, "noise of a fixed seed", True)
 
 
 def first_number_bare(owner, *caught):
@@ -261,18 +229,23 @@ BUGS = [
     Bug(FloatGaussian, "_release", less_noise(0.97), NOISE, DPSGD, "3% less noise"),
     Bug(LNMax, "release", less_in_votes, check_law, "LNMax"),
     Bug(GNMax, "release", less_in_votes, check_law, "GNMax"),
-    Bug(RoundedGaussian, "_scale_steps", fewer_steps, NOISE, EXACT),
+    Bug(RoundedGaussian, "_scale_steps",
+        calling(lambda original, self, size: 0.97 * original(self, size)), NOISE, EXACT,
+        "fewer steps"),
     Bug(rounded_gaussian, "rounded_normal", every_other, NOISE, EXACT),
-    Bug(matrix_gaussian._BandedNoise, "_next", uncorrelated, NOISE, "DPSGDClassifier-banded"),
+    Bug(matrix_gaussian._BandedNoise, "_next", instead(lambda self, size, r: r.normal(size)), NOISE,
+        "DPSGDClassifier-banded", "uncorrelated"),
     Bug(matrix_gaussian._TreeNoise, "_next", shorter_tree, NOISE, "DPSGDRegressor-tree-adaptive"),
-    Bug(Exponential, "_select", best_is_chosen, check_law, "Exponential"),
-    Bug(Exponential, "_select", best_is_chosen, ONCE, "MarginalSynthesizer-tree", nightly=True),
+    Bug(Exponential, "_select", BEST, check_law, "Exponential", "the best is chosen"),
+    Bug(Exponential, "_select", BEST, ONCE, "MarginalSynthesizer-tree", "the best is chosen",
+        nightly=True),
     Bug(RandomizedResponseWithPrior, "_release", first_candidate, LABEL_LAW,
         "LP2STClassifier-guesses"),
-    *shown("no noise", "_noise", no_noise, GRID),
-    *shown("no noise", "_release", bare, [FloatGaussian]),
-    *shown("no noise", "scale", no_tilt, [ObjectivePerturbation]),
-    *shown("no noise", "truth_probability", never_lies, [RandomizedResponse]),
+    *shown("no noise", "_noise", instead(lambda self, scale, size, _: np.zeros(size, np.int64)),
+           GRID),
+    *shown("no noise", "_release", instead(lambda self, value, random: value), [FloatGaussian]),
+    *shown("no noise", "scale", instead(lambda self, size: 0.0), [ObjectivePerturbation]),
+    *shown("no noise", "truth_probability", instead(1.0), [RandomizedResponse]),
     same_seed(Laplace, ONCE, "OutputPerturbationClassifier"),
     same_seed(Gaussian, FRESH, "FunctionalMechanismClassifier-delta"),
     same_seed(ObjectivePerturbation, FRESH, "ObjectivePerturbationClassifier-delta"),

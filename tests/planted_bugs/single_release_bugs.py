@@ -1,9 +1,8 @@
 """Planted bugs in estimators that release once: bounds, sensitivities, charges, what is kept."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import contextmanager
+from operator import attrgetter
 from unittest import mock
 
 import numpy as np
@@ -72,10 +71,6 @@ def features_beyond_the_ball(original, self, X, shares=None):
     return quantize(rows / self.norm), np.ones(len(X))
 
 
-def columns_beyond_their_bounds(original):
-    return lambda self, rows: quantize(10.0 * original(self, rows))
-
-
 @calling
 def wide_target(original, self, y):
     """Clip targets to bounds three times as wide as those declared."""
@@ -83,13 +78,10 @@ def wide_target(original, self, y):
     return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
 
 
-def half_spread(original):
-    """Halve the sensitivity of every mechanism that is made in a place."""
-    return lambda noise_multiplier, sensitivity: original(noise_multiplier, sensitivity / 2)
-
-
-def half_distance(original):
-    return lambda self, sensitivity: original(self, sensitivity / 2)
+@calling
+def half_spread(original, first, sensitivity):
+    """Halve the sensitivity of a mechanism when it is made."""
+    return original(first, sensitivity / 2)
 
 
 @calling
@@ -98,8 +90,9 @@ def data_bounds(original, fit, X, given):
     return original(fit, X, (low, high + 1.0))
 
 
-def classes_of_the_data(original):
-    return lambda fit, y, given: original(fit, y, np.unique(np.append(y, [0, 1])))
+@calling
+def classes_of_the_data(original, fit, y, given):
+    return original(fit, y, np.unique(np.append(y, [0, 1])))
 
 
 def keeps_what_a_refused_fit_has_set(original):
@@ -122,13 +115,16 @@ def keeps_n(original, self, X, y=None, **params):
     return original(self, X, y, **params)
 
 
-def keeps_rows_elsewhere(original):
-    def fit(self, X, y):
-        kept.append(np.array(X))
-        return original(self, X, y)
-
+def kept_elsewhere(copied):
+    """Keep the records of each call in a list that outlives it."""
     kept = []
-    return fit
+
+    @calling
+    def run(original, self, X, *args):
+        kept.append(copied(X))
+        return original(self, X, *args)
+
+    return run
 
 
 @calling
@@ -146,12 +142,6 @@ def polished_on_the_data(original, self, X, y, **params):
     original(self, X, y, **params)
     self.intercept_ = self.intercept_ + np.mean(np.clip(np.nan_to_num(y), -1, 1))
     return self
-
-
-@calling
-def divides_by_n(original, self, degree, relation, value):
-    """Divide noisy sums by the number of records, which is not public."""
-    return original(self, degree, "zero_out", value)
 
 
 @calling
@@ -183,10 +173,6 @@ def whitened_by_private_records(original, self, X, *args):
     finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
     self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
     return original(self, X, *args)
-
-
-def encoded_together(original):
-    return features.encode_together
 
 
 @calling
@@ -260,21 +246,12 @@ def residuals_unclipped(original, self, scores, target):
     return rows
 
 
-def last_step_is_not_charged(original):
-    return property(
-        lambda self: ComposedEvent((self.total_mechanism.event, GradientPlan.event.fget(self)))
+def charged_alone(mechanism):
+    """Charge the rounds and one of the two releases beside them."""
+    events = attrgetter(f"{mechanism}.event")
+    return instead(
+        property(lambda self: ComposedEvent((events(self), GradientPlan.event.fget(self))))
     )
-
-
-def totals_are_not_charged(original):
-    return property(
-        lambda self: ComposedEvent((GradientPlan.event.fget(self), self.last_mechanism.event))
-    )
-
-
-@calling
-def sums_of_the_last_step_unscaled(original, self, scores, target):
-    return np.sqrt(2.0) * original(self, scores, target)
 
 
 @calling
@@ -309,10 +286,6 @@ def moments_of_the_data(original):
     return first
 
 
-def moments_are_not_charged(original):
-    return lambda events: original(events[1:])
-
-
 LINEAR = ("FunctionalMechanism", "AdaSSP", "OutputPerturbation", "ObjectivePerturbation")
 ESTIMATORS = (
     "FunctionalMechanismRegressor", "FunctionalMechanismClassifier", "AdaSSPRegressor",
@@ -340,17 +313,16 @@ BUGS = [
     Bug(UnitBall, "transform", centred, REPLAY, "AdaSSPRegressor"),
     Bug(UnitBall, "transform", features_beyond_the_ball, name="features that are not clipped",
         visible_outside=LINEAR),
-    Bug(MomentPlan, "_unit", columns_beyond_their_bounds, name="features that are not clipped",
-        visible_outside=("PrivateStandardScaler",)),
+    Bug(MomentPlan, "_unit", calling(lambda original, *args: quantize(10.0 * original(*args))),
+        name="features that are not clipped", visible_outside=("PrivateStandardScaler",)),
     Bug(TargetRange, "encode", wide_target, REPLAY, "AdaSSPRegressor",
         "targets beyond their bounds", ("AdaSSP",)),
     half(PolynomialObjective, "sensitivity", halved, ("FunctionalMechanism",),
          REPLAY, FUNCTIONAL),
     half(Statistic, "mechanism", fields_halved("sensitivity"), ("PrivateStandardScaler",),
          REPLAY, "PrivateStandardScaler-delta"),
-    half(AdaSSPRegressor, "_single_mechanism", half_distance, ("AdaSSP",)),
-    half(OutputPerturbationClassifier, "_single_mechanism", half_distance,
-         ("OutputPerturbation",)),
+    half(AdaSSPRegressor, "_single_mechanism", half_spread, ("AdaSSP",)),
+    half(OutputPerturbationClassifier, "_single_mechanism", half_spread, ("OutputPerturbation",)),
     half(ObjectivePerturbation, "sensitivity", halved, ("ObjectivePerturbation",)),
     half(heads, "Gaussian", half_spread, ("ALMFineTuner-gradient",)),
     half(PrototypeHead, "sensitivity", fields_halved("l2"), ("ALMFineTuner-prototypes",)),
@@ -369,12 +341,13 @@ BUGS = [
     Bug(None, "fit", keeps_rows, TRACES, (OBJECTIVE, "DPSGDClassifier", "DPNeuralNet"),
         "records kept", ("",)),
     Bug(None, "fit", keeps_n, name="the number of records kept", visible_outside=("",)),
-    Bug(None, "fit", keeps_rows_elsewhere, TRACES, FUNCTIONAL),
+    Bug(None, "fit", kept_elsewhere(np.array), TRACES, FUNCTIONAL, "keeps rows elsewhere"),
     Bug(None, "fit", polishes_on_the_data, REPLAY, FUNCTIONAL),
     Bug(None, "fit", polished_on_the_data, name="a constant without protection",
         visible_outside=ESTIMATORS),
-    Bug(BoundedColumns, "moments", divides_by_n, name="divided by the number of records",
-        visible_outside=("PrivateStandardScaler",)),
+    Bug(BoundedColumns, "moments",
+        calling(lambda original, self, degree, _, value: original(self, degree, "zero_out", value)),
+        name="divided by the number of records", visible_outside=("PrivateStandardScaler",)),
     Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism",
         fields_halved("noise_multiplier"), ACCOUNTING, FUNCTIONAL, "doubled epsilon"),
     Bug(GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient", "no clipping",
@@ -384,7 +357,8 @@ BUGS = [
     Bug(ALMFineTuner, "_prepare", fitted_to_private_records, REPLAY, "ALMFineTuner-prototypes"),
     Bug(ALMFineTuner, "_records", whitened_by_private_records, REPLAY,
         "ALMFineTuner-least-squares"),
-    Bug(features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded"),
+    Bug(features, "encode_each", instead(features.encode_together), REPLAY, "ALMFineTuner-rounded",
+        "encoded together"),
     Bug(ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax"),
     Bug(TableFacts, "from_table", domain_of_the_data, REPLAY, INDEPENDENT),
     Bug(TableFacts, "from_table", constraints_that_the_data_satisfies, REPLAY, CONSTRAINED),
@@ -403,14 +377,18 @@ BUGS = [
         "half the sensitivity of scores"),
     Bug(GradientPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, ADDITIVE),
     Bug(GradientPlan, "event", one_round_is_charged, ACCOUNTING, ADDITIVE),
-    Bug(RegressionPlan, "event", last_step_is_not_charged, ACCOUNTING, ADDITIVE_NUMBERS),
-    Bug(RegressionPlan, "event", totals_are_not_charged, ACCOUNTING, ADDITIVE_NUMBERS),
-    Bug(LastStep, "rows", sums_of_the_last_step_unscaled, REPLAY, ADDITIVE_NUMBERS),
+    Bug(RegressionPlan, "event", charged_alone("total_mechanism"), ACCOUNTING, ADDITIVE_NUMBERS,
+        "the last step is not charged"),
+    Bug(RegressionPlan, "event", charged_alone("last_mechanism"), ACCOUNTING, ADDITIVE_NUMBERS,
+        "totals are not charged"),
+    Bug(LastStep, "rows", calling(lambda original, *args: 2**0.5 * original(*args)), REPLAY,
+        ADDITIVE_NUMBERS, "sums of the last step unscaled"),
     Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
         "SyntheticDataClassifier"),
     Bug(AdversarialTraining, "learn", taught_by_real_rows, REPLAY, GAN),
     Bug(DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, GAN),
-    Bug(gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting, GAN),
+    Bug(gan, "ComposedEvent", calling(lambda original, events: original(events[1:])),
+        contracts.check_accounting, GAN, "moments are not charged"),
     # as if a record added nothing but its label
     Bug(Moments, "sensitivity", instead(1.0), REPLAY, GAN, "only labels pay"),
 ]  # fmt: skip

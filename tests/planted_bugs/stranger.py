@@ -1,7 +1,5 @@
 """Another author's DP-SGD in plain numpy, which releases its weights alone."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contracts fail with each planted bug, and pass without."""
 
-from __future__ import annotations
-
 import pytest
 
 from ..contracts.cases import CASES, LABELS

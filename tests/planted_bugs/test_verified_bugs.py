@@ -1,7 +1,5 @@
 """verify_privacy shows the bugs that are visible outside, and holds without: slow proofs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice, product
 from unittest import mock

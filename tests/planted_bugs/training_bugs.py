@@ -1,7 +1,5 @@
 """Planted bugs in the training of networks: clipping, batches, steps, and what is kept of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from unittest import mock
 
@@ -22,6 +20,7 @@ from skprivacy.neural_network._training.training_config import SequentialBatches
 from ..contracts import records as contracts
 from ..contracts.cases import OVERFLOWING, case_of_module
 from .bug import Bug, asked_of, calling, instead
+from .single_release_bugs import kept_elsewhere
 
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING, PUBLIC_SIZE = contracts.check_accounting, contracts.check_public_size
@@ -77,15 +76,6 @@ def loss_driven(original, self, X, y, *args):
     more = int(not torch.isfinite(loss))
     self.config = dataclasses.replace(self.config, epochs=self.config.epochs + more)
     return original(self, X, y, *args)
-
-
-def data_kept_elsewhere(original):
-    def run(self, X, *args):
-        kept.append(X.clone())
-        return original(self, X, *args)
-
-    kept = []
-    return run
 
 
 @calling
@@ -162,24 +152,12 @@ def counts_the_missing(original, self, squared, total, allowed):
     return original(self, squared, np.nan_to_num(total, nan=1e30, posinf=1e30), allowed)
 
 
-def passes_all(original):
-    return lambda self, bad: self
-
-
-def blanks_nothing(original):
-    return lambda values, bad: values
-
-
 @calling
 def clips_the_mean(original, self, X, y, indices, people=None):
     """Clip the mean gradient of a batch and not that of each record."""
     summed = original(self, X, y, indices, people)
     allowed = self._expected * self._clipped.max_grad_norm
     return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
-
-
-def looked_at_by_nobody(original):
-    return lambda value: None
 
 
 @calling
@@ -209,11 +187,6 @@ def exact_mean(original, config, targets, groups, peers, random):
 @calling
 def mean_of_the_records_there(original, config, targets, *args):
     return original(dataclasses.replace(config, n_records=len(targets)), targets, *args)
-
-
-@calling
-def mean_of_double_targets(original, config, targets, *args):
-    return original(config, 2 * targets, *args)
 
 
 def weighted_after_the_clip(original):
@@ -246,6 +219,7 @@ DPSGD, EXACT = "DPSGDClassifier", "DPSGDClassifier-exact"
 ADAPTIVE, STREAM = "DPSGDClassifier-adaptive", "DPSGDRegressor-tree-adaptive"
 REGRESSOR, PRIOR = "DPSGDRegressor", "DPSGDClassifier-prior"
 OF_NETWORKS = ("DPSGD",)
+AS_IT_IS = instead(lambda values, bad: values)
 
 BUGS = [
     Bug(ClippedGradientSum, "__init__", double_clip, REPLAY, DPSGD, "half the sensitivity",
@@ -264,15 +238,15 @@ BUGS = [
     Bug(ClippedGradientSum, "__call__", every_view_an_example, REPLAY, "DPSGDClassifier-augmented"),
     Bug(trial, "_results_agree", instead(lambda *sums: True), REPLAY, MIXING,
         "a trial that notices no mixing"),
-    Bug(perceptron, "_zero_rows", blanks_nothing, REPLAY, DPSGD),
-    Bug(OuterProduct, "without", passes_all, REPLAY, EXACT),
-    Bug(DenseGradients, "without", passes_all, REPLAY,
-        ("DPSGDClassifier-layers", "DPSGDClassifier-torch.func")),
-    Bug(OuterProduct, "without", passes_all, name="missing values reach the sum",
+    Bug(perceptron, "_zero_rows", AS_IT_IS, REPLAY, DPSGD, "blanks nothing"),
+    Bug(OuterProduct, "without", AS_IT_IS, REPLAY, EXACT, "passes all"),
+    Bug(DenseGradients, "without", AS_IT_IS, REPLAY,
+        ("DPSGDClassifier-layers", "DPSGDClassifier-torch.func"), "passes all"),
+    Bug(OuterProduct, "without", AS_IT_IS, name="missing values reach the sum",
         visible_outside=OF_NETWORKS, beside=(
-            (perceptron, "_zero_rows", blanks_nothing),
+            (perceptron, "_zero_rows", AS_IT_IS),
             # else the noise refuses the sum
-            (float_noise, "check_finite", looked_at_by_nobody))),
+            (float_noise, "check_finite", instead(lambda value: None)))),
     *[Bug(_input_data, "_LARGEST_IN_PRODUCTS", instead(largest), REPLAY, OVERFLOW,
           f"features up to {largest}", says=r"inserted typical.*inputs differ")
       for largest in (1e30, np.inf)],
@@ -287,7 +261,9 @@ BUGS = [
     Bug(TrainingConfig, "event_at", asked_of(mean_noise=None), ACCOUNTING, REGRESSOR,
         "mean for free"),
     Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
-    Bug(dpsgd_regressor, "release_mean", mean_of_double_targets, REPLAY, REGRESSOR),
+    Bug(dpsgd_regressor, "release_mean",
+        calling(lambda original, config, targets, *args: original(config, 2 * targets, *args)),
+        REPLAY, REGRESSOR, "mean of double targets"),
     Bug(dpsgd_regressor, "release_mean", mean_of_the_records_there, REPLAY, REGRESSOR),
     Bug(Training, "step", realised_divisor, REPLAY, DPSGD),
     Bug(Training, "step", skipped_empty, contracts.check_empty_batches, DPSGD),
@@ -296,7 +272,7 @@ BUGS = [
         OF_NETWORKS),
     Bug(Training, "run", loss_driven, REPLAY, DPSGD),
     Bug(Training, "run", says_the_size, REPLAY, DPSGD),
-    Bug(Training, "run", data_kept_elsewhere, TRACES, DPSGD),
+    Bug(Training, "run", kept_elsewhere(torch.clone), TRACES, DPSGD, "data kept elsewhere"),
     Bug(None, "fit", scales_by_data, REPLAY, (DPSGD, "DPNeuralNet")),
     Bug(DPSGDClassifier, "_plan", takes_the_realised_n, PUBLIC_SIZE, DPSGD),
     Bug(DPSGDClassifier, "_recipe", chooses_by_n, PUBLIC_SIZE, DPSGD),

@@ -1,7 +1,5 @@
 """Planted bugs in the protection of labels, of groups of records, and of parties."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -28,7 +26,7 @@ from skprivacy.sums import sum_plan
 from ..contracts import groups as of_groups
 from ..contracts import labels as of_labels
 from ..contracts import parties as of_parties
-from .bug import Bug, calling, instead
+from .bug import Bug, calling, instead, replaced
 
 LABEL_REPLAY, GROUP_REPLAY = of_labels.check_label_replay, of_groups.check_people_replay
 LABELS_OF_GROUP, UNIT = of_groups.check_people_label_replay, of_groups.check_unit
@@ -96,19 +94,6 @@ def of_another_relation(original, self, event, *, relation, **rest):
     return original(self, event, relation="zero_out", **rest)
 
 
-def rows_without_shares(original):
-    return lambda rows, shares: original(rows, None)
-
-
-def all_count_whole(original):
-    return staticmethod(np.ones_like)
-
-
-def shares_of_the_average(original):
-    """Share by how many records there are of anybody, not of each group."""
-    return staticmethod(lambda sizes: np.full(len(sizes), np.mean(1.0 / sizes)))
-
-
 class Unbounded(Groups):
     def at_most(self, k, random):
         return np.arange(len(self.codes))
@@ -127,12 +112,9 @@ def counts_records(original, groups, X):
     return Groups(found.codes, len(found.codes), found.unit)
 
 
-def all_records_in_an_objective(original):
-    return lambda self, who: np.ones(len(who.codes))
-
-
-def says_record(original):
-    return lambda self, *args, unit, **kwargs: original(self, *args, **kwargs)
+@calling
+def says_record(original, self, *args, unit, **kwargs):
+    return original(self, *args, **kwargs)
 
 
 @calling
@@ -159,12 +141,9 @@ def missing_accepted(original, groups, X):
     return original(np.resize(np.array(values, object), len(X)), X)
 
 
-def rows_counted(original):
-    return lambda n, sizes: original(n, None if sizes is None else np.ones_like(sizes))
-
-
-def unweighted(original):
-    return property(lambda self: self.rows)
+@calling
+def rows_counted(original, n, sizes):
+    return original(n, None if sizes is None else np.ones_like(sizes))
 
 
 def share_of(divisor):
@@ -173,14 +152,6 @@ def share_of(divisor):
 
 def total_in_32_bits(self, sent):
     return sent.astype(np.uint32).sum(axis=0, dtype=np.uint32).view(np.int32).astype(np.int64)
-
-
-def total_without_a_sign(self, sent):
-    return sent.sum(axis=0, dtype=np.uint64).astype(np.float64)
-
-
-def unmasked(self, n, size, random):
-    return np.zeros((n, size), np.uint64)
 
 
 def same_mask(self, n, size, random):
@@ -201,15 +172,6 @@ def noise_from_the_first(original, self, values, random):
 
 def parties_unclipped(self, norms):
     return 2.0**36 / self.max_grad_norm * np.ones_like(norms)
-
-
-def clipped_to_twice(self, norms):
-    return 2.0**36 / np.maximum(norms / 2, self.max_grad_norm)
-
-
-def of_records(self, weights, X, codes):
-    """Clip each record of a party, and not the party."""
-    return self._record_contribution(weights, X, codes)
 
 
 @calling
@@ -233,12 +195,9 @@ PARTY, RECORD = of_parties.check_party_replay, of_parties.check_record_replay
 CLIPPING = "_clipping_factors"
 
 
-def replaced(owner, attribute, value, caught_by, name=""):
-    return Bug(owner, attribute, instead(value), caught_by, name=name or value.__name__)
-
-
 BUGS = [
-    Bug(row_plan, "weighted_rows", rows_without_shares, GROUP_REPLAY, "PrivateAdditiveClassifier"),
+    Bug(row_plan, "weighted_rows", calling(lambda original, rows, shares: original(rows, None)),
+        GROUP_REPLAY, "PrivateAdditiveClassifier", "rows without shares"),
     Bug(RandomizedResponseClassifier, "_release_labels", noised_twice, LABEL_REPLAY, RESPONSE),
     Bug(ALIBIClassifier, "_release_labels", noised_twice, LABEL_REPLAY, ALIBI),
     Bug(LP2STClassifier, "_release_labels", noised_again_in_the_second_stage, LABEL_REPLAY, LP2ST),
@@ -251,26 +210,29 @@ BUGS = [
     Bug(base.NoisyLabelClassifier, "fit", keeps_labels, of_labels.check_labels_leave_no_trace,
         ALIBI),
     Bug(PrivateFit, "charged", of_another_relation, of_labels.check_label_claim, LP2ST),
-    Bug(Groups, "exact_shares_of", all_count_whole, GROUP_REPLAY, (
+    Bug(Groups, "exact_shares_of", instead(staticmethod(np.ones_like)), GROUP_REPLAY, (
         "AdaSSPRegressor", "FunctionalMechanismRegressor",
         "FunctionalMechanismClassifier-delta", "PrivateStandardScaler", "ALMFineTuner-softmax",
         "ALMFineTuner-gradient", "ALMFineTuner-prototypes", "ALMFineTuner-least-squares",
         "PATEClassifier-marginals", INDEPENDENT, "MarginalSynthesizer-tree",
-    )),
-    Bug(Groups, "exact_shares_of", shares_of_the_average, GROUP_REPLAY, "AdaSSPRegressor"),
-    Bug(HeadInput, "weighted", unweighted, GROUP_REPLAY, "ALMFineTuner-least-squares"),
-    Bug(ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective,
-        GROUP_REPLAY, OBJECTIVE),
+    ), "all count whole"),
+    # by how many records there are of anybody, not of each group
+    Bug(Groups, "exact_shares_of",
+        instead(staticmethod(lambda sizes: np.full(len(sizes), np.mean(1.0 / sizes)))),
+        GROUP_REPLAY, "AdaSSPRegressor", "shares of the average"),
+    Bug(HeadInput, "weighted", instead(property(lambda self: self.rows)), GROUP_REPLAY,
+        "ALMFineTuner-least-squares", "unweighted"),
+    Bug(ObjectivePerturbationClassifier, "_record_shares",
+        instead(lambda self, who: np.ones(len(who.codes))), GROUP_REPLAY, OBJECTIVE,
+        "all records in an objective"),
     Bug(_input_data, "resolve_groups", any_number_drawn, GROUP_REPLAY, "PrivateKNNClassifier"),
     Bug(PATEClassifier, "_partition", cut_by_record, GROUP_REPLAY, PATE),
     Bug(pate, "partition_by_group", hashed_by_number, GROUP_REPLAY, PATE),
     Bug(sum_plan, "_count", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
     Bug(PrivateFit, "charged", says_record, UNIT, ("AdaSSPRegressor", INDEPENDENT)),
     Bug(_groups, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
-    Bug(_input_data, "resolve_groups", counts_records, count_people, "AdaSSPRegressor"),
-    Bug(_input_data, "resolve_groups", counts_records, count_people, "PrivateKNNClassifier"),
-    Bug(_input_data, "resolve_groups", counts_records, count_people, "ALMFineTuner-gradient"),
-    Bug(_input_data, "resolve_groups", counts_records, count_people, INDEPENDENT),
+    *[Bug(_input_data, "resolve_groups", counts_records, count_people, name) for name in (
+        "AdaSSPRegressor", "PrivateKNNClassifier", "ALMFineTuner-gradient", INDEPENDENT)],
     Bug(_input_data, "resolve_groups", any_number_drawn, LABELS_OF_GROUP, (RESPONSE, ALIBI)),
     Bug(_input_data, "resolve_groups", dealt_by_record, LABELS_OF_GROUP, TURNING),
     replaced(SUM_OF_PARTIES, "_share", share_of(lambda m: m.n_parties - m.n_untrusted), SHARES,
@@ -279,14 +241,19 @@ BUGS = [
              "the missing are not made up for"),
     Bug(SUM_OF_PARTIES, "_share_steps", noise_from_the_first, SHARES),
     replaced(SUM_OF_PARTIES, "total", total_in_32_bits, SUMS),
-    replaced(SUM_OF_PARTIES, "total", total_without_a_sign, SUMS),
+    replaced(SUM_OF_PARTIES, "total", lambda self, sent: sent.sum(axis=0).astype(float), SUMS,
+             "total without a sign"),
     replaced(distributed_gaussian, "_ROOM", math.inf, SUMS, "overflow is not thought of"),
-    replaced(SUM_OF_PARTIES, "masks", unmasked, SECRECY),
+    replaced(SUM_OF_PARTIES, "masks", lambda self, n, size, _: np.zeros((n, size), np.uint64),
+             SECRECY, "unmasked"),
     replaced(SUM_OF_PARTIES, "masks", same_mask, SECRECY),
     replaced(FederatedPlan, CLIPPING, parties_unclipped, PARTY),
     replaced(FederatedPlan, CLIPPING, parties_unclipped, RECORD, "records unclipped"),
-    replaced(FederatedPlan, CLIPPING, clipped_to_twice, PARTY),
-    replaced(FederatedPlan, "_party_contribution", of_records, PARTY),
+    replaced(FederatedPlan, CLIPPING,
+             lambda self, norms: 2.0**36 / np.maximum(norms / 2, self.max_grad_norm), PARTY,
+             "clipped to twice"),
+    replaced(FederatedPlan, "_party_contribution", FederatedPlan._record_contribution, PARTY,
+             "records are clipped, and not the party"),
     Bug(parties, "_party_contributions", by_size, PARTY),
     Bug(parties, "_group_by_party", only_those_with_records, PARTY),
 ]  # fmt: skip

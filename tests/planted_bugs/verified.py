@@ -8,8 +8,6 @@ what is released are labels.
 why an estimator cannot have a bug.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -57,30 +55,25 @@ VOTES = {
     "teacher": DummyClassifier(), "student": DummyClassifier(), "n_teachers": 3, "n_queries": 1,
     "classes": TWO, "delta": 1e-4, "store_labels": True,
 }  # fmt: skip
+TUNER = partial(ALMFineTuner, PCA(1), classes=TWO, delta=1e-4)
 LABELS = {
     "estimator": DummyClassifier(), "n_rounds": 1, "n_folds": 2, "classes": TWO,
     "store_labels": True,
 }  # fmt: skip
 
 
+def with_delta(kind: type, **params: Any) -> dict[str, Callable[[], Any]]:
+    """Return an estimator with a pure guarantee, and one with a delta."""
+    pure = partial(kind, **params)
+    return {kind.__name__: pure, f"{kind.__name__}-delta": partial(pure, delta=1e-4)}
+
+
 VERIFIED: dict[str, Callable[[], Any]] = {
-    "PrivateStandardScaler": partial(PrivateStandardScaler, bounds=BOUNDS),
-    "PrivateStandardScaler-delta": partial(PrivateStandardScaler, bounds=BOUNDS, delta=1e-4),
-    "FunctionalMechanismRegressor": partial(
-        FunctionalMechanismRegressor, **LINEAR, target_bounds=(-1, 1)
-    ),
-    "FunctionalMechanismRegressor-delta": partial(
-        FunctionalMechanismRegressor, **LINEAR, target_bounds=(-1, 1), delta=1e-4
-    ),
-    "FunctionalMechanismClassifier": partial(FunctionalMechanismClassifier, **LINEAR, classes=TWO),
-    "FunctionalMechanismClassifier-delta": partial(
-        FunctionalMechanismClassifier, **LINEAR, classes=TWO, delta=1e-4
-    ),
+    **with_delta(PrivateStandardScaler, bounds=BOUNDS),
+    **with_delta(FunctionalMechanismRegressor, **LINEAR, target_bounds=(-1, 1)),
+    **with_delta(FunctionalMechanismClassifier, **LINEAR, classes=TWO),
     "AdaSSPRegressor": partial(AdaSSPRegressor, **LINEAR, target_bounds=(-1, 1), delta=1e-4),
-    "OutputPerturbationClassifier": partial(OutputPerturbationClassifier, **LINEAR, classes=TWO),
-    "OutputPerturbationClassifier-delta": partial(
-        OutputPerturbationClassifier, **LINEAR, classes=TWO, delta=1e-4
-    ),
+    **with_delta(OutputPerturbationClassifier, **LINEAR, classes=TWO),
     "ObjectivePerturbationClassifier": partial(
         ObjectivePerturbationClassifier, **LINEAR, classes=TWO, alpha=0.0
     ),
@@ -92,19 +85,11 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "DPSGDClassifier": partial(DPSGDClassifier, **NETWORK, classes=TWO),
     "DPSGDClassifier-sampled": partial(DPSGDClassifier, **NETWORK | {"batch_size": 8}, classes=TWO),
     "DPSGDRegressor": partial(DPSGDRegressor, **NETWORK, target_bounds=(-1.0, 1.0)),
-    "ALMFineTuner-gradient": partial(
-        ALMFineTuner, PCA(1), head=GradientHead(n_steps=2), classes=TWO, delta=1e-4
-    ),
-    "ALMFineTuner-prototypes": partial(
-        ALMFineTuner, PCA(1), head="prototypes", mechanism="gaussian", classes=TWO, delta=1e-4
-    ),
-    "ALMFineTuner-least-squares": partial(
-        ALMFineTuner, PCA(1), head="least_squares", mechanism="gaussian", classes=TWO, delta=1e-4
-    ),
+    "ALMFineTuner-gradient": partial(TUNER, head=GradientHead(n_steps=2)),
+    "ALMFineTuner-prototypes": partial(TUNER, head="prototypes", mechanism="gaussian"),
+    "ALMFineTuner-least-squares": partial(TUNER, head="least_squares", mechanism="gaussian"),
     # With so few numbers "auto" takes this noise, which is smaller.
-    "ALMFineTuner-least-squares-k-norm": partial(
-        ALMFineTuner, PCA(1), head="least_squares", mechanism="k_norm", classes=TWO, delta=1e-4
-    ),
+    "ALMFineTuner-least-squares-k-norm": partial(TUNER, head="least_squares", mechanism="k_norm"),
     # One winner tells all that it is charged for, if two votes of three become one; several do not.
     "PATEClassifier": partial(PATEClassifier, **VOTES),
     # With a threshold below any count it answers all; fewer answers tell less than is claimed.
@@ -115,9 +100,8 @@ VERIFIED: dict[str, Callable[[], Any]] = {
         PrivateKNNClassifier, DummyClassifier(), n_neighbors=3, sampling_rate=1.0, n_queries=3,
         classes=TWO, delta=1e-4,
     ),
-    "RandomizedResponseClassifier": partial(RandomizedResponseClassifier, **LABELS),
-    "LP2STClassifier": partial(LP2STClassifier, **LABELS),
-    "ALIBIClassifier": partial(ALIBIClassifier, **LABELS),
+    **{kind.__name__: partial(kind, **LABELS)
+       for kind in (RandomizedResponseClassifier, LP2STClassifier, ALIBIClassifier)},
 }  # fmt: skip
 
 # They learn from public records beside the private ones.

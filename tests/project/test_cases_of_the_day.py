@@ -1,7 +1,5 @@
 """Which combinations of parameters run every day, and that the night runs all others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Every name in a docstring exists: objects in roles and calls, modules, files and pages."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

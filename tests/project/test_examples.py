@@ -1,7 +1,5 @@
 """The examples of the gallery exist, import what there is, and run."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

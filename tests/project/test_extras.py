@@ -1,6 +1,4 @@
-"""Optional libraries: the package imports and fits without them, and errors name their extra."""
-
-from __future__ import annotations
+"""Libraries: the package does without the optional ones, and the oldest versions are tried."""
 
 import sys
 import warnings
@@ -8,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from skprivacy import _environment, _extras
 from tests.tools.blocked_imports import run_without
@@ -18,6 +17,7 @@ else:
     import tomli as tomllib  # pytest brings it
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPORT = ("matplotlib", "jinja2", "markupsafe", "tqdm")
 # Required by the library that the extra names.
 BROUGHT_BY = {"markupsafe": "jinja2"}
@@ -30,8 +30,7 @@ y = (X[:, 0] > 0).astype(int)
 
 @pytest.mark.parametrize("library", sorted(_extras.EXTRAS))
 def test_the_extra_of_an_error_installs_the_library(library):
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = extras["optional-dependencies"][_extras.EXTRAS[library]]
+    lines = PROJECT["optional-dependencies"][_extras.EXTRAS[library]]
     assert BROUGHT_BY.get(library, library) in {Requirement(line).name for line in lines}
     expected = rf"{library} .*skprivacy\[{_extras.EXTRAS[library]}\]"
     with pytest.raises(ImportError, match=expected), _extras.name_missing_extra():
@@ -110,3 +109,40 @@ def test_a_bar_without_tqdm_is_silent_and_warns(monkeypatch):
         warnings.simplefilter("error")
         with _environment.progress_bar(shown=False, total=2, desc="fits") as silent:
             silent.update()
+
+
+# --------------------------------- pyproject.toml and constraints-lowest.txt name the same versions
+
+
+def required():
+    extras = PROJECT["optional-dependencies"]
+    used = ("torch", "report", "parquet", "excel", "duckdb", "postgres", "test")
+    lines = [*PROJECT["dependencies"], *(line for extra in used for line in extras[extra])]
+    return [r for r in map(Requirement, lines) if r.name != PROJECT["name"]]
+
+
+def pinned():
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    pins = [Requirement(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
+    return {pin.name: next(iter(pin.specifier)) for pin in pins}
+
+
+@pytest.mark.parametrize("requirement", required(), ids=str)
+def test_the_lowest_version_allowed_is_the_one_that_is_tried(requirement):
+    lowest = [s.version for s in requirement.specifier if s.operator in (">=", "==")]
+    pin = pinned()[requirement.name]
+    assert pin.operator == "=="
+    assert [Version(v) for v in lowest] == [Version(pin.version)]
+
+
+def test_extras_bring_what_their_names_promise():
+    extras = PROJECT["optional-dependencies"]
+    of_ours = {
+        "all": {"torch", "report", "parquet", "excel", "duckdb", "postgres"},
+        "test": {"all"},
+        "dev": {"test", "peers", "lora"},
+    }
+    for extra, parts in of_ours.items():
+        named = [r.extras for r in map(Requirement, extras[extra]) if r.name == "skprivacy"]
+        assert named == [parts]
+        assert parts <= set(extras)

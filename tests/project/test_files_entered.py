@@ -1,7 +1,5 @@
 """A typical call can be followed without opening every file of the library."""
 
-from __future__ import annotations
-
 import pytest
 
 from skprivacy import config_context, get_config

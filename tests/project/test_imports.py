@@ -1,13 +1,10 @@
 """The layers of the library: who may import whom, read from the source."""
 
-from __future__ import annotations
-
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from graphlib import TopologicalSorter
 from importlib import import_module
 from inspect import signature
@@ -47,18 +44,9 @@ LAYERS = [
     {"accounting"},
 ]  # fmt: skip
 ANYWHERE = {
-    "_config",
-    "_docs",
-    "_environment",
-    "_extras",
-    "_output",
-    "_report_facts",
-    "_sklearn",
-    "_untrusted_files",
-    "_validation",
-    "_version",
-    "exceptions",
-}
+    "_config", "_docs", "_environment", "_extras", "_output", "_report_facts", "_sklearn",
+    "_untrusted_files", "_validation", "_version", "exceptions",
+}  # fmt: skip
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # Attacks that look into torch modules, and what trains on a device; torch is imported when it is
 # used.
@@ -89,8 +77,7 @@ def sources() -> list[Path]:
 
 
 def part_of(path: Path) -> str:
-    relative = path.relative_to(ROOT)
-    return relative.parts[0].removesuffix(".py")
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 @cache
@@ -230,8 +217,7 @@ def test_the_ground_floor_needs_numpy_and_scipy_only(part):
 
 
 def test_importing_the_package_takes_no_torch():
-    code = "import skprivacy, sys; assert not {'torch', 'skorch'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_without((), "import skprivacy; assert not {'torch', 'skorch'} & set(sys.modules)")
 
 
 @pytest.mark.parametrize("package", ["skprivacy", "skprivacy.neural_network"])
@@ -254,9 +240,7 @@ def test_type_checkers_see_misspelt_names(package):
     assert "__getattr__" not in {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
-def without_torch(code):
-    """Run code in a process that has no torch; return what it printed."""
-    return run_without({"torch", "skorch"}, code)
+without_torch = partial(run_without, {"torch", "skorch"})
 
 
 @pytest.mark.heavy
@@ -308,29 +292,22 @@ except ImportError as error:
 
 
 @pytest.mark.slow
-def test_networks_without_torch_say_what_to_install():
+def test_networks_and_commands_without_torch_say_what_to_install():
     printed = without_torch("""
 import skprivacy
-for module, name in ((skprivacy, "DPSGDClassifier"), (skprivacy.neural_network, "VATStudent")):
-    try:
-        getattr(module, name)
-    except ImportError as error:
-        print(error)
-""")
-    assert printed.count("pip install 'skprivacy[torch]'") == 2
-
-
-@pytest.mark.slow
-def test_the_command_line_without_torch_says_what_to_install():
-    printed = without_torch("""
 from skprivacy.cli import main
 sys.stderr = sys.stdout
-try:
-    print(main(["sweep", "demo", "--epsilons", "1"]))
-except SystemExit as stop:
-    print(stop.code)
+for use in (
+    lambda: skprivacy.DPSGDClassifier,
+    lambda: skprivacy.neural_network.VATStudent,
+    lambda: main(["sweep", "demo", "--epsilons", "1"]),
+):
+    try:
+        use()
+    except (ImportError, SystemExit) as error:
+        print(error)
 """)
-    assert "pip install 'skprivacy[torch]'" in printed
+    assert printed.count("pip install 'skprivacy[torch]'") == 3
     assert "Traceback" not in printed
 
 
@@ -346,7 +323,7 @@ for part in {sorted(skprivacy._SUBPACKAGES)[::step]}:
         del sys.modules[name]
     import_module(f"skprivacy.{{part}}")
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_without((), code)
 
 
 @pytest.mark.heavy
@@ -360,7 +337,7 @@ assert not [n for n in new if n[0] == "sklearn" and len(n) > 1], new
 rooms = {"attacks", "audit", "model_selection", "cli"}
 assert not [n for n in new if n[0] == "skprivacy" and rooms & set(n[1:2])], new
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_without((), code)
 
 
 @pytest.mark.heavy
@@ -379,7 +356,7 @@ try:
 except TypeError as error:
     assert "X_train" in str(error), error
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_without((), code)
     assert signature(skprivacy.audit) == signature(skprivacy.audit.audit)
 
 
@@ -390,9 +367,7 @@ def test_public_names_resolve():
         assert getattr(skprivacy, name) is not None
     assert set(skprivacy.__all__) <= set(dir(skprivacy))
     assert callable(skprivacy.audit)
-    assert {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "_"} - {
-        "cli",
-        "templates",
-    } == (skprivacy._SUBPACKAGES)
+    folders = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "_"}
+    assert folders - {"cli", "templates"} == skprivacy._SUBPACKAGES
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = skprivacy.no_such_name

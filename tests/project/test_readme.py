@@ -1,7 +1,5 @@
 """The README's programs run as they are printed, one after the other, on a table of her own."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

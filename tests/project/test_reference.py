@@ -1,7 +1,5 @@
 """The reference describes every public name."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
@@ -16,12 +14,10 @@ import skprivacy
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [
     "accounting", "additive_model", "attacks", "attacks.candidate_records",
-    "attacks.reconstruction.model_inversion", "audit",
-    "base",
-    "certificates", "datasets", "defenses", "display", "ensemble", "exceptions", "federated",
-    "fine_tuning",
-    "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
-    "persistence", "preprocessing", "sums", "synthesis",
+    "attacks.reconstruction.model_inversion", "audit", "base", "certificates", "datasets",
+    "defenses", "display", "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy",
+    "linear_model", "mechanisms", "metrics", "model_selection", "neural_network", "persistence",
+    "preprocessing", "sums", "synthesis",
 ]  # fmt: skip
 
 
@@ -139,9 +135,7 @@ def test_private_estimators_state_guarantees_and_edge_cases():
     pytest.importorskip("torch")
     parts = (
         "additive_model.", "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.",
-        "model_selection.",
-        "neural_network.",
-        "preprocessing.", "synthesis.",
+        "model_selection.", "neural_network.", "preprocessing.", "synthesis.",
     )  # fmt: skip
     values = {name: resolved(name) for name in listed() if name.startswith(parts)}
     estimators = {name: value for name, value in values.items() if hasattr(value, "fit")}

@@ -1,7 +1,5 @@
 """The release check compares versions and archives, and fails if they differ."""
 
-from __future__ import annotations
-
 import pytest
 
 import skprivacy

@@ -6,8 +6,6 @@ depends on rounding. Each setting asks the libraries for the kernels of one proc
 other than those below go to pytest.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

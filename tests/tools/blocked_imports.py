@@ -1,7 +1,5 @@
 """Processes in which some libraries cannot be imported, as if they were not installed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Collection

@@ -5,8 +5,6 @@ starts, tells what the test costs. With ``--cpu-durations=FILE`` every test's co
 file as one line of tab-separated values, most expensive first.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from pathlib import Path

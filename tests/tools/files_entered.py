@@ -4,8 +4,6 @@
 if a function of it runs; code executed when a module is imported does not count.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ the wheel trains a private model in an environment that holds nothing else. ``di
 archives, and ``build/sbom.cdx.json`` lists the components that an installation brings (CycloneDX).
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """A PostgreSQL server of our own, which may be killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

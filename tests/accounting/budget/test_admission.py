@@ -135,36 +135,30 @@ def test_a_refusal_shows_the_figures_it_decides_by():
         just.reserve(ApproxDPEvent(1.0000001))
 
 
+NONE_KNOWN = "no finite epsilon is known for it at this delta"
+
+
 @pytest.mark.parametrize(
-    ("cap", "event", "advice"),
+    ("delta", "rule", "event", "words"),
     [
-        ((1.0, 1e-5, "adaptive"), ApproxDPEvent(0.5, 1e-4), "Use a smaller delta."),
-        (
-            (1.0, 1e-5, "adaptive"),
-            ApproxDPEvent(2.0, 1e-4),
-            "Use a smaller epsilon and a smaller delta",
-        ),
-        ((1.0, 0.0, "adaptive"), GaussianEvent(50.0), "Use Laplace noise, or a budget with a "),
-        ((1.0, 1e-5, "basic"), GaussianEvent(50.0), "another filter"),
+        (1e-5, "adaptive", ApproxDPEvent(0.5, 1e-4), "Use a smaller delta."),
+        (1e-5, "adaptive", ApproxDPEvent(2.0, 1e-4), "Use a smaller epsilon and a smaller delta"),
+        (0.0, "adaptive", GaussianEvent(50.0), "Use Laplace noise, or a budget with a "),
+        (1e-5, "basic", GaussianEvent(50.0), "another filter"),
+        (0.0, "adaptive", GaussianEvent(1e6), "at delta=0 it needs pure epsilons"),
+        (1e-5, "basic", sgd(0.5), r"no finite epsilon .* adds up epsilons"),
+        (1e-5, "adaptive", NonPrivateEvent(), NONE_KNOWN),
     ],
 )
-def test_a_refusal_says_what_would_be_admitted(cap, event, advice):
-    epsilon, delta, rule = cap
-    with pytest.raises(BudgetExceededError, match=advice):
-        PrivacyBudget(epsilon, delta, filter=rule).reserve(event)
+def test_a_refusal_says_why_and_what_would_be_admitted(delta, rule, event, words):
+    with pytest.raises(BudgetExceededError, match=words):
+        PrivacyBudget(1.0, delta, filter=rule).reserve(event)
 
 
-def test_a_refusal_says_why_an_event_cannot_be_counted():
-    with pytest.raises(BudgetExceededError, match="at delta=0 it needs pure epsilons"):
-        PrivacyBudget(epsilon=1.0).reserve(GaussianEvent(1e6))
+def test_a_filter_that_cannot_count_an_event_says_so():
     basic = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="basic")
-    with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* adds up epsilons"):
-        basic.reserve(sgd(0.5))
-    with pytest.raises(
-        ValueError, match=r"'basic' adds up epsilons and deltas, .* no single pair of them"
-    ):
+    with pytest.raises(ValueError, match=r"'basic' adds up epsilons and deltas, .* no single pair"):
         basic.remaining(sgd(0.5))
-    assert basic.remaining(ApproxDPEvent(0.5, 1e-6)) == 3
 
 
 def test_a_refusal_shows_sums_and_what_is_lacking():
@@ -174,10 +168,6 @@ def test_a_refusal_shows_sums_and_what_is_lacking():
         budget.reserve(ApproxDPEvent(0.1, 1e-6))
     with pytest.raises(BudgetExceededError, match=r"no finite epsilon .* all of delta is spent"):
         budget.reserve(GaussianEvent(1e3))
-    with pytest.raises(
-        BudgetExceededError, match="no finite epsilon is known for it at this delta"
-    ):
-        PrivacyBudget(epsilon=1.0, delta=1e-5).reserve(NonPrivateEvent())
 
 
 def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowed():
@@ -261,13 +251,10 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
     assert "pld" not in str(refused.value)
 
 
-def test_pure_budget_takes_pure_events_only():
-    budget = PrivacyBudget(epsilon=1.0)
+def test_pure_budget_takes_pure_events_only(budget):
     assert budget.remaining(LaplaceEvent(10.0)) == 10
     assert budget.remaining(GaussianEvent(1e6)) == 0
     assert budget.remaining(NonPrivateEvent()) == 0
-    with pytest.raises(BudgetExceededError):
-        budget.reserve(GaussianEvent(1e6))
 
 
 @pytest.mark.parametrize("filter", ["adaptive", "pld", "renyi"])

@@ -55,14 +55,19 @@ LIMITED = """
 """
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
-@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
-@pytest.mark.parametrize(
-    "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
-)
-def test_files_that_cannot_be_written(ledger, limit):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def under_limits(test):
+    for mark in (
+        pytest.mark.everyday(1),
+        pytest.mark.heavy,
+        pytest.mark.skipif(os.name != "posix", reason="limits are POSIX"),
+        pytest.mark.parametrize("limit", ["full disk", "read-only"]),
+    ):
+        test = mark(test)
+    return test
+
+
+@under_limits
+def test_files_that_cannot_be_written(ledger, limit, budget):
     budget.reserve(LaplaceEvent(10.0))
     code = """
         limit()
@@ -107,16 +112,14 @@ def _replaced(path):
     PrivacyBudget(epsilon=1.0, path=path)
 
 
-def _damaged(path):
-    path.write_bytes(b"not a database at all" * 300)
+def _overwritten(content):
+    """Return a function that leaves of a file what ``content`` makes of its bytes."""
+    return lambda path: path.write_bytes(content(path.read_bytes()))
 
 
-def _truncated(path):
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def _blank(path):
-    path.write_bytes(b"")
+_damaged = _overwritten(lambda _: b"not a database at all" * 300)
+_truncated = _overwritten(lambda before: before[:5000])
+_blank = _overwritten(lambda _: b"")
 
 
 def _emptied(path):
@@ -124,10 +127,6 @@ def _emptied(path):
     log.execute("DROP TRIGGER no_delete")
     log.execute("DELETE FROM log")
     log.close()
-
-
-def _settled_inside(path):
-    PrivacyBudget.open(path).fail(3)
 
 
 def _release(budget, spoil, error=None):
@@ -147,9 +146,8 @@ def _another_beside(path):
 SPOILT = [_removed, _replaced, _emptied, _damaged, _truncated, _blank, _another_beside]
 
 
-@pytest.mark.parametrize("spoil", [*SPOILT, _settled_inside])
-def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+@pytest.mark.parametrize("spoil", [*SPOILT, lambda path: PrivacyBudget.open(path).fail(3)])
+def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil, budget):
     message = r"Charge 3 of .* was charged, but its outcome \(commit\) could not be recorded"
     with pytest.warns(PrivacyWarning, match=message) as warned:
         assert _release(budget, spoil) == 7
@@ -161,8 +159,7 @@ def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
-def test_a_charge_that_fails_says_that_nothing_was_released(ledger, spoil):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_a_charge_that_fails_says_that_nothing_was_released(ledger, spoil, budget):
     assert budget.spent() == 0.0  # a budget that has read a ledger knows it from another one
     spoil(ledger)
     with pytest.raises(LedgerError, match="nothing was released") as refused:  # noqa: SIM117
@@ -172,22 +169,15 @@ def test_a_charge_that_fails_says_that_nothing_was_released(ledger, spoil):
     assert ledger.exists() == (spoil is not _removed)  # never quietly begun anew
 
 
-def test_error_inside_a_reservation_is_the_one_raised(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_error_inside_a_reservation_is_the_one_raised(budget):
     error = RuntimeError("no luck")
     with pytest.warns(PrivacyWarning, match=r"\(fail\) could not be recorded"):  # noqa: SIM117
         with pytest.raises(RuntimeError, match="no luck"):
             _release(budget, _removed, error)
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
-@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
-@pytest.mark.parametrize(
-    "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
-)
-def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+@under_limits
+def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit, budget):
     code = """
         with warnings.catch_warnings(record=True) as caught, budget.reserve(LaplaceEvent(10.0)):
             limit()
@@ -195,9 +185,7 @@ def test_a_fit_is_not_lost_to_a_disk_that_fills_up_meanwhile(ledger, limit):
     """
     done = run_script(LIMITED + code, ledger, limit)
     assert "RELEASED" in done.stdout, done
-    assert (
-        "was charged, but its outcome (commit) could not be recorded" in done.stderr + done.stdout
-    )
+    assert "was charged, but its outcome (commit) could not be recorded" in done.stdout
     assert list(budget.entries()["status"]) == ["reserved"]
     assert budget.spent() == pytest.approx(0.1)
 
@@ -226,8 +214,7 @@ def _edited(path, number, **values):
     ids=lambda values: next(iter(values)),
 )
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_nothing_is_charged_to_a_ledger_with_an_altered_line(ledger, number, values):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_nothing_is_charged_to_a_ledger_with_an_altered_line(ledger, number, values, budget):
     for _ in range(2):
         budget.reserve(LaplaceEvent(10.0))
     budget.verify()
@@ -241,8 +228,7 @@ def test_nothing_is_charged_to_a_ledger_with_an_altered_line(ledger, number, val
 
 
 @pytest.mark.parametrize("how", ["larger", "older", "cut"])
-def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path, budget):
     budget.reserve(LaplaceEvent(10.0))
     older = ledger.read_bytes()
     budget.reserve(LaplaceEvent(2.0))
@@ -262,9 +248,8 @@ def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path):
     assert PrivacyBudget.open(ledger).spent() < 0.2  # whoever means it may go on
 
 
-def test_seen_line_never_moves_back_between_threads(ledger, tmp_path):
+def test_seen_line_never_moves_back_between_threads(ledger, tmp_path, budget):
     """A thread that was slow to read must not take an older copy for the latest."""
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     older = shutil.copy(ledger, tmp_path / "older")
     original = SQLiteLedger._read_log
@@ -295,8 +280,7 @@ def _cut(path):
     connection.close()
 
 
-def test_an_earlier_digest_finds_a_cut_tail(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_an_earlier_digest_finds_a_cut_tail(ledger, budget):
     early = budget.verify()
     budget.reserve(LaplaceEvent(10.0))
     late = budget.verify(early)
@@ -358,16 +342,9 @@ def test_a_folder_where_sqlite_needs_a_file_is_named(ledger, rest):
     assert budget.spent() == 0
 
 
-def test_folder_is_refused_as_a_ledger(tmp_path):
-    for use in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
-        with pytest.raises(LedgerError, match=r"is a folder, not a ledger.* Pass the path of a"):
-            use(tmp_path)
-
-
 @pytest.mark.parametrize("rest", ["-wal", "-journal", "-shm"])
-def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest):
+def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest, budget):
     """The first charge to one ledger deleted the other, with all that was charged to it."""
-    budget = PrivacyBudget(1.0, path=ledger)
     beside = ledger.with_name(ledger.name + rest)
     with pytest.raises(ValueError, match=f"is the name of a file .* ends in none of .*{rest}"):
         PrivacyBudget(1.0, path=beside)
@@ -399,9 +376,8 @@ def _after_each_line(action):
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
-def test_a_charge_counts_if_its_file_is_still_there(ledger, how):
+def test_a_charge_counts_if_its_file_is_still_there(ledger, how, budget):
     """SQLite sees a file that went before a line is written, not one that goes before the end."""
-    budget = PrivacyBudget(1.0, path=ledger)
     earlier = shutil.copy(ledger, ledger.with_name("earlier"))
     said = "was replaced or deleted while it was written"
     with (
@@ -483,8 +459,7 @@ def test_a_write_ahead_log_is_merged_into_the_file_with_its_charges(ledger):
     assert PrivacyBudget.open(ledger).spent() == pytest.approx(0.2)
 
 
-def test_readers_wait_for_no_writer_and_a_second_writer_gives_up(ledger):
-    budget = PrivacyBudget(1.0, path=ledger)
+def test_readers_wait_for_no_writer_and_a_second_writer_gives_up(ledger, budget):
     budget.reserve(LaplaceEvent(10.0))
     budget._ledger.timeout = 0.2
     holder = sqlite3.connect(ledger, isolation_level=None)
@@ -556,9 +531,8 @@ def test_every_line_is_on_the_disk_before_it_counts(ledger):
     assert waits == [(kind, 3) for kind in ("scope", "reserve", "commit", "reserve", "fail")]
 
 
-def test_cost_of_a_charge_does_not_grow_with_the_ledger(ledger):
+def test_cost_of_a_charge_does_not_grow_with_the_ledger(budget):
     """Without a memory of its lines, a charge would read all earlier ones again."""
-    budget = PrivacyBudget(1.0, path=ledger)
     for _ in range(5):
         budget.reserve(LaplaceEvent(100.0))
     real, read = Log.follow, []
@@ -583,19 +557,20 @@ def test_names_as_long_as_the_disk_takes_are_taken(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000], ids=["long", "deep"])
-def test_too_long_paths_are_ledgers_that_cannot_be_used(tmp_path, name):
-    for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
-        with pytest.raises(LedgerError, match=r"There is no privacy ledger|cannot be used"):
-            make(f"{tmp_path}/{name}")
-
-
-@pytest.mark.parametrize("name", ["a\0b", "\ud800", b"ledger", 3])
-def test_invalid_path_is_refused_by_name(tmp_path, name):
-    path = f"{tmp_path}/{name}" if isinstance(name, str) else name
-    for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
-        with pytest.raises((TypeError, ValueError), match="path="):
-            make(path)
+@pytest.mark.parametrize("make", [PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)])
+@pytest.mark.parametrize(
+    ("names", "error", "message"),
+    [
+        ([""], LedgerError, r"is a folder, not a ledger.* Pass the path of a"),
+        (["x" * 300, "x/" * 3000], LedgerError, "There is no privacy ledger|cannot be used"),
+        (["a\0b", "\ud800", b"ledger", 3], (TypeError, ValueError), "path="),
+    ],
+    ids=["folder", "too long", "no name"],
+)
+def test_paths_that_hold_no_ledger_are_refused(make, names, error, message, tmp_path):
+    for name in names:
+        with pytest.raises(error, match=message):
+            make(f"{tmp_path}/{name}" if isinstance(name, str) else name)
 
 
 def test_names_that_would_steer_a_terminal_are_shown_as_escapes(tmp_path):

@@ -1,7 +1,5 @@
 """A server that is killed loses no charge, and writers from everywhere never pass the cap."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

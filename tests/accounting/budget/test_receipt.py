@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 from sklearn.base import BaseEstimator
 
-from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget
+from skprivacy.accounting import LaplaceEvent, PrivacyBudget
 from skprivacy.base import PrivateEstimatorMixin, private_release, reserve_release
 from skprivacy.exceptions import BudgetExceededError
 
@@ -51,6 +51,7 @@ def test_charge_returns_an_immutable_receipt():
     assert (receipt.event, receipt.relation, receipt.unit) == (EVENT, "zero_out", "patient")
     assert receipt.delta == 1e-5
     assert receipt.epsilon == pytest.approx(0.1, rel=1e-3)  # delta 1e-5 pays for the rest
+    assert receipt.epsilon == pytest.approx(budget.entries()["cost"].iloc[0])
     assert receipt.digest == budget.verify()
     assert budget.entries()["status"].tolist() == ["commit"]
     assert str(receipt).startswith("charge 2 to scope '/adult/' for 'mean age': epsilon=0.0999")
@@ -58,14 +59,7 @@ def test_charge_returns_an_immutable_receipt():
         receipt.charge_id = 7
 
 
-def test_a_receipt_states_the_cost_that_the_ledger_shows():
-    budget = PrivacyBudget(3.0, 1e-5)
-    receipt = budget.charge(GaussianEvent(5.0))
-    assert receipt.epsilon == pytest.approx(budget.entries()["cost"].iloc[0])
-
-
-def test_a_reservation_records_the_outcome_of_its_release():
-    budget = PrivacyBudget(1.0)
+def test_a_reservation_records_the_outcome_of_its_release(budget):
     with budget.reserve(EVENT) as receipt:
         assert budget.entries()["status"].tolist() == ["reserved"]
     with pytest.raises(ZeroDivisionError), budget.reserve(EVENT):
@@ -77,9 +71,8 @@ def test_a_reservation_records_the_outcome_of_its_release():
 
 
 @pytest.mark.parametrize("name", ["reserve", "private_release"])
-def test_one_reservation_serves_one_release(name):
+def test_one_reservation_serves_one_release(name, budget):
     """A second release inside the same reservation would be uncharged."""
-    budget = PrivacyBudget(1.0)
     reservation = CALLS[name](budget)
     with reservation:
         pass

@@ -68,8 +68,7 @@ def test_names_that_look_like_another_are_refused(kind):
     "name",
     ["adult", "zürich", "Å", "hospital 7", "患者", "Пациенты", "مرضى", "a.b-c_d", "p=2", "😀"],
 )
-def test_ordinary_names_are_scopes(name):
-    budget = PrivacyBudget(1.0)
+def test_ordinary_names_are_scopes(name, budget):
     for part in (budget.scope(name, 0.1), budget.partition(name)):
         part.charge(LaplaceEvent(100.0))
     assert PrivacyBudget.open(budget.path, f"/{name}/").cap == (0.1, 0.0)

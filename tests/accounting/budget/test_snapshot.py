@@ -1,7 +1,5 @@
 """A rehearsed series of charges is refused exactly where the charges would be, and charges none."""
 
-from __future__ import annotations
-
 import pytest
 
 from skprivacy.accounting import (

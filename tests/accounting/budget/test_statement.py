@@ -17,8 +17,7 @@ from skprivacy.exceptions import BudgetExceededError
 from .budgets import Charged, X, Y, sgd
 
 
-def test_the_first_charge_settles_the_relation_for_everybody(ledger):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_the_first_charge_settles_the_relation_for_everybody(ledger, budget):
     assert budget.relation is None
     other = PrivacyBudget.open(ledger)
     budget.reserve(LaplaceEvent(10.0), relation="zero_out")
@@ -34,8 +33,7 @@ def test_the_first_charge_settles_the_relation_for_everybody(ledger):
     budget.verify()
 
 
-def test_a_refused_charge_settles_nothing():
-    budget = PrivacyBudget(epsilon=1.0)
+def test_a_refused_charge_settles_nothing(budget):
     with pytest.raises(BudgetExceededError):
         budget.reserve(LaplaceEvent(0.1), relation="zero_out", unit="patient")
     assert budget.relation is budget.unit is None
@@ -88,11 +86,6 @@ def test_the_unit_may_be_settled_by_the_budget(ledger):
     with pytest.raises(ValueError, match="holds the budget"):
         PrivacyBudget(epsilon=1.0, path=ledger, unit="record")
     budget.verify()
-    for unit in ("", 3, None):
-        with pytest.raises(ValueError, match=f"unit={unit!r} must be"):
-            budget.reserve(LaplaceEvent(10.0), unit=unit)
-    with pytest.raises(ValueError, match="unit='' must be"):
-        PrivacyBudget(epsilon=1.0, unit="")
 
 
 def _first_line(**terms):
@@ -139,8 +132,7 @@ def _settled(relation, unit="record"):
         ([("relation", '{"relation": "zero_out"}')], "was altered: its relation line reads"),
     ],
 )
-def test_a_ledger_of_mixed_relations_or_units_fails(ledger, lines, message):
-    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+def test_a_ledger_of_mixed_relations_or_units_fails(budget, lines, message):
     with budget._ledger.transaction() as log:
         for kind, body in lines:
             log.append(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.special import gammaln
 from scipy.stats import norm
 
 from skprivacy import accounting, mechanisms
@@ -17,7 +18,6 @@ from skprivacy.accounting import (
     ComposedEvent,
     DiscreteGaussianEvent,
     DiscreteLaplaceEvent,
-    Event,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
@@ -28,14 +28,13 @@ from skprivacy.accounting import (
     epsilon_of,
 )
 from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
-from skprivacy.accounting.event import NoLossDistributionError, flatten
+from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.events import (
     ExponentialEvent,
     LNMaxEvent,
     LogisticEvent,
     PrivateSelectionEvent,
     RandomizedResponseEvent,
-    ReportNoisyMaxEvent,
     SmoothGaussianEvent,
     VoteThresholdEvent,
 )
@@ -68,60 +67,6 @@ def test_events_are_frozen_and_cost_something(event):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(event, field.name, 1.0)
     assert (rdp(event, [1.5, 4.0, 30.0], "zero_out") > 0).all()
-
-
-@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1j])
-@pytest.mark.parametrize(
-    "make",
-    [
-        GaussianEvent,
-        LaplaceEvent,
-        LogisticEvent,
-        DiscreteLaplaceEvent,
-        DiscreteGaussianEvent,
-        RandomizedResponseEvent,
-        ExponentialEvent,
-        ReportNoisyMaxEvent,
-        GNMaxEvent,
-        LNMaxEvent,
-        VoteThresholdEvent,
-    ],
-)
-def test_bad_noise(make, bad):
-    with pytest.raises(ValueError, match="must be a finite number > 0"):
-        make(bad)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: LogisticEvent(1.0, norm=3), "norm=3"),
-        (lambda: ApproxDPEvent(1.0, 1.0), "delta=1.0"),
-        (lambda: ApproxDPEvent(-1.0), "epsilon=-1.0"),
-        (lambda: PoissonSampledEvent(1.5, GaussianEvent(1.0)), "sampling_rate=1.5"),
-        (lambda: PoissonSampledEvent(0.0, GaussianEvent(1.0)), "sampling_rate=0.0"),
-        (lambda: PoissonSampledEvent(0.1, 1.0), "must be an Event"),
-        (lambda: RepeatedEvent(GaussianEvent(1.0), -1), "count=-1"),
-        (lambda: RepeatedEvent(GaussianEvent(1.0), 1.5), "count=1.5"),
-        (lambda: ComposedEvent((GaussianEvent(1.0), "x")), "must be an Event"),
-        (lambda: DiscreteLaplaceEvent(1.0, 1.5), "sensitivity=1.5"),
-        (lambda: DiscreteGaussianEvent(1.0, 1.5), "must be a whole number"),
-        (lambda: RandomizedResponseEvent(1.0, 1), "n_categories=1"),
-        (lambda: PrivateSelectionEvent(GaussianEvent(1.0), -1.0), "eta=-1.0"),
-        (lambda: PrivateSelectionEvent(GaussianEvent(1.0), 1.0, 1.0), "gamma=1.0"),
-        (lambda: GNMaxEvent(1.0, (1.0,)), "at least two"),
-        (lambda: GNMaxEvent(1.0, (1.0, math.nan)), "at least two"),
-        (lambda: VoteThresholdEvent(1.0, (1.0, 2.0)), "threshold=None"),
-        (lambda: Event.from_dict({"type": "Unknown"}), "known event"),
-        (lambda: Event.from_dict([]), "type=None"),
-        (lambda: Event.from_dict({"type": ["Gaussian"]}), "known event"),
-        (lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0}), "does not match its type"),
-        (lambda: flatten("x"), "must be an Event"),
-    ],
-)
-def test_bad_events(make, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        make()
 
 
 # For one pure event the best order is infinite, and the grid ends.
@@ -168,18 +113,12 @@ def test_one_coordinate_dominates_every_split_of_its_shift(make):
     [(2.0, 30, 1.0), (1.0, 5, 1.0), (2.0, 100, 0.1), (5.0, 15, 0.9999999), (1.0, 3, 0.4)],
 )
 def test_laplace_between_the_optimistic_and_the_pessimistic_oracle(scale, count, q):
-    lower, upper = (
-        oracle.from_laplace_mechanism(
-            scale,
-            sampling_prob=q,
-            value_discretization_interval=2e-5,
-            use_connect_dots=False,
-            pessimistic_estimate=pessimistic,
-        )
-        .self_compose(count)
-        .get_epsilon_for_delta(1e-6)
-        for pessimistic in (False, True)
+    grid = {"value_discretization_interval": 2e-5, "use_connect_dots": False, "sampling_prob": q}
+    theirs = (
+        oracle.from_laplace_mechanism(scale, pessimistic_estimate=above, **grid)
+        for above in (False, True)
     )
+    lower, upper = (loss.self_compose(count).get_epsilon_for_delta(1e-6) for loss in theirs)
     event = LaplaceEvent(scale) if q == 1 else PoissonSampledEvent(q, LaplaceEvent(scale))
     assert lower <= pld(RepeatedEvent(event, count)).epsilon(1e-6) <= upper * (1 + 1e-3)
 
@@ -271,18 +210,10 @@ def test_a_private_cost_stays_private():
 def test_private_selection_counts_its_trials(eta, gamma):
     """The mean of the truncated negative binomial, by summing its probabilities."""
     k = np.arange(1, 20_000)
-    if eta == 0:
-        weight = (1 - gamma) ** k / k
-    else:
-        from scipy.special import gammaln
-
-        weight = np.exp(
-            gammaln(k + eta) - gammaln(k + 1) - gammaln(abs(eta)) + k * np.log1p(-gamma)
-        )
+    weight = np.exp(gammaln(k + eta) - gammaln(k + 1) + k * np.log1p(-gamma))
     mean = (k * weight).sum() / weight.sum()
-    assert PrivateSelectionEvent(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(
-        mean
-    )
+    selection = PrivateSelectionEvent(GaussianEvent(1.0), eta, gamma)
+    assert selection.expected_trials == pytest.approx(mean)
 
 
 @pytest.mark.heavy
@@ -343,9 +274,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), (5.0, 0.3)])
 def test_private_selection_by_its_curve_is_cheaper_than_by_renyi(eta, gamma):
     run = RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 500)
     event = PrivateSelectionEvent(run, eta, gamma)
@@ -385,9 +314,8 @@ def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
 
 def test_logistic_noise_needs_no_less_normal_noise():
     """sqrt(pi/8) is the least there is: at small shifts the total variations are equal."""
-    assert pld(LogisticEvent(100.0, norm=2)).delta(0.0) == pytest.approx(
-        math.tanh(0.0025), rel=1e-4
-    )
+    found = pld(LogisticEvent(100.0, norm=2)).delta(0.0)
+    assert found == pytest.approx(math.tanh(0.0025), rel=1e-4)
 
 
 def test_the_better_of_both_where_a_distribution_is_a_bound_only():

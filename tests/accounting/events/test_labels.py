@@ -1,7 +1,5 @@
 """The relation "label": a record keeps its features, and its label becomes another."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -65,12 +65,9 @@ def renyi_divergence(p, q, order):
 
 
 WEIGHTS = (0.5, 0.3, 0.2)
-EACH = (
-    RandomizedResponseEvent(0.3, 3),
-    RandomizedResponseEvent(0.7, 2),
-    RandomizedResponseEvent(2.0, 6),
-)
-PAIRS = (response(0.3, 3), response(0.7, 2), response(2.0, 6))
+RESPONSES = (0.3, 3), (0.7, 2), (2.0, 6)
+EACH = tuple(RandomizedResponseEvent(*response) for response in RESPONSES)
+PAIRS = [response(*given) for given in RESPONSES]
 MIXTURE = MixtureEvent(WEIGHTS, EACH)
 
 
@@ -98,9 +95,8 @@ def test_choices_compose(count):
         ours = pld(RepeatedEvent(MIXTURE, count)).delta(epsilon)
         # nine large losses that share no grid: the engine comes within 1.3e-3 of them
         assert exact * (1 - 1e-9) <= ours <= exact * (1 + 2e-3)
-    assert rdp(RepeatedEvent(MIXTURE, count), [3.0])[0] == pytest.approx(
-        renyi_divergence(*pair, 3.0)
-    )
+    (found,) = rdp(RepeatedEvent(MIXTURE, count), [3.0])
+    assert found == pytest.approx(renyi_divergence(*pair, 3.0))
 
 
 def test_branches_that_are_compositions_are_bounded_from_above_and_closely():
@@ -124,11 +120,10 @@ def test_every_sequence_of_branches_of_sampled_noise():
     two = RepeatedEvent(MixtureEvent(weights, steps), 2)
     for relation in ("add_remove", "replace_one", "zero_out"):
         for epsilon in (0.05, 0.5, 1.5):
+            pairs = itertools.product(zip(weights, steps, strict=True), repeat=2)
             exact = sum(
-                weights[i]
-                * weights[j]
-                * delta_of(ComposedEvent((steps[i], steps[j])), epsilon, relation)
-                for i, j in itertools.product((0, 1), repeat=2)
+                p * q * delta_of(ComposedEvent((one, two)), epsilon, relation)
+                for (p, one), (q, two) in pairs
             )
             # The worse direction may change from sequence to sequence, and the mean is of one.
             assert pld(two, relation).delta(epsilon) == pytest.approx(exact, rel=2e-3)
@@ -155,10 +150,8 @@ def test_rare_nonprivate_branch_costs_its_probability():
     assert epsilon_of(mixture, 0.002) < 0.5
     assert epsilon_of(mixture, 0.0005) == math.inf
     assert math.isinf(rdp(mixture, [2.0])[0])
-    approximate = MixtureEvent(
-        (0.5, 0.5),
-        (LaplaceEvent(2.0), ComposedEvent((ApproxDPEvent(0.5, 1e-7), GaussianEvent(3.0)))),
-    )
+    both = ComposedEvent((ApproxDPEvent(0.5, 1e-7), GaussianEvent(3.0)))
+    approximate = MixtureEvent((0.5, 0.5), (LaplaceEvent(2.0), both))
     assert 0.5 < epsilon_of(approximate, 1e-6) < 2.5
     assert delta_of(approximate, 20.0) >= 0.5e-7
 
@@ -177,9 +170,8 @@ def test_digits_survive_where_costs_are_tiny():
     mean = (0.5 * rdp(GaussianEvent(1e7), [1.01]) + 0.5 * rdp(GaussianEvent(2e7), [1.01]))[0]
     assert rdp(cheap, [1.01])[0] == pytest.approx(mean, rel=1e-9)
     assert epsilon_of(MIXTURE, 1e-6) <= 2.0
-    assert delta_of(MixtureEvent((1.0,), (GaussianEvent(2.0),)), 1.0) == delta_of(
-        GaussianEvent(2.0), 1.0
-    )
+    alone = MixtureEvent((1.0,), (GaussianEvent(2.0),))
+    assert delta_of(alone, 1.0) == delta_of(GaussianEvent(2.0), 1.0)
 
 
 def test_renyi_alone_covers_what_has_no_distribution():
@@ -200,20 +192,3 @@ def test_round_trip_and_budget(tmp_path):
     budget = PrivacyBudget(2.1, 1e-6, tmp_path / "ledger")
     budget.reserve(MIXTURE)
     assert PrivacyBudget.open(tmp_path / "ledger").spent() == pytest.approx(2.0, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("p", "events", "message"),
-    [
-        ((0.5, 0.4), (GaussianEvent(1.0), GaussianEvent(2.0)), "add up to 1"),
-        ((1.5, -0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happen"),
-        ((math.nan, 0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((), (), "add up to 1"),
-        ((1.0,), (GaussianEvent(1.0), GaussianEvent(2.0)), "one probability for each event"),
-        ((1.0,), ("x",), "must be an Event"),
-    ],
-)
-def test_bad_mixtures(p, events, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        MixtureEvent(p, events)

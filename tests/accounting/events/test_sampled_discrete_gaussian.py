@@ -1,7 +1,5 @@
 """Poisson-sampled discrete Gaussian noise: the Renyi bound against sums over the whole grid."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

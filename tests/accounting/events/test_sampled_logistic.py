@@ -1,7 +1,5 @@
 """Poisson-sampled logistic noise under L2 sensitivity: the bound against quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -11,7 +11,6 @@ from skprivacy.accounting import GNMaxEvent, RepeatedEvent, epsilon_of
 from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
-from skprivacy.accounting.smooth_sensitivity import smoothed_cost
 
 NOISE = [0.3, 1.0, 7.0, 40.0, 300.0]
 
@@ -116,32 +115,3 @@ def test_votes_less_offset_may_be_negative():
     less = VoteThresholdEvent(10.0, (30.0, 20.0), -60.0, (100.0, 100.0))
     assert rdp(less, [2.0]) == rdp(VoteThresholdEvent(10.0, (30.0, 20.0), 40.0), [2.0])
     assert rdp(less, [2.0]) != rdp(VoteThresholdEvent(10.0, (30.0, 20.0), -60.0), [2.0])
-    with pytest.raises(ValueError, match="votes must be"):
-        VoteThresholdEvent(10.0, (-70.0, -80.0), -60.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: GNMaxEvent(1.0, moved=0), "moved=0 must be an integer >= 1"),
-        (lambda: GNMaxEvent(1.0, moved=1.0), "moved=1.0 must be an integer"),
-        (lambda: VoteThresholdEvent(1.0, (1, 2), 0.0, (1.0,)), "offset=.* for each class"),
-        (lambda: VoteThresholdEvent(1.0, offset=(math.nan,)), "offset=.* finite"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(make, match):
-    with pytest.raises(ValueError, match=match):
-        make()
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        GNMaxEvent(1.0, (10, 0), moved=2),
-        VoteThresholdEvent(1.0, (10, 0), 5.0, moved=2),
-        VoteThresholdEvent(1.0, (10, 0), 5.0, (1.0, 0.5)),
-    ],
-)
-def test_no_smooth_sensitivity_is_claimed_that_is_not_known(event):
-    with pytest.raises(TypeError, match=r"(moved|offset)=.*Account for it without votes"):
-        smoothed_cost(event, 2.0, 0.1)

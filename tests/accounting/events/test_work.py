@@ -1,7 +1,5 @@
 """Every event states its work, and one that would take too long is refused before it starts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

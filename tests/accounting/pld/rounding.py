@@ -5,8 +5,6 @@ is safe if its curve is nowhere below the exact one. Exact curves are computed a
 library: in rational numbers, by mpmath, or from closed forms.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Where numbers leave their comfortable range: found by attacking the accountants."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 
@@ -12,7 +10,6 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     GNMaxEvent,
-    LaplaceEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
@@ -21,7 +18,6 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting import renyi as _renyi
 from skprivacy.accounting.accountants import rdp_epsilon
-from skprivacy.accounting.events import LogisticEvent
 from skprivacy.accounting.pld.compose import ComposedLoss
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
@@ -35,21 +31,13 @@ def sampled(q, z, count):
     return RepeatedEvent(PoissonSampledEvent(q, GaussianEvent(z)), count)
 
 
+PARTS = (0.0013, 39.4, 351476), (0.39858, 0.20679, 58195), (0.99999434, 3.6034, 119201)
 ENORMOUS = [
     (sampled(0.5, 0.2, 10**5), 1e-15),
     (sampled(0.999, 0.5, 10**5), 1e-15),
     (sampled(0.1, 0.2, 10**6), 1e-12),
     (sampled(0.9, 1.0, 10**6), 1e-15),
-    (
-        ComposedEvent(
-            (
-                sampled(0.0013, 39.4, 351476),
-                sampled(0.39858, 0.20679, 58195),
-                sampled(0.99999434, 3.6034, 119201),
-            )
-        ),
-        1.58e-15,
-    ),
+    (ComposedEvent(tuple(sampled(*part) for part in PARTS)), 1.58e-15),
 ]
 
 
@@ -88,20 +76,6 @@ def test_a_withheld_epsilon_is_not_derived_either():
             derive()
 
 
-@pytest.mark.parametrize("key", ["event", "relation", "kind", "assumptions"])
-def test_incomplete_description_is_refused(key):
-    description = PrivacyGuarantee(GaussianEvent(2.0), 1e-6, kind="estimate").to_dict()
-    del description[key]
-    with pytest.raises(ValueError, match=key):
-        PrivacyGuarantee.from_dict(description)
-
-
-def test_assumptions_are_a_list_not_a_text():
-    description = PrivacyGuarantee(GaussianEvent(2.0), 1e-6).to_dict()
-    with pytest.raises(ValueError, match="assumptions='n is public'"):
-        PrivacyGuarantee.from_dict({**description, "assumptions": "n is public"})
-
-
 def test_the_curve_is_one_for_every_epsilon_below_a_certain_loss():
     assert math.isclose(pld(sampled(1.0, 0.01, 100)).delta(1000.0), 1.0)
 
@@ -133,13 +107,6 @@ def test_tiny_noise_needs_little_memory(relation):
 def test_loose_target_is_calibrated():
     noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
     assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0
-
-
-@pytest.mark.parametrize("value", [1e-300, 1e-16, 1e16, 1e300])
-@pytest.mark.parametrize("event", [GaussianEvent, LaplaceEvent, LogisticEvent])
-def test_absurd_noise_is_refused_by_name(event, value):
-    with pytest.raises(ValueError, match=r"noise_multiplier=.* must be between 1e-15 and 1e\+15"):
-        event(value)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])

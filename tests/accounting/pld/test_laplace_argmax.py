@@ -3,8 +3,6 @@
 The attacks are computed apart from the library: by quadrature between the kinks, and by counting.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import ExitStack
 from itertools import product

@@ -4,7 +4,6 @@ Every ``floor`` and ``ceil`` of ``skprivacy.accounting.pld`` belongs to a check 
 or to a reason why its direction does not matter. Each one is turned round, and its check must fail.
 """
 
-from __future__ import annotations
 import __future__
 
 import ast
