@@ -31,6 +31,7 @@ from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns
 from ..sums import SumTotal
 from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
+from ..sums.sum_estimator import SUM_DOCS
 from ..sums.targets import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
@@ -124,16 +125,10 @@ def _find_integers(facts: Mapping[str, Any], X: Any) -> list[str]:
     ]
 
 
+@fill_docs(SUM_DOCS)
 class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
     """Base class: sums of effects of one and two columns, fitted in private rounds."""
 
-    epsilon: float
-    delta: float
-    schema: Schema | None
-    n_rounds: int | None
-    max_pairs: int
-    relation: str
-    noise_seed: int | None
     schema_: Schema
     domain_: Domain
     effects_: list[AdditiveEffect]
@@ -180,14 +175,6 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        given = self.schema is not None
-        tags.input_tags.allow_nan = given
-        tags.input_tags.string = given
-        tags.input_tags.categorical = given
-        return tags
-
     def fit(self, X: Any, y: ArrayLike | str, *, groups: ArrayLike | str | None = None) -> Any:
         """Fit to private records in memory, or to a table where it lies.
 
@@ -199,10 +186,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
             one for each round; a regression has two more.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them.
-        groups : array-like of shape (n_samples,) or str, default=None
-            Group of each record, such as a patient's number, or the column of a table that holds
-            it. The guarantee then protects all records of a group together. The name of a Series
-            or a column is the unit of the guarantee.
+        %(table_groups)s
 
         Returns
         -------
@@ -219,13 +203,9 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
 
         Notes
         -----
-        **Edge cases.** A table's record with a missing target or an unknown label contributes
-        nothing; in memory it is refused. A table's record without a group is left out.
+        %(table_edge_cases)s
         """
-        with self._private_fit() as fit:
-            self._validate_params()
-            self._fit_source(fit, self._open_source(X, y, groups))
-        return self
+        return self._fit_table(X, y, groups)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Groups]:
         y = check_target_values(self, X, y)

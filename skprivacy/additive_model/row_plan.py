@@ -144,7 +144,7 @@ class RowPlan(SumPlan):
 
     def tables(self, total: SumTotal) -> dict[Clique, Floats]:
         """Return the private sums over each set of columns, (n_cells, ..., row length)."""
-        sums, end, tables = total.read_sums() / _ROW_STEPS, 0, {}
+        sums, end, tables = total._read_sums() / _ROW_STEPS, 0, {}
         for clique, shape in zip(self.cliques, self.shapes, strict=True):
             start, end = end, end + self.row_length * math.prod(shape)
             table = sums[start:end].reshape(self.row_length, *shape)

@@ -28,7 +28,7 @@ from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
-from ..sums.engines import is_table
+from ..sums.sources import is_table
 from .encoding import check_public, fit_to_public
 from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task

@@ -14,7 +14,6 @@ Files, in reading order:
 from .adassp import AdaSSPRegressor
 from .functional_mechanism import FunctionalMechanismClassifier, FunctionalMechanismRegressor
 from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
-from .polynomial_objective import PolynomialObjective
 
 __all__ = [
     "AdaSSPRegressor",
@@ -22,5 +21,4 @@ __all__ = [
     "FunctionalMechanismRegressor",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
-    "PolynomialObjective",
 ]

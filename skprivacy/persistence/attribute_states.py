@@ -40,7 +40,7 @@ _OBJECTS = {
     "teacher",
 }  # fmt: skip
 # ... and code. A model that depends on code is refused, because its meaning would change.
-_CODE = {"func", "inverse_func", "objective"}
+_CODE = {"func", "inverse_func"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 _BY_DEFAULT = {"default": True}  # replaces a value that no file holds
 _NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}

@@ -28,10 +28,9 @@ from ..mechanisms import (
     SecureRandom,
 )
 from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
-from ..sums import SumPlan, SumTotal, open_table
+from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers
-from ..sums.engines import is_table
-from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource
+from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
 from ..sums.sum_estimator import check_table_names
 from ..sums.sum_plan import Integers
 
@@ -269,7 +268,7 @@ class MomentPlan(SumPlan):
 
     def sums(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private sums as numbers."""
-        return total.read_sums() * self._step
+        return total._read_sums() * self._step
 
 
 def _double_squares(z: NDArray[np.float64]) -> NDArray[np.float64]:

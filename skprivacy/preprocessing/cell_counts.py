@@ -136,7 +136,7 @@ class CellPlan(SumPlan):
 
     def counts(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private counts; with groups, sums of shares."""
-        return total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+        return total._read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
 
 
 @dataclass(frozen=True)
@@ -178,5 +178,5 @@ class GroupSizePlan(SumPlan):
 
         Cell i is at or above i of the candidates 0.5, 1.5 ... ``max_size`` + 0.5.
         """
-        exact = total.read_sums() / np.arange(1, self.max_size)
+        exact = total._read_sums() / np.arange(1, self.max_size)
         return np.array([0.0, *exact, total.n_units - exact.sum(), 0.0])

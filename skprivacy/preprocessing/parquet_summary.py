@@ -18,9 +18,8 @@ from .._extras import name_missing_extra
 from .._output import as_path
 from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
-from ..sums import SumPlan, SumTotal, open_table
-from ..sums.engines import is_table
-from ..sums.sources import SumSource, TableSource
+from ..sums import SumPlan, SumTotal
+from ..sums.sources import SumSource, TableSource, is_table, open_table
 from ..sums.sum_estimator import check_table_names
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
 from .columns import BoundedColumn

@@ -21,9 +21,8 @@ from .._validation import is_number, is_whole, num_samples
 from ..accounting import PrivacyBudget
 from ..accounting.event import numbers
 from ..mechanisms.bounds import check_bounds
-from ..sums import SumPlan, SumTotal, open_table
-from ..sums.engines import is_table
-from ..sums.sources import SumSource, TableSource
+from ..sums import SumPlan, SumTotal
+from ..sums.sources import SumSource, TableSource, is_table, open_table
 from ..sums.sum_estimator import check_table_names
 from .bounded_moments import (
     RELEASE_DOCS,

@@ -87,7 +87,7 @@ class SummaryPlan(SumPlan):
 
     def vector(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private count, sums and marginals."""
-        sums, n_means = total.read_sums(), len(self.means)
+        sums, n_means = total._read_sums(), len(self.means)
         if self.unit == "record":
             sums[:n_means] *= 2.0**-GRID_BITS
         else:

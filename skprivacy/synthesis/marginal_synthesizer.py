@@ -22,8 +22,7 @@ from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..sums import SumTotal
-from ..sums.engines import is_table
-from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource
+from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource, is_table
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
@@ -220,7 +219,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | None = None) -> MarginalSynthesizer:
+    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | str | None = None) -> Any:
         """Release noisy marginals, and fit a model to them.
 
         Parameters
@@ -244,15 +243,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         RuntimeError
             If an engine fails in one of the two scans. The charge stays.
         """
-        with self._private_fit() as fit:
-            if isinstance(self.method, str) and self.method == "gan":
-                raise ValueError(
-                    "method='gan' is not an option: use the class DPGANSynthesizer. For tables, "
-                    "pass method='tree' or 'adaptive'."
-                )
-            self._validate_params()
-            self._fit_source(fit, self._open_source(X, y, groups))
-        return self
+        return self._fit_table(X, y, groups)
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if isinstance(y, str):

@@ -81,7 +81,7 @@ class MarginalPlan(SumPlan):
 
     def tables(self, total: SumTotal) -> list[NDArray[np.float64]]:
         """Return the private table of each set of columns."""
-        sums = total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+        sums = total._read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
         cuts = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         parts = np.split(sums, cuts)
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]

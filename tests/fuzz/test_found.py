@@ -58,7 +58,6 @@ from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     OutputPerturbationClassifier,
-    PolynomialObjective,
 )
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.model_selection import loss_auc
@@ -172,7 +171,6 @@ FOUND = [
     ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
     ("std", lambda: mechanisms.SecureRandom().add_normal(np.zeros(3), DAY)),
-    ("slope_l1", lambda: PolynomialObjective(np.ones_like, 0.5, "a", 9.0)),
     ("quantile", lambda: preprocessing.private_quantile(X[:, 0], "a", bounds=(0, 1), epsilon=1.0)),
     ("bins", lambda: preprocessing.private_histogram(X[:, 0], bins="abc", epsilon=1.0)),
     ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),

@@ -12,7 +12,7 @@ import skprivacy
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.fine_tuning.head import SumHead
 from skprivacy.fine_tuning.heads import HEADS
-from skprivacy.sums import SumEstimator
+from skprivacy.sums.sum_estimator import SumEstimator
 from tests.fuzz.entries import PACKAGES
 
 from .engines import ALL

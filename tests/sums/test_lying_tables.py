@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.sums import open_table
+from skprivacy.sums.sources import open_table
 
 from .engines import ENGINES, MODELS, same_fits
 

@@ -7,7 +7,7 @@ import pytest
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-from skprivacy.sums import open_table
+from skprivacy.sums.sources import open_table
 from skprivacy.synthesis import MarginalSynthesizer
 from tests.contracts.replay import Pair, compare
 
