@@ -77,7 +77,8 @@ intercept_ : ndarray of shape (n_outputs,)
     The score of an average record.
 effects_ : list of AdditiveEffect
     The effect of each column, then of each chosen pair, the largest first. The score of a record is
-    the intercept plus its effects.
+    the intercept plus its effects. An effect has ``columns``, ``scores`` by bin and output, in
+    log-odds or units of the target and 0 on average, and ``noise_std``, the noise in them.
 n_records_ : int
     The number of records, or of groups, estimated from noisy tables.
 domain_ : Domain
@@ -217,7 +218,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         schema, X = public_schema(fit, source.rows, self.schema)
         if not isinstance(source, ArraySource):
             self._check_target_facts(source.target, schema)
-        facts = schema.check_kinds(fit.source, missing=True)
+        facts = schema._check_kinds(fit.source, missing=True)
         integers = _find_integers(facts, X)
         if integers:
             fit.assume("the types of the columns are public")

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
 from .._groups import Groups
-from .._input_data import ClassifierMixin, read_records, validate_data
+from .._input_data import read_records, validate_data
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
 from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
+from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom
 from ..sums.sources import is_table
 from .encoding import check_public, fit_to_public
@@ -43,7 +43,7 @@ _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a r
 
 
 @fill_docs
-class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
     """Fine-tuning with differential privacy: a private head on a public encoder.
 
     The encoder is trained on public records without labels, or needs no training. The head is
@@ -358,7 +358,7 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = sampled.over(self.head_, task, self._public_records, random)
+            task = sampled._over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
     def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
@@ -391,7 +391,7 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             return tasks
         assert isinstance(self.head_, OneRelease)
         random = np.random.default_rng(self.noise_seed)
-        return sampled.on(self.head_, tasks, records, random)
+        return sampled._on(self.head_, tasks, records, random)
 
     def _public_records(self, X: Any, y: ArrayLike) -> HeadInput:
         X, labels = check_public(X, self.n_features_in_), np.asarray(y)
@@ -431,7 +431,8 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         )
         # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
-        return self.head_.scores(rows, self.weights_)
+        scores = self.head_.scores(rows, self.weights_)
+        return np.diff(scores) if scores.shape[1] == 2 else scores
 
     def _finish_loading(self) -> None:
         """Compare the sizes of the parts of a model from a file; keep the encoder for a new fit."""
@@ -454,37 +455,6 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             self.encoder = FrozenEstimator(self.encoder_)
         else:
             self.encoder = self.encoder_
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return np.asarray(softmax(self._scores(X), axis=1))
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the most probable class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
 
 
 def _check_epsilon(epsilon: float) -> float:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
-from ..additive_model import AdditiveEffect
 from ..additive_model.additive_models import build_domain
+from ..additive_model.effects import AdditiveEffect
 from ..linear_model.polynomial_objective import NoisyPolynomial
 from ..mechanisms.bounds import UnitBall
 from ..preprocessing import Schema

@@ -207,10 +207,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             described_columns(self.schema_, X), self.schema_, strict=True
         ):
             width = fact.n_features_out
-            fact.encode(out[:, at : at + width], column, self._scaled)
+            fact._encode(out[:, at : at + width], column, self._scaled)
             at += width
             columns[name] = column
-        for cross in self.schema_.crossed_columns():
+        for cross in self.schema_._crossed_columns():
             cross.write(out[:, at : at + cross.n_features_out], columns)
             at += cross.n_features_out
         return out
@@ -245,10 +245,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             names = names if seen is not None else given
         renamed = dict(zip(self.schema_, names, strict=True))
         found = [
-            out for name, fact in self.schema_.items() for out in fact.names_out(renamed[name])
+            out for name, fact in self.schema_.items() for out in fact._names_out(renamed[name])
         ]
-        for cross in self.schema_.crossed_columns():
-            found += cross.names_out(renamed)
+        for cross in self.schema_._crossed_columns():
+            found += cross._names_out(renamed)
         return np.array(found, dtype=object)
 
     def __sklearn_tags__(self) -> Any:

@@ -266,15 +266,7 @@ class SumEstimator(PrivateEstimatorMixin):
 
 
 class RunningFit:
-    """A charged fit that takes the totals of its scans, one after another.
-
-    Parameters
-    ----------
-    model : object
-        The estimator that ``scans`` fits.
-    scans : generator
-        Yields the plan of each scan and receives its total. It charges before it yields.
-    """
+    """A charged fit of ``model`` that takes the totals of its scans, one after another."""
 
     def __init__(self, model: Any, scans: Scans) -> None:
         self.model = model

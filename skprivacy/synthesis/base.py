@@ -211,7 +211,7 @@ class TableFacts:
             check_consistent_length(X, y)
             y = _as_column(y)
         schema, X = public_schema(fit, X, schema, y)
-        columns = schema.check_kinds(fit.source, missing=True)
+        columns = schema._check_kinds(fit.source, missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order, target = list(columns), label

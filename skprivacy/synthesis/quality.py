@@ -82,18 +82,7 @@ class SyntheticQuality:
         return self.facts().to_text()
 
     def facts(self, *, guarantee: PrivacyGuarantee | None = None) -> ReportFacts:
-        """Return what the report states, for text and pages alike.
-
-        Parameters
-        ----------
-        guarantee : PrivacyGuarantee, default=None
-            Guarantee of the synthetic records: ``privacy_`` of their synthesizer.
-
-        Returns
-        -------
-        ReportFacts
-            Sections of facts. Each has a key and a value, and a sentence for readers.
-        """
+        """Return what the report states, for text and pages alike."""
         variation = self.columns["total_variation"]
         columns = Section(
             "Columns",
@@ -328,7 +317,7 @@ def synthetic_quality(
     numeric = [name for name, fact in schema.items() if isinstance(fact, BoundedColumn)]
     cells = dict.fromkeys(numeric, _COMPARISON_GRID) | dict(grids or {})
     domain = Domain.from_facts(
-        schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
+        schema._check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
     )
     codes = [_encode_frame(domain, frame) for frame in (real, synthetic)]
     shares = {

@@ -223,7 +223,7 @@ OWN: dict[str, dict[str, Any]] = {
     "IndirectInference.evaluate": {"X_out": X},
     "LearnedRatio.evaluate": {"X_out": X},
     "Schema.infer": {"X": TABLE, "y": None},
-    "draft_schema": {"target_column": "ill"}, "make_private_pipeline": {"model": private()},
+    "make_private_pipeline": {"model": private()},
     "synthetic_quality": {"synthetic": TABLE[::-1]},
     "private_count": {"x": y}, "ShadowGenerators": {"generator": KernelDensity()},
     **{

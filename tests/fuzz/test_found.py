@@ -62,6 +62,7 @@ from skprivacy.linear_model import (
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.model_selection import loss_auc
 from skprivacy.preprocessing import Schema
+from skprivacy.preprocessing.schema_draft import draft_schema
 
 from . import containers
 
@@ -179,7 +180,7 @@ FOUND = [
     ("classes", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, classes=3)),
     ("source", lambda: Schema.from_json(3)),
     ("y", lambda: SCHEMA.check(TABLE, [1])),
-    ("table", lambda: preprocessing.draft_schema(3)),
+    ("table", lambda: draft_schema(3)),
     ("atoms", lambda: synthesis.Grid(atoms=3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),

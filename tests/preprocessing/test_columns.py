@@ -54,8 +54,8 @@ def test_no_value_exceeds_the_stated_norm(feature_range):
     at = 0
     for fact in EVERY_KIND.values():
         block = out[:, at : at + fact.n_features_out]
-        assert np.linalg.norm(block, axis=1).max() <= fact.largest_norm(feature_range) + 1e-12
-        assert np.abs(block).max() <= fact.largest_feature(feature_range)
+        assert np.linalg.norm(block, axis=1).max() <= fact._largest_norm(feature_range) + 1e-12
+        assert np.abs(block).max() <= fact._largest_feature(feature_range)
         at += fact.n_features_out
     assert at == out.shape[1]
 

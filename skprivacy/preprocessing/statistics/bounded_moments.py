@@ -14,25 +14,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import SHARE_GRID, Groups, check_order, resolve_groups
-from .._input_data import check_array, check_cells, check_numbers, holds_collections
-from .._validation import as_array, check_unmasked, is_number
-from ..accounting import PrivacyBudget, PrivacyGuarantee
-from ..accounting.calibration import analytic_noise_multiplier
-from ..base import private_release
-from ..mechanisms import (
+from ..._groups import SHARE_GRID, Groups, check_order, resolve_groups
+from ..._input_data import check_array, check_cells, check_numbers, holds_collections
+from ..._validation import as_array, check_unmasked, is_number
+from ...accounting import PrivacyBudget, PrivacyGuarantee
+from ...accounting.calibration import analytic_noise_multiplier
+from ...base import private_release
+from ...mechanisms import (
     Exponential,
     Gaussian,
     Laplace,
     Mechanism,
     SecureRandom,
 )
-from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
-from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import read_numbers
-from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
-from ..sums.sum_estimator import check_table_names
-from ..sums.sum_plan import Integers
+from ...mechanisms.bounds import GRID_BITS, check_bounds, quantize
+from ...sums import SumPlan, SumTotal
+from ...sums.batch_columns import read_numbers
+from ...sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
+from ...sums.sum_plan import Integers
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._docs import fill_docs
-from .._groups import Groups
-from .._input_data import read_records, validate_data
-from .._sklearn import StrOptions
-from .._validation import Interval
-from ..accounting import PrivacyBudget
-from ..base import PrivateFit, public_bounds
-from ..sums.sources import SumRelease, SumSource
-from ..sums.sum_estimator import SUM_DOCS, SumEstimator
+from ..._docs import fill_docs
+from ..._groups import Groups
+from ..._input_data import read_records, validate_data
+from ..._sklearn import StrOptions
+from ..._validation import Interval
+from ...accounting import PrivacyBudget
+from ...base import PrivateFit, public_bounds
+from ...sums.sources import SumRelease, SumSource
+from ...sums.sum_estimator import SUM_DOCS, SumEstimator
 from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
 
 
@@ -65,7 +65,7 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.preprocessing.standard_scaler import PrivateStandardScaler
+    >>> from skprivacy.preprocessing import PrivateStandardScaler
     >>> X = np.random.default_rng(0).normal([40, 70], [10, 15], size=(10_000, 2))
     >>> scaler = PrivateStandardScaler(bounds=([0, 0], [120, 200])).fit(X)
     >>> bool(abs(scaler.transform(X).std() - 1) < 0.3)

@@ -1,7 +1,6 @@
 """Private statistics of tables: counts, histograms, sums, means, variances and quantiles.
 
-Each function makes a :class:`~skprivacy.preprocessing.bounded_moments.Statistic` and releases it,
-once, with one charge.
+Each function makes a ``Statistic`` (``bounded_moments``) and releases it once, with one charge.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .._docs import fill_docs
-from .._groups import check_groups
-from .._input_data import check_numbers
-from .._validation import is_number, is_whole, num_samples
-from ..accounting import PrivacyBudget
-from ..accounting.event import numbers
-from ..mechanisms.bounds import check_bounds
-from ..sums import SumPlan, SumTotal
-from ..sums.sources import SumSource, TableSource, is_table, open_table
-from ..sums.sum_estimator import check_table_names
+from ..._docs import fill_docs
+from ..._groups import check_groups
+from ..._input_data import check_numbers
+from ..._validation import is_number, is_whole, num_samples
+from ...accounting import PrivacyBudget
+from ...accounting.event import numbers
+from ...mechanisms.bounds import check_bounds
+from ...sums import SumPlan, SumTotal
+from ...sums.sources import SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
 from .bounded_moments import (
     RELEASE_DOCS,
     BoundedColumns,

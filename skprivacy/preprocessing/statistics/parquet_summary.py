@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._extras import name_missing_extra
-from .._output import as_path
-from .._validation import as_paths, is_whole, sequence
-from ..accounting import PrivacyBudget
-from ..sums import SumPlan, SumTotal
-from ..sums.sources import SumSource, TableSource, is_table, open_table
-from ..sums.sum_estimator import check_table_names
+from ..._extras import name_missing_extra
+from ..._output import as_path
+from ..._validation import as_paths, is_whole, sequence
+from ...accounting import PrivacyBudget
+from ...sums import SumPlan, SumTotal
+from ...sums.sources import SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
+from ..columns import BoundedColumn
+from ..schema import Schema
 from .bounded_moments import Release, Statistic, check_release_target, release_statistic
-from .columns import BoundedColumn
 from .parquet_scan import Scan
-from .schema import Schema
 from .summary_plan import SummaryPlan
 
 Path = str | PathLike[str]
@@ -34,22 +34,11 @@ _MAX_MARGINALS = 60
 
 @dataclass(frozen=True)
 class Summary:
-    """Release of :func:`private_summary`.
+    """Release of :func:`private_summary`; counts can be fractional or negative."""
 
-    Parameters
-    ----------
-    count : float
-        Number of rows used; it can be fractional or negative.
-    means : mapping of str to float
-        The mean of each column, within its bounds.
-    marginals : mapping of tuple of str to ndarray
-        For each set of columns, the number of rows in each cell, with an axis per column. Counts
-        can be fractional or negative.
-    """
-
-    count: float
-    means: Mapping[str, float]
-    marginals: Mapping[tuple[str, ...], NDArray[np.float64]]
+    count: float  # rows used
+    means: Mapping[str, float]  # of each column, within its bounds
+    marginals: Mapping[tuple[str, ...], NDArray[np.float64]]  # rows in each cell
 
 
 def private_summary(
@@ -111,7 +100,8 @@ def private_summary(
     Returns
     -------
     Release
-        ``value``, a ``Summary``, and ``privacy``.
+        ``value`` with ``count``, ``means`` by column and ``marginals`` by tuples of columns, and
+        ``privacy``.
 
     Raises
     ------
@@ -256,7 +246,7 @@ def _check_arguments(
             "column."
         )
     counted = [*summed, *(name for names in sets for name in names)]
-    facts = schema.check_kinds("private_summary", counted, missing=True)
+    facts = schema._check_kinds("private_summary", counted, missing=True)
     for name in summed:
         if not isinstance(facts[name], BoundedColumn):
             raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")
