@@ -195,12 +195,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        RuntimeError
-            If an engine fails in one of the scans. The charge of all scans stays.
+        %(table_raises)s
 
         Notes
         -----

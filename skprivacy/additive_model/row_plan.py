@@ -73,6 +73,8 @@ class RowPlan(SumPlan):
     missing target or with an unknown label adds nothing.
     """
 
+    _counts_cells = True
+
     domain: Domain
     target: str
     encoding: TargetRange | Labels
@@ -107,11 +109,6 @@ class RowPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return self.row_length * sum(map(math.prod, self.shapes))
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        # floats hold sums of up to 2**37 rows exactly; adding up tables takes time, too
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         return {

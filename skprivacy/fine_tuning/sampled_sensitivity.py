@@ -116,11 +116,11 @@ class SampledSensitivity:
         )
 
     def _on(
-        self, head: OneRelease, tasks: list[Task], records: HeadInput, random: np.random.Generator
-    ) -> list[Task]:
-        """Return tasks with the sensitivity sampled on private records, an estimate."""
-        moved = sample_on_private(head, tasks[0], records, self.n_pairs, random)
-        return [_with_sensitivity(task, moved, head) for task in tasks]
+        self, head: OneRelease, task: Task, records: HeadInput, random: np.random.Generator
+    ) -> Task:
+        """Return the task with the sensitivity sampled on private records, an estimate."""
+        moved = sample_on_private(head, task, records, self.n_pairs, random)
+        return _with_sensitivity(task, moved, head)
 
     def _over(
         self,

@@ -284,12 +284,7 @@ class GramModel(PrivateLinearModel, SumEstimator):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing is released then.
-        TypeError
-            If a column of a table has a type that does not fit.
-        RuntimeError
-            If an engine fails in its scan. The charge stays, and nothing is released.
+        %(table_raises)s
 
         Notes
         -----

@@ -36,17 +36,6 @@ _SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the sol
 class ObjectivePerturbation(Mechanism):
     """Minimise a regularised logistic loss plus a random linear term.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Privacy loss of one release under add/remove. With ``delta=0`` the noise has a density
-        proportional to exp(-norm / scale), with ``delta > 0`` it is Gaussian.
-    n_classes : int
-        Number of classes, at least 2.
-    alpha : float
-        Strength of the ridge, in units of the noise. The ridge is never below the minimum of the
-        proof.
-
     Notes
     -----
     **Guarantees.** The guarantees hold for one record, not for several records of one group. Let
@@ -87,10 +76,10 @@ class ObjectivePerturbation(Mechanism):
 
     arithmetic = "floating_point"
 
-    epsilon: float
-    delta: float
+    epsilon: float  # of one release under add/remove
+    delta: float  # 0: noise of density exp(-norm / scale); above 0: Gaussian noise
     n_classes: int
-    alpha: float = 1.0
+    alpha: float = 1.0  # ridge in units of the noise, never below the minimum of the proof
 
     @property
     def sensitivity(self) -> float:  # type: ignore[override]  # follows from n_classes

@@ -43,6 +43,15 @@ groups : array-like of shape (n_samples,) or str, default=None
     "table_edge_cases": """\
 **Edge cases.** A table's record with a missing target or an unknown label contributes nothing; in
 memory it is refused. A table's record without a group is left out.""",
+    "table_raises": """\
+ValueError
+    If a parameter, a shape or a label is not as described. Nothing has been released then.
+BudgetExceededError
+    If ``budget`` cannot afford the fit. Nothing has been released or charged.
+TypeError
+    If a column of a table has a type that does not fit.
+RuntimeError
+    If an engine fails in a scan. The charge stays, and nothing is released.""",
     "plan_groups": """\
 groups : str, default=None
     Name of the unit of the guarantee, such as "patient_id". Batches then have the column

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,7 @@ class SumPlan(ABC):
     """
 
     unit: str = "record"
+    _counts_cells: ClassVar[bool] = False  # whether each record adds to one of many sums
 
     @property
     @abstractmethod
@@ -91,8 +92,11 @@ class SumPlan(ABC):
 
     @property
     def _rows_at_a_time(self) -> int:
-        """Number of records whose sums 64 bits hold, few enough for the processor's caches."""
-        return _ROWS_AT_A_TIME
+        """Number of records whose sums 64 bits hold, few enough for the processor's caches.
+
+        Adding up counts takes time, too, and floats hold sums of up to 2**37 of them exactly.
+        """
+        return max(_ROWS_AT_A_TIME, self.size) if self._counts_cells else _ROWS_AT_A_TIME
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..sums import SumTotal
 from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource, is_table
+from ..sums.sum_estimator import SUM_DOCS
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
@@ -47,7 +48,7 @@ from .schema_sums import SchemaSumEstimator
 _MAX_LBFGS_STEPS = 300
 
 
-@fill_docs(SYNTHESIS_DOCS)
+@fill_docs({**SYNTHESIS_DOCS, **SUM_DOCS})
 class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
     """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 
@@ -236,12 +237,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        RuntimeError
-            If an engine fails in one of the two scans. The charge stays.
+        %(table_raises)s
         """
         return self._fit_table(X, y, groups)
 

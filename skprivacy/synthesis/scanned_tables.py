@@ -28,6 +28,8 @@ class MarginalPlan(SumPlan):
     share, a multiple of 2**-20.
     """
 
+    _counts_cells = True
+
     domain: Domain
     cliques: tuple[Clique, ...]  # sorted indices of columns
     bins: tuple[tuple[int, ...], ...] | None = None  # of each cell of each column
@@ -52,10 +54,6 @@ class MarginalPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return sum(math.prod(shape) for shape in self.shapes)
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         columns = [describe_cells(column) for column in self.domain.columns]

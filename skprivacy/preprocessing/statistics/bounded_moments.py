@@ -64,7 +64,7 @@ group. Values are scaled to [-1, 1]. Values and the shares of records in groups 
     "moment_columns": """\
 X : array-like of shape (n_samples,) or (n_samples, n_features), or table
     Private values. NaN counts as the middle of the bounds; infinity is clipped. A table in an
-    engine is summed there: see :func:`skprivacy.sums.open_table`.
+    engine is summed there: see :mod:`skprivacy.sums`.
 bounds : tuple (lower, upper)
     Public bounds: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature.""",

@@ -102,6 +102,8 @@ class CellPlan(SumPlan):
     **Guarantees.** A record is in at most one cell. Shares are multiples of 2**-20.
     """
 
+    _counts_cells = True
+
     column: str
     cells: Condition | Bins | Categories | Candidates
 
@@ -115,10 +117,6 @@ class CellPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return self.cells.size
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         return {"column": self.column, "cells": [type(self.cells).__name__, asdict(self.cells)]}
@@ -146,6 +144,8 @@ class GroupSizePlan(SumPlan):
     **Guarantees.** A group of m rows adds m to one of the sums at most, hence 1 to ``counts``.
     """
 
+    _counts_cells = True
+
     max_size: int
 
     @property
@@ -158,10 +158,6 @@ class GroupSizePlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return self.max_size - 1
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         return {"max_size": self.max_size}

@@ -66,7 +66,7 @@ def private_summary(
     ----------
     path : str, path-like, sequence of these, or table
         The file, or files with the same columns, of the same types. A table in an engine is scanned
-        by that engine: see :func:`skprivacy.sums.open_table`.
+        by that engine: see :mod:`skprivacy.sums`.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()

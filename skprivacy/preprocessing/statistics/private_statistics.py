@@ -308,6 +308,21 @@ def _release_group_size(
 MAX_CANDIDATES = 10_000_000
 
 
+def _release_moments(
+    name: str,
+    statistic_of: Callable[[BoundedColumns, str], Statistic],
+    X: Any,
+    bounds: Any,
+    groups: Any,
+    **params: Any,
+) -> Release:
+    """Release a statistic of bounded columns."""
+    check_release_target(params["epsilon"], params["delta"], params["relation"])
+    source, names = open_columns(X, groups)
+    statistic = statistic_of(BoundedColumns(source, names, bounds), params["relation"])
+    return release_statistic(statistic, source, name, **params)
+
+
 @fill_docs(RELEASE_DOCS)
 def private_sum(
     X: ArrayLike,
@@ -352,12 +367,9 @@ def private_sum(
     >>> 17_400 < days < 18_600
     True
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).total(relation)
-    return release_statistic(
-        statistic, source, "private_sum", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_sum", BoundedColumns.total, X, bounds, groups, epsilon=epsilon, delta=delta,
+        relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -405,12 +417,9 @@ def private_mean(
     >>> privacy
     1.00-DP, add-remove, exact noise, proved
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).mean(relation)
-    return release_statistic(
-        statistic, source, "private_mean", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_mean", BoundedColumns.mean, X, bounds, groups, epsilon=epsilon, delta=delta,
+        relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -450,12 +459,9 @@ def private_variance(
     >>> 50 < variance < 250
     True
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).variance(relation)
-    return release_statistic(
-        statistic, source, "private_variance", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_variance", BoundedColumns.variance, X, bounds, groups, epsilon=epsilon,
+        delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 

@@ -131,10 +131,7 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing is released then.
-        RuntimeError
-            If an engine fails in its scan. The charge stays, and nothing is released.
+        %(table_raises)s
         """
         return self._fit_table(X, None, groups)
 

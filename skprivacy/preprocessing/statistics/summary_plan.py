@@ -29,6 +29,8 @@ class SummaryPlan(SumPlan):
     1 / m of that, rounded towards 0, so a group adds no more than a record would.
     """
 
+    _counts_cells = True
+
     described: tuple[tuple[str, Fact], ...]  # the columns that are used, with their public facts
     means: tuple[str, ...]  # bounded columns that are summed
     marginals: tuple[tuple[str, ...], ...]  # columns that are counted together
@@ -53,10 +55,6 @@ class SummaryPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return len(self.means) + sum(math.prod(shape) for shape in self.shapes)
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         described = [[name, fact.to_dict()] for name, fact in self.described]
