@@ -147,7 +147,7 @@ def measure(engine: str, what: str, path: str, queue: Any) -> None:
             plan = make_plans()[what]
 
             def run() -> Any:
-                return open_table(table).sum(plan, None)
+                return open_table(table)._sum_rows(plan, None)
 
         walls, used = [], []
         for _ in range(ROUNDS):

@@ -50,7 +50,7 @@ EXEMPT: dict[str, set[str]] = {
         "LabelInferenceResult", "MatchedPairs", "OneRunAuditReport", "PrivacyVerificationReport",
         "SynthesizerAuditReport", "SyntheticQuality", "VoteAnalysis",
     },
-    "abstract": {"Event", "Mechanism", "MembershipAttack", "SumEstimator", "SumPlan", "Table"},
+    "abstract": {"Event", "Mechanism", "MembershipAttack", "SumPlan", "Table"},
     "an exception or a warning": {
         "BudgetExceededError", "DatasetNotFoundError", "LedgerError", "PrivacyLeakWarning",
         "PrivacyWarning", "SyntheticTrainingError",
