@@ -28,11 +28,10 @@ from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
+    MarginalSelection,
     candidate_cliques,
     count_choices,
     count_fixed,
-    select_adaptively,
-    select_spanning_tree,
 )
 from .marginal_tables import (
     cell_weights_in_bins,
@@ -290,10 +289,13 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
             model = GraphicalModel(bin_plan.sizes, measured, estimate_total(tables), zeros)
             model = model.without_large_zeros(int(self.max_cells)).fit(_MAX_LBFGS_STEPS)
             if plan.n_marginals:  # selection step, then the final measurements
-                select = select_adaptively if self.method == "adaptive" else select_spanning_tree
                 records = ScannedTables(bin_plan, (yield bin_plan))
-                parts = records, label, workload, plan, random
-                model = select(model, *parts, int(self.max_cells))
+                selection = MarginalSelection(
+                    records, label, workload, plan, random, int(self.max_cells)
+                )
+                adaptive = self.method == "adaptive"
+                select = selection.select_adaptively if adaptive else selection.select_spanning_tree
+                model = select(model)
             return tables, bins, model
 
         def store(released: Any, _: int) -> None:

@@ -133,7 +133,7 @@ def describe_cells(column: ColumnCells) -> list[Any]:
 
 
 class ScannedTables:
-    """Private tables of a scan, as :class:`~.marginal_tables.EncodedRecords` counts them."""
+    """Private tables of a scan: all that a synthesizer computes from private records."""
 
     def __init__(self, plan: MarginalPlan, total: SumTotal) -> None:
         self._plan, self.sizes = plan, plan.sizes

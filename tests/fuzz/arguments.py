@@ -101,7 +101,7 @@ NEEDED: dict[str, Any] = {
     "guesses": 40, "n_coins": 100, "threshold": 3.0, "max_answers": 2, "votes": COUNTS,
     "aggregator": ensemble.GNMax(5.0), "moved": 1,
     "noise": 5.0, "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30,
-    "slope": np.ones_like, "curvature": 0.5, "slope_l1": 9.0, "slope_l2": 9.0, "high": 5,
+    "high": 5,
     "random": SecureRandom(), "std": 1.0, "values": ["a", "b"], "counts": [3, 4, 5],
     "value": [0.0, 3.0, 1.0],
     "sent": np.zeros((4, 4), np.uint64), "shape": (1, 8, 8), "schema": SCHEMA, "lower": 0,
