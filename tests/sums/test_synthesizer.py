@@ -74,25 +74,6 @@ def test_the_scans_of_a_fit_are_charged_once(method, n_scans, tmp_path, monkeypa
     assert scans == [1] * n_scans
 
 
-def test_a_second_scan_that_fails_stays_charged(tmp_path, monkeypatch):
-    table = ENGINES["dataset"](TABLE.drop(columns="patient"), tmp_path)
-    budget = PrivacyBudget(3.0, 1e-4)
-    scans, original = [], type(open_table(table)).sum_parts
-
-    def parts(self, plan, groups):
-        scans.append(plan)
-        if len(scans) == 2:
-            raise OSError
-        return original(self, plan, groups)
-
-    monkeypatch.setattr(type(open_table(table)), "sum_parts", parts)
-    model = make("tree", budget=budget)
-    with pytest.raises(RuntimeError, match="failed"):
-        model.fit(table)
-    assert len(budget.entries()) == 1
-    assert not hasattr(model, "tables_")
-
-
 def test_a_schema_is_demanded(tmp_path):
     table = ENGINES["dataset"](TABLE.drop(columns="patient"), tmp_path)
     with pytest.raises(ValueError, match="schema=None"):

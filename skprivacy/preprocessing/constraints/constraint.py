@@ -114,16 +114,35 @@ def _outer(parts: list[NDArray[Any]], combine: Any) -> NDArray[Any]:
     return table
 
 
+def _category_codes(fact: Column) -> dict[str, int]:
+    """Return the code of each category, by its key."""
+    assert isinstance(fact, CategoricalColumn)
+    return {category_key(value): code for code, value in enumerate(fact.values)}
+
+
 def translate_codes(source: Column, target: Column) -> NDArray[np.int64]:
     """Return the code in ``target`` of each category of ``source``, or -1."""
-    assert isinstance(source, CategoricalColumn)
-    assert isinstance(target, CategoricalColumn)
-    known = {category_key(value): code for code, value in enumerate(target.values)}
-    return np.array([known.get(category_key(value), -1) for value in source.values])
+    known = _category_codes(target)
+    return np.array([known.get(key, -1) for key in _category_codes(source)])
 
 
 @dataclass(frozen=True)
-class EqualColumns(Constraint):
+class _ListedColumns(Constraint):
+    """A constraint on a list of columns."""
+
+    columns: Names
+
+    def __post_init__(self) -> None:
+        names = _check_names(type(self).__name__, "columns", self.columns, 2)
+        object.__setattr__(self, "columns", names)
+
+    @property
+    def names(self) -> Names:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class EqualColumns(_ListedColumns):
     """Columns with equal values in each record: all numeric, or all categorical.
 
     Parameters
@@ -139,16 +158,6 @@ class EqualColumns(Constraint):
     """
 
     kind: ClassVar[str] = "equal"
-
-    columns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        names = _check_names("EqualColumns", "columns", self.columns, 2)
-        object.__setattr__(self, "columns", names)
-
-    @property
-    def names(self) -> Names:
-        return self.columns
 
     def check(self, facts: Facts) -> None:
         self._require(facts, self.columns, BoundedColumn, CategoricalColumn)
@@ -185,7 +194,7 @@ class EqualColumns(Constraint):
 
 
 @dataclass(frozen=True)
-class OrderedColumns(Constraint):
+class OrderedColumns(_ListedColumns):
     """Numeric columns whose values do not decrease from column to column.
 
     Parameters
@@ -204,17 +213,11 @@ class OrderedColumns(Constraint):
 
     kind: ClassVar[str] = "ordered"
 
-    columns: tuple[str, ...]
     strict: bool = False
 
     def __post_init__(self) -> None:
-        names = _check_names("OrderedColumns", "columns", self.columns, 2)
-        object.__setattr__(self, "columns", names)
+        super().__post_init__()
         flag("strict", self.strict)
-
-    @property
-    def names(self) -> Names:
-        return self.columns
 
     def check(self, facts: Facts) -> None:
         self._require(facts, self.columns, BoundedColumn)
@@ -348,7 +351,7 @@ class MappedColumn(Constraint):
         self._require(facts, [self.target], BoundedColumn, CategoricalColumn)
         source, target = facts[self.source], facts[self.target]
         assert isinstance(source, CategoricalColumn)
-        known = {category_key(value) for value in source.values}
+        known = _category_codes(source)
         wrong = [a for a, _ in self.values if category_key(a) not in known]
         unmapped = [value for value in source.values if category_key(value) not in self._keys]
         if wrong or unmapped:
@@ -359,7 +362,7 @@ class MappedColumn(Constraint):
             )
         for _, value in self.values:
             if isinstance(target, CategoricalColumn):
-                valid = category_key(value) in {category_key(v) for v in target.values}
+                valid = category_key(value) in _category_codes(target)
             else:
                 assert isinstance(target, BoundedColumn)
                 valid = is_number(value) and target.lower <= value <= target.upper
@@ -372,11 +375,10 @@ class MappedColumn(Constraint):
 
     def targets(self, facts: Facts) -> NDArray[Any]:
         """Return the target's number, or code, for each category of the source."""
-        source, target = facts[self.source], facts[self.target]
-        assert isinstance(source, CategoricalColumn)
-        values = [self._keys[category_key(value)] for value in source.values]
+        target = facts[self.target]
+        values = [self._keys[key] for key in _category_codes(facts[self.source])]
         if isinstance(target, CategoricalColumn):
-            codes = {category_key(value): code for code, value in enumerate(target.values)}
+            codes = _category_codes(target)
             return np.array([codes[category_key(value)] for value in values])
         return np.array(values, dtype=np.float64)
 
@@ -447,7 +449,7 @@ class ImpossibleValues(Constraint):
         for name, values in self.values:
             fact = facts[name]
             if isinstance(fact, CategoricalColumn):
-                known = {category_key(value) for value in fact.values}
+                known = _category_codes(fact)
                 wrong = [v for v in values if v is None or category_key(v) not in known]
                 if wrong:
                     raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._docs import fill_docs
 from ..._extras import name_missing_extra
 from ..._output import as_path
 from ..._validation import as_paths, is_whole, sequence
@@ -23,7 +24,13 @@ from ...sums.sources import SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names
 from ..columns import BoundedColumn
 from ..schema import Schema
-from .bounded_moments import Release, Statistic, check_release_target, release_statistic
+from .bounded_moments import (
+    RELEASE_DOCS,
+    Release,
+    Statistic,
+    check_release_target,
+    release_statistic,
+)
 from .parquet_scan import Scan
 from .summary_plan import SummaryPlan
 
@@ -41,6 +48,7 @@ class Summary:
     marginals: Mapping[tuple[str, ...], NDArray[np.float64]]  # rows in each cell
 
 
+@fill_docs(RELEASE_DOCS)
 def private_summary(
     path: Any,
     schema: Schema,
@@ -81,17 +89,9 @@ def private_summary(
         Number of rows used per person: the first ones in the order of the files. Noise is
         proportional to it. A table in an engine has no such order: each of the m rows of a person
         counts 1 / m there, so ``count`` is a number of persons, and this parameter stays 1.
-    epsilon : float
-        Privacy loss, in nats, of all numbers together.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise, which is smaller for many numbers.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation, of rows or persons.
-    budget : PrivacyBudget, default=None
-        Budget that is charged before the data is read. A release that it cannot afford is refused.
-        A scan that fails or is interrupted releases nothing, and stays charged.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(release_epsilon)s
+    %(release_relation)s
+    %(release_budget)s
     memory_limit : str, default="512MB"
         Limit of DuckDB's buffers; the process needs about 200 MB more.
     directory : str or path-like, default=None
@@ -108,8 +108,8 @@ def private_summary(
     ImportError
         If DuckDB is not installed.
     ValueError
-        If a column or a parameter is not as described. Nothing is charged then. If a file turns out
-        to be damaged while it is read, the charge stays.
+        If a column or a parameter is not as described. Nothing is charged then. A scan that is
+        interrupted, or finds a damaged file, releases nothing, and its charge stays.
 
     Notes
     -----
