@@ -33,8 +33,9 @@ from benchmarks.shared.quick import choose, make_parser
 from benchmarks.shared.timing import describe_load
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
-from skprivacy.preprocessing.summary_plan import SummaryPlan
-from skprivacy.sums import SumPlan, open_table
+from skprivacy.preprocessing.statistics.summary_plan import SummaryPlan
+from skprivacy.sums import SumPlan
+from skprivacy.sums.sources import open_table
 
 N_ROWS, ROUNDS = choose((4_000_000, 3), (20_000, 1))
 FEATURES = [f"x{i}" for i in range(10)]
@@ -146,7 +147,7 @@ def measure(engine: str, what: str, path: str, queue: Any) -> None:
             plan = make_plans()[what]
 
             def run() -> Any:
-                return open_table(table).sum(plan, None)
+                return open_table(table)._sum_rows(plan, None)
 
         walls, used = [], []
         for _ in range(ROUNDS):

@@ -15,6 +15,5 @@ Files, in reading order:
 """
 
 from .additive_models import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from .effects import AdditiveEffect
 
-__all__ = ["AdditiveEffect", "PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]
+__all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]

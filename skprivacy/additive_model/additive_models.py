@@ -31,6 +31,7 @@ from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns
 from ..sums import SumTotal
 from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
+from ..sums.sum_estimator import SUM_DOCS
 from ..sums.targets import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
@@ -76,7 +77,8 @@ intercept_ : ndarray of shape (n_outputs,)
     The score of an average record.
 effects_ : list of AdditiveEffect
     The effect of each column, then of each chosen pair, the largest first. The score of a record is
-    the intercept plus its effects.
+    the intercept plus its effects. An effect has ``columns``, ``scores`` by bin and output, in
+    log-odds or units of the target and 0 on average, and ``noise_std``, the noise in them.
 n_records_ : int
     The number of records, or of groups, estimated from noisy tables.
 domain_ : Domain
@@ -124,16 +126,10 @@ def _find_integers(facts: Mapping[str, Any], X: Any) -> list[str]:
     ]
 
 
+@fill_docs(SUM_DOCS)
 class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
     """Base class: sums of effects of one and two columns, fitted in private rounds."""
 
-    epsilon: float
-    delta: float
-    schema: Schema | None
-    n_rounds: int | None
-    max_pairs: int
-    relation: str
-    noise_seed: int | None
     schema_: Schema
     domain_: Domain
     effects_: list[AdditiveEffect]
@@ -180,14 +176,6 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        given = self.schema is not None
-        tags.input_tags.allow_nan = given
-        tags.input_tags.string = given
-        tags.input_tags.categorical = given
-        return tags
-
     def fit(self, X: Any, y: ArrayLike | str, *, groups: ArrayLike | str | None = None) -> Any:
         """Fit to private records in memory, or to a table where it lies.
 
@@ -199,10 +187,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
             one for each round; a regression has two more.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them.
-        groups : array-like of shape (n_samples,) or str, default=None
-            Group of each record, such as a patient's number, or the column of a table that holds
-            it. The guarantee then protects all records of a group together. The name of a Series
-            or a column is the unit of the guarantee.
+        %(table_groups)s
 
         Returns
         -------
@@ -210,22 +195,13 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        RuntimeError
-            If an engine fails in one of the scans. The charge of all scans stays.
+        %(table_raises)s
 
         Notes
         -----
-        **Edge cases.** A table's record with a missing target or an unknown label contributes
-        nothing; in memory it is refused. A table's record without a group is left out.
+        %(table_edge_cases)s
         """
-        with self._private_fit() as fit:
-            self._validate_params()
-            self._fit_source(fit, self._open_source(X, y, groups))
-        return self
+        return self._fit_table(X, y, groups)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Groups]:
         y = check_target_values(self, X, y)
@@ -237,7 +213,7 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         schema, X = public_schema(fit, source.rows, self.schema)
         if not isinstance(source, ArraySource):
             self._check_target_facts(source.target, schema)
-        facts = schema.check_kinds(fit.source, missing=True)
+        facts = schema._check_kinds(fit.source, missing=True)
         integers = _find_integers(facts, X)
         if integers:
             fit.assume("the types of the columns are public")

@@ -37,21 +37,12 @@ class EffectSum:
 class AdditiveEffect:
     """The effect of one or two columns on the score, in bins, with the noise in it.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        The columns.
-    scores : ndarray of shape (n_bins, n_outputs) or (n_bins_1, n_bins_2, n_outputs)
-        Change of the score: log-odds, or units of the target of a regressor. The average over
-        records is about 0.
-    noise_std : ndarray of the same shape
-        Standard deviation of the noise in ``scores`` that protects the records. Sampling error of
-        the records is not included.
+    Sampling error of the records is not included in ``noise_std``.
     """
 
     columns: tuple[str, ...]
-    scores: Floats = field(repr=False)
-    noise_std: Floats = field(repr=False)
+    scores: Floats = field(repr=False)  # (n_bins, n_outputs) or (n_bins_1, n_bins_2, n_outputs)
+    noise_std: Floats = field(repr=False)  # of the noise that protects records; the same shape
 
     @property
     def size(self) -> float:

@@ -73,6 +73,8 @@ class RowPlan(SumPlan):
     missing target or with an unknown label adds nothing.
     """
 
+    _counts_cells = True
+
     domain: Domain
     target: str
     encoding: TargetRange | Labels
@@ -108,11 +110,6 @@ class RowPlan(SumPlan):
     def n_sums(self) -> int:
         return self.row_length * sum(map(math.prod, self.shapes))
 
-    @property
-    def _rows_at_a_time(self) -> int:
-        # floats hold sums of up to 2**37 rows exactly; adding up tables takes time, too
-        return max(super()._rows_at_a_time, self.size)
-
     def facts(self) -> dict[str, Any]:
         return {
             "columns": [describe_cells(column) for column in self.domain.columns],
@@ -144,7 +141,7 @@ class RowPlan(SumPlan):
 
     def tables(self, total: SumTotal) -> dict[Clique, Floats]:
         """Return the private sums over each set of columns, (n_cells, ..., row length)."""
-        sums, end, tables = total.read_sums() / _ROW_STEPS, 0, {}
+        sums, end, tables = total._read_sums() / _ROW_STEPS, 0, {}
         for clique, shape in zip(self.cliques, self.shapes, strict=True):
             start, end = end, end + self.row_length * math.prod(shape)
             table = sums[start:end].reshape(self.row_length, *shape)

@@ -24,9 +24,9 @@ from ..preprocessing import (
     DateColumn,
     HashedColumn,
     Schema,
-    draft_schema,
 )
 from ..preprocessing.cell_values import category_key, column_numbers
+from ..preprocessing.schema_draft import draft_schema
 from . import tables
 from .console import UserError, print_message
 

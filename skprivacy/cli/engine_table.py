@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..sums import SumEstimator
+from ..sums.sum_estimator import SumEstimator
 from .console import UserError
 from .data import Records, load_schema
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from .._output import without_mathtext
 from .._validation import sequence, whole
-from ..additive_model import AdditiveEffect
 from ..additive_model.additive_models import PrivateAdditiveModel
+from ..additive_model.effects import AdditiveEffect
 from ..synthesis.domain import ColumnCells, NumberCells, ValueCells
 
 _BAND_IN_STDS = 2.0

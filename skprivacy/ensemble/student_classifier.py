@@ -175,7 +175,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
                 "schema of the records that reach the teacher, or X_public."
             )
         check_columns(schema, X)
-        schema.check_kinds(type(self).__name__, missing=True)
+        schema._check_kinds(type(self).__name__, missing=True)
         return schema
 
     def _unfitted_model(self) -> Any:

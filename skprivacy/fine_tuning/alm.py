@@ -5,30 +5,29 @@ Encoding is in ``features``, the interface of heads in ``head``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
 from .._groups import Groups
-from .._input_data import ClassifierMixin, read_records, validate_data
+from .._input_data import read_records, validate_data
 from .._sklearn import HasMethods, StrOptions
-from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import ComposedEvent, PrivacyBudget, weakest_arithmetic
+from .._validation import Interval, check_delta_is_small
+from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
+from ..linear_model.base import LinearScores
 from ..mechanisms import SecureRandom
-from ..sums.engines import is_table
+from ..sums.sources import is_table
+from ..sums.sum_estimator import SUM_DOCS
 from .encoding import check_public, fit_to_public
 from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task
@@ -42,8 +41,8 @@ _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
 
 
-@fill_docs
-class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+@fill_docs(SUM_DOCS)
+class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
     """Fine-tuning with differential privacy: a private head on a public encoder.
 
     The encoder is trained on public records without labels, or needs no training. The head is
@@ -222,10 +221,8 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             :class:`~skprivacy.ensemble.PublicRecords`, so that the encoder is fitted once and not
             for each fold. ``None`` needs an encoder that is fitted or has nothing to learn, and
             changes only the norm of features.
-        groups : array-like of shape (n_samples,) or str, default=None
-            Group of each record, such as a patient's number, or the column of a table that holds
-            it. The guarantee then protects all records of a group together. The name of a Series
-            or a column is the unit of the guarantee. Not supported with a sampled sensitivity.
+        %(table_groups)s
+            Not supported with a sampled sensitivity.
 
         Returns
         -------
@@ -233,12 +230,7 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing is released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
-        RuntimeError
-            If an engine fails in a scan. The charge stays, and nothing is released.
+        %(table_raises)s
         """
         with self._private_fit() as fit:
             if is_table(X, y, groups):
@@ -258,80 +250,6 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             ):
                 self.weights_ = _call_without_frames(self._release_weights, task, X, labels, who)
         return self
-
-    def noised_copies(
-        self,
-        X: Any,
-        y: ArrayLike,
-        epsilons: Iterable[float],
-        *,
-        X_public: Any = None,
-        groups: ArrayLike | None = None,
-    ) -> list[ALMFineTuner]:
-        """Train once, and release the weights with fresh noise for each epsilon.
-
-        The settings of the head, such as the ridge, are those for the estimator's own ``epsilon``.
-        All releases are charged as one composition, before the data is used. Publishing several
-        copies costs their composition.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Private records, as in :meth:`fit`.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        epsilons : iterable of float
-            Privacy loss of each copy, in nats.
-        X_public : array-like, DataFrame or PublicRecords, default=None
-            As in :meth:`fit`.
-        groups : array-like of shape (n_samples,), default=None
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        list of ALMFineTuner
-            Fitted copies, each with its own ``epsilon`` and its own ``privacy_``.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`fit` does; and if the head adds noise while it trains, so that each epsilon
-            needs its own training.
-        """
-        trained: ALMFineTuner = clone(self)
-        with trained._private_fit() as fit:
-            X, labels, who, task = trained._prepare(fit, X, y, X_public, groups)
-            head = trained.head_
-            if not isinstance(head, OneRelease):
-                raise ValueError(
-                    f"head={self.head!r} adds noise while it trains. Fit one model for each "
-                    "epsilon, or use head='softmax', 'prototypes' or 'least_squares'."
-                )
-            tasks = [replace(task, epsilon=_check_epsilon(e)) for e in epsilons]
-            if not tasks:
-                raise ValueError("epsilons is empty; expected at least one number above 0.")
-            mechanisms = [head.mechanism(each) for each in tasks]
-            events = tuple(mechanism.event for mechanism in mechanisms)
-            with fit.charged(
-                ComposedEvent(events),
-                relation=self.relation,
-                at_delta=self.delta,
-                unit=who.unit,
-                arithmetic=weakest_arithmetic(m.arithmetic for m in mechanisms),
-            ):
-                weights = _call_without_frames(trained._release_copies, head, tasks, X, labels, who)
-        copies = []
-        for each, mechanism, released in zip(tasks, mechanisms, weights, strict=True):
-            copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
-            learned = {k: v for k, v in vars(trained).items() if k.endswith("_")}
-            copy.__dict__.update(learned, weights_=released)
-            copy.privacy_ = replace(
-                trained.privacy_, event=mechanism.event, arithmetic=mechanism.arithmetic
-            )
-            copy.privacy_event_ = mechanism.event
-            copy.epsilon_ = copy.privacy_.epsilon()
-            copies.append(copy)
-        return copies
 
     def _prepare(
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
@@ -358,7 +276,7 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = sampled.over(self.head_, task, self._public_records, random)
+            task = sampled._over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
     def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
@@ -384,15 +302,6 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         check_delta_is_small(self.delta)
         return records
 
-    def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
-        """Return the tasks with the sensitivity sampled on private records, if requested."""
-        sampled = to_sampled(self.sensitivity)
-        if sampled is None or sampled.sampler is not None:
-            return tasks
-        assert isinstance(self.head_, OneRelease)
-        random = np.random.default_rng(self.noise_seed)
-        return sampled.on(self.head_, tasks, records, random)
-
     def _public_records(self, X: Any, y: ArrayLike) -> HeadInput:
         X, labels = check_public(X, self.n_features_in_), np.asarray(y)
         if not np.isin(labels, self.classes_).all():
@@ -411,18 +320,13 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
         # Yang et al. 2022, Algorithm 1, line 2: outputs of the encoder
         records = self._records(X, labels, who)
-        [task] = self._sample_sensitivity([task], records)
+        sampled = to_sampled(self.sensitivity)
+        if sampled is not None and sampled.sampler is None:
+            assert isinstance(self.head_, OneRelease)
+            random = np.random.default_rng(self.noise_seed)
+            task = sampled._on(self.head_, task, records, random)
         # Yang et al. 2022, Algorithm 1, line 3: train the head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
-
-    def _release_copies(
-        self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64], who: Groups
-    ) -> list[NDArray[np.float64]]:
-        records = self._records(X, labels, who)
-        tasks = self._sample_sensitivity(tasks, records)
-        statistic = head.statistic(tasks[0], records)
-        random = SecureRandom(self.noise_seed)
-        return [head.noised(task, statistic, random) for task in tasks]
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
@@ -431,7 +335,8 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         )
         # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
-        return self.head_.scores(rows, self.weights_)
+        scores = self.head_.scores(rows, self.weights_)
+        return np.diff(scores) if scores.shape[1] == 2 else scores
 
     def _finish_loading(self) -> None:
         """Compare the sizes of the parts of a model from a file; keep the encoder for a new fit."""
@@ -454,43 +359,6 @@ class ALMFineTuner(HeadSums, MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             self.encoder = FrozenEstimator(self.encoder_)
         else:
             self.encoder = self.encoder_
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        return np.asarray(softmax(self._scores(X), axis=1))
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the most probable class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
-
-
-def _check_epsilon(epsilon: float) -> float:
-    if not (is_number(epsilon) and epsilon > 0):
-        raise ValueError(f"epsilons hold {epsilon!r}; expected numbers above 0.")
-    return float(epsilon)
 
 
 def _call_without_frames(compute: Any, *arguments: Any) -> Any:

@@ -189,21 +189,10 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "mean_")
         rows = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        return unit_rows(self.scaled(rows))[0]
+        return unit_rows(self._scaled(rows))[0]
 
-    def scaled(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map each record to the scaled principal directions, up to a factor of the record.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_samples, n_features)
-            Features of records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The mapped records; NaN for a record that is not finite.
-        """
+    def _scaled(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Map each record to the scaled principal directions, up to a factor; NaN if not finite."""
         with np.errstate(all="ignore"):  # records that are not finite
             rows, finite = unit_rows(features - self.mean_)
         found = exact_map(np.rint(np.ldexp(rows, _BITS)) * 2.0**-_BITS, self.components_, _BITS)
@@ -238,7 +227,7 @@ def _head_rows_of_slice(
     encoder: Any, whitening: HalfWhitening | None, X: Any, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     features = encode_each(encoder, X) if private else encode_together(encoder, X)
-    return with_constant(features if whitening is None else whitening.scaled(features))
+    return with_constant(features if whitening is None else whitening._scaled(features))
 
 
 def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:

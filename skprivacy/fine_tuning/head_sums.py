@@ -12,34 +12,30 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import all_numbers
-from .._validation import check_delta_is_small
-from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
-from ..sums import SumEstimator, SumPlan, SumTotal
+from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import ScanReleases, Scans, SumSource
+from ..sums.sum_estimator import SUM_DOCS, SumEstimator
 from ..sums.sum_plan import Integers
-from ..sums.targets import Labels
+from ..sums.targets import Labels, TargetPlan
 from .encoding import check_public, trial_rows
 from .features import HalfWhitening, head_rows
 from .head import Head, HeadInput, SumHead, Task
 
-_PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
-
 
 @dataclass(frozen=True)
-class HeadPlan(SumPlan):
+class HeadPlan(TargetPlan):
     """Sums of ``head`` over records: products of rows in the unit ball.
 
     **Guarantees.** A record is encoded by itself, to the last bit. A record whose features are not
     finite, with a missing or an unknown label adds 0.
     """
 
-    features: tuple[str, ...]
-    target: str
     encoding: Labels
     encoder: Any  # fitted, public
     whitening: HalfWhitening | None
@@ -47,17 +43,6 @@ class HeadPlan(SumPlan):
     head: SumHead
     width: int  # of a row, with the constant
     weights: NDArray[np.float64] | None = None  # released, if the sums depend on any
-
-    @property
-    def record_columns(self) -> tuple[str, ...]:
-        return (*self.features, self.target)
-
-    @property
-    def target_column(self) -> str:
-        return self.target
-
-    def column_kinds(self) -> dict[str, str]:
-        return {**dict.fromkeys(self.features, "number"), self.target: self.encoding.kind}
 
     @property
     def n_sums(self) -> int:
@@ -90,13 +75,10 @@ class HeadPlan(SumPlan):
         weighted = np.where(counts[:, None] > 0, rows, 0.0)
         labels = np.nan_to_num(target).astype(np.int64)
         given = HeadInput(weighted, counts, labels, len(self.encoding.classes))
-        return (self.head.sums(given, self.weights) * _PRODUCT_STEPS).astype(np.int64)
-
-    def sums(self, total: SumTotal) -> NDArray[np.float64]:
-        """Return the private sums."""
-        return total.read_sums() / _PRODUCT_STEPS
+        return self._as_integers(self.head.sums(given, self.weights))
 
 
+@fill_docs(SUM_DOCS)
 class HeadSums(SumEstimator):
     """Base of models with a public encoder, whose heads may need only sums."""
 
@@ -152,11 +134,6 @@ class HeadSums(SumEstimator):
 
         return ScanReleases(plan, head.event(task), head.arithmetic(task), release_weights, store)
 
-    def _check_source(self, source: SumSource) -> None:
-        check_delta_is_small(self.delta)
-        if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, source.n_units)
-
     def plan(
         self,
         columns: Sequence[str] | Mapping[str, Any],
@@ -173,16 +150,13 @@ class HeadSums(SumEstimator):
             Names of the features.
         y : str
             Name of the labels.
-        groups : str, default=None
-            Name of the unit of the guarantee, such as "patient_id". Batches then have the column
-            ``skprivacy_group_size``: the number of rows of the row's group in the whole table.
+        %(plan_groups)s
         X_public : array-like, DataFrame or PublicRecords, default=None
             As in ``fit``. The plan holds the encoder that is fitted to them.
 
         Returns
         -------
-        SumPlan
-            The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.
+        %(plan_result)s
 
         Raises
         ------
@@ -199,16 +173,14 @@ class HeadSums(SumEstimator):
 
         Parameters
         ----------
-        total : SumTotal
-            The sum of all parts of the table, by the plan of the next scan.
+        %(sums_total)s
         X_public : array-like, DataFrame or PublicRecords, default=None
             For the first total, the records that ``plan`` got. An encoder that learns at random
             needs PublicRecords, which fit it once, or a seed.
 
         Returns
         -------
-        object
-            The fitted estimator or, if the fit needs another scan, the SumPlan of it.
+        %(sums_result)s
 
         Raises
         ------

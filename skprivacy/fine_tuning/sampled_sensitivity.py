@@ -115,55 +115,21 @@ class SampledSensitivity:
             "the head's weights further)"
         )
 
-    def on(
-        self, head: OneRelease, tasks: list[Task], records: HeadInput, random: np.random.Generator
-    ) -> list[Task]:
-        """Return tasks with the sensitivity sampled on private records, an estimate.
+    def _on(
+        self, head: OneRelease, task: Task, records: HeadInput, random: np.random.Generator
+    ) -> Task:
+        """Return the task with the sensitivity sampled on private records, an estimate."""
+        moved = sample_on_private(head, task, records, self.n_pairs, random)
+        return _with_sensitivity(task, moved, head)
 
-        Parameters
-        ----------
-        head : OneRelease
-            The head that is trained.
-        tasks : list of Task
-            Public facts, equal except for epsilon.
-        records : HeadInput
-            Private records.
-        random : Generator
-            Draws the pairs of neighbours.
-
-        Returns
-        -------
-        list of Task
-            The tasks with their ``sensitivity`` set.
-        """
-        moved = sample_on_private(head, tasks[0], records, self.n_pairs, random)
-        return [_with_sensitivity(task, moved, head) for task in tasks]
-
-    def over(
+    def _over(
         self,
         head: OneRelease,
         task: Task,
         as_records: Callable[[Any, Any], HeadInput],
         random: np.random.Generator,
     ) -> Task:
-        """Return the task with the sensitivity sampled on public records.
-
-        Parameters
-        ----------
-        head : OneRelease
-            The head that is trained.
-        task : Task
-            Public facts.
-        as_records : callable
-            Turns X and y of the sampler into a HeadInput.
-        random : Generator
-            Generator passed to the sampler.
-
-        Returns
-        -------
-        Task
-            The task with its ``sensitivity`` set.
-        """
+        """Return the task with the sensitivity sampled on public records."""
         assert self.sampler is not None
         drawn = _public_tables(self.sampler, self.n_pairs, task.n_records + 1, random)
         return _with_sensitivity(

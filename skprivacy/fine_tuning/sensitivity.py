@@ -15,18 +15,10 @@ from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Sensitivity of a vector, in L2 and perhaps in L1.
-
-    Parameters
-    ----------
-    l2 : float
-        L2 sensitivity.
-    l1 : float, default=None
-        L1 sensitivity. None means ``sqrt(size) * l2``, which is always a bound.
-    """
+    """Sensitivity of a vector of ``size`` numbers, in L2 and perhaps in L1."""
 
     l2: float
-    l1: float | None = None
+    l1: float | None = None  # None means sqrt(size) * l2, which is always a bound
 
     def __post_init__(self) -> None:
         for name, value in (("l2", self.l2), ("l1", self.l1)):

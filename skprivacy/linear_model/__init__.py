@@ -7,14 +7,12 @@ Files, in reading order:
 - ``perturbation``: objective and output perturbation of logistic regression
 - ``logistic_solver``: Newton solver to the tolerance of the privacy proof
 - ``adassp``: AdaSSPRegressor
-- ``gram_model``: the exact sums that both release, and their fit in memory or on an engine
-- ``base``: input checks, public bounds and prediction
+- ``base``: public bounds, exact second moments and their fit, prediction
 """
 
 from .adassp import AdaSSPRegressor
 from .functional_mechanism import FunctionalMechanismClassifier, FunctionalMechanismRegressor
 from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
-from .polynomial_objective import PolynomialObjective
 
 __all__ = [
     "AdaSSPRegressor",
@@ -22,5 +20,4 @@ __all__ = [
     "FunctionalMechanismRegressor",
     "ObjectivePerturbationClassifier",
     "OutputPerturbationClassifier",
-    "PolynomialObjective",
 ]

@@ -17,14 +17,13 @@ from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
 from ..sums.targets import TargetRange
 from .base import LINEAR_DOCS, PrivateLinearRegressor
-from .gram_model import GramModel
 
 # Probability that the ridge is too small, which affects accuracy, not privacy.
 _FAILURE_PROBABILITY = 0.05
 
 
 @fill_docs(LINEAR_DOCS)
-class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
+class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
     Three statistics are released with noise of one scale: the second moments, the products with
@@ -124,9 +123,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
     def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
         self.target_bounds_ = public_target_bounds(fit, source.y, self.target_bounds)
         self.target_scale_ = self.target_scale
-        plan = self._make_plan(
-            fit, source, TargetRange(*self.target_bounds_, scale=self.target_scale_)
-        )
+        plan = self._make_plan(fit, source, TargetRange(*self.target_bounds_, self.target_scale_))
         # Adding a record changes each of the three statistics by at most 1; replacing one
         # changes them by at most sqrt(2), 2 and 1.
         mechanism = self._single_mechanism(
@@ -134,7 +131,7 @@ class AdaSSPRegressor(GramModel, PrivateLinearRegressor):
         )
 
         def vector(total: SumTotal) -> NDArray[np.float64]:
-            square, cross = plan.matrices(total.read_sums())
+            square, cross = plan.matrices(total)
             # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
             smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
             return np.concatenate([[smallest], cross[:, 0], square.ravel()])

@@ -1,10 +1,13 @@
-"""Base classes of the private linear models: input checks, public bounds and prediction."""
+"""Base classes of the private linear models: public bounds, exact sums and prediction.
+
+AdaSSP and the functional mechanism release second moments of records, and products with slopes of
+the target: :class:`GramPlan` computes these sums, and :class:`GramModel` fits to them.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +21,19 @@ from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import ClassifierMixin, RegressorMixin, read_records, validate_data
 from .._sklearn import StrOptions
-from .._validation import Interval, check_delta_is_small
-from ..accounting import Event, PrivacyBudget
+from .._validation import Interval
+from ..accounting import PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
-from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
 from ..mechanisms import Gaussian, Laplace
-from ..mechanisms.bounds import TargetScale, UnitBall
+from ..mechanisms.bounds import TargetScale, UnitBall, quantize
+from ..sums import SumTotal
+from ..sums.batch_columns import read_numbers
+from ..sums.sources import SumSource
+from ..sums.sum_estimator import SUM_DOCS, SumEstimator
+from ..sums.sum_plan import Integers
+from ..sums.targets import Labels, TargetPlan, TargetRange
+from .polynomial_objective import PolynomialObjective
 
 LINEAR_DOCS = {
     "radius": """\
@@ -54,7 +63,6 @@ _CONSTANT = 0.35
 _LARGEST_FEATURE = 1e150  # predictions clip features to it, so that no score overflows
 
 
-@fill_docs
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     """Parameters and methods shared by all private linear models."""
 
@@ -76,52 +84,6 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
-        """Fit to private records.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private records.
-        y : array-like of shape (n_samples,)
-            Their targets. A classifier takes labels, each one of ``classes``.
-        %(groups)s
-
-        Returns
-        -------
-        %(fit_returns)s
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing is released then.
-        """
-        with self._private_fit() as fit:
-            X, y, who = self._read_records(X, y, groups)
-            self._train(fit, X, y, who)
-        return self
-
-    @abstractmethod
-    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
-        """Make the one release of the private records, and compute the coefficients from it."""
-
-    def _read_records(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
-    ) -> tuple[NDArray, NDArray, Groups]:
-        """Return the checked records; refuse a delta too large for the number of groups."""
-        self._validate_params()
-        records = self._read_arrays(X, y, groups, **checks)
-        check_delta_is_small(self.delta)
-        if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, records[2].n)
-        return records
-
-    def _read_arrays(
-        self, X: Any, y: Any, groups: Any, **checks: Any
-    ) -> tuple[NDArray, NDArray, Groups]:
-        """Return records in memory, their targets and groups."""
-        return read_records(self, X, y, groups, dtype=np.float64, **checks)
-
     def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, made from public bounds."""
         d = X.shape[1]
@@ -140,18 +102,6 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         """Return the mechanism for a single release that spends all of epsilon and delta."""
         return additive_mechanism(float(self.epsilon), float(self.delta), sensitivity)
 
-    def _charge_release(
-        self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
-    ) -> AbstractContextManager[None]:
-        """Charge the budget and state the guarantee for the release in the with block."""
-        return fit.charged(
-            event,
-            relation=self.relation,
-            at_delta=self.delta,
-            unit=who.unit,
-            arithmetic=arithmetic,
-        )
-
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
@@ -165,69 +115,6 @@ def additive_mechanism(epsilon: float, delta: float, sensitivity: float) -> Lapl
         return Laplace(0.0 if math.isinf(epsilon) else 1.0 / epsilon, sensitivity)
     multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
     return Gaussian(multiplier, sensitivity)
-
-
-class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """Private linear regression with public bounds of the target."""
-
-    # attributes that save_model writes; persistence.attribute_states explains the words
-    _saved_state = {
-        "bounds_": "bounds",
-        "target_bounds_": "interval",
-        "target_scale_": "choice linear log",
-        "coef_": "array features",
-        "intercept_": "number",
-        "privacy_": "guarantee",
-    }
-    _parameter_constraints: dict = {
-        **PrivateLinearModel._parameter_constraints,
-        "target_bounds": ["array-like", None],
-        "target_scale": [StrOptions({"linear", "log"})],
-    }
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
-        return tags
-
-    def _read_arrays(
-        self, X: Any, y: Any, groups: Any, **checks: Any
-    ) -> tuple[NDArray, NDArray, Groups]:
-        rows, target, who = super()._read_arrays(X, y, groups, y_numeric=True, **checks)
-        try:
-            return rows, target.astype(np.float64), who
-        except ValueError:
-            raise ValueError(
-                f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
-                "numbers. Convert them with y.astype(float), or use a classifier for labels."
-            ) from None
-
-    def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the scaled target."""
-        coef, intercept = ball.coefficients(solution)
-        lower, upper = self._target_scale().limits
-        half, middle = (upper - lower) / 2, (upper + lower) / 2
-        return coef[0] * half, float(intercept[0] * half + middle)
-
-    def _target_scale(self) -> TargetScale:
-        lower, upper = self.target_bounds_
-        return TargetScale(lower, upper, self.target_scale_)
-
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict the target, clipped to its public bounds.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Predictions in the units of the target.
-        """
-        scores = self._scores(X)  # checks that the model is fitted
-        return self._target_scale().from_scaled(scores)
 
 
 class LinearScores(ClassifierMixin):
@@ -315,3 +202,171 @@ class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
+
+
+@dataclass(frozen=True)
+class GramPlan(TargetPlan):
+    """Sums of x x' and of x s', for records x in the unit ball and slopes s of their targets.
+
+    **Guarantees.** A record with a missing feature, a missing target or an unknown label adds 0.
+    """
+
+    ball: UnitBall
+    encoding: TargetRange | Labels
+    objective: PolynomialObjective | None = None  # None: the target itself is the slope
+    pure: bool = False  # norm of the slopes: L1 if True, else L2
+
+    @property
+    def n_slopes(self) -> int:
+        """Number of slopes of a record."""
+        return self._slopes(np.zeros(1)).shape[1]
+
+    @property
+    def n_sums(self) -> int:
+        return self.ball.size * (self.ball.size + self.n_slopes)
+
+    def facts(self) -> dict[str, Any]:
+        ball = self.ball
+        return {
+            "columns": self.record_columns,
+            "ball": [ball.lower, ball.upper, ball.radius, ball.intercept],
+            "target": self.encoding.facts(),
+            "slopes": None if self.objective is None else [*astuple(self.objective), self.pure],
+        }
+
+    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
+        return read_numbers(batch, self.features), self.encoding.read_target(batch, self.target)
+
+    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        X, target = records[0], self.encoding.encode(records[1])
+        shares = np.ones(len(X)) if sizes is None else Groups.exact_shares_of(sizes)
+        missing = np.isnan(target)
+        shares[missing] = 0.0
+        rows, weights = self.ball.transform(X, shares)
+        slopes = quantize(self._slopes(np.where(missing, 0.0, target)) * weights[:, None])
+        return self._as_integers(
+            np.concatenate([(rows.T @ rows).ravel(), (rows.T @ slopes).ravel()])
+        )
+
+    def _slopes(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.objective is None:
+            return target[:, None]
+        return self.objective.bounded_slopes(target, self.pure)
+
+    def matrices(self, total: SumTotal) -> tuple[NDArray, NDArray]:
+        """Return the second moments (size, size) and the products (size, n_slopes)."""
+        p = self.ball.size
+        moments, products = np.split(self.sums(total), [p * p])
+        return moments.reshape(p, p), products.reshape(p, -1)
+
+
+@fill_docs(SUM_DOCS)
+class GramModel(PrivateLinearModel, SumEstimator):
+    """Private linear model that releases a :class:`GramPlan` once."""
+
+    def fit(self, X: Any, y: ArrayLike | str, *, groups: ArrayLike | str | None = None) -> Any:
+        """Fit to private records in memory, or to a table where it lies.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or table
+            Private records. A table of pandas, polars, pyarrow, DuckDB, Dask, Ray or Spark stays in
+            its engine, which computes sums. All of its columns but ``y`` and ``groups`` are
+            features.
+        y : array-like of shape (n_samples,) or str
+            Targets, or the column of a table that holds them. A classifier takes labels, each one
+            of ``classes``.
+        %(table_groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        %(table_raises)s
+
+        Notes
+        -----
+        %(table_edge_cases)s
+        """
+        return self._fit_table(X, y, groups)
+
+    def _make_plan(
+        self,
+        fit: PrivateFit,
+        source: SumSource,
+        encoding: TargetRange | Labels,
+        objective: PolynomialObjective | None = None,
+    ) -> GramPlan:
+        """Return the plan of the sums, from public facts."""
+        return GramPlan(
+            features=self._feature_names(source),
+            target=source.target,
+            ball=self._unit_ball(fit, source.rows),
+            encoding=encoding,
+            objective=objective,
+            pure=self.delta == 0,
+            unit=source.unit,
+        )
+
+
+class PrivateLinearRegressor(RegressorMixin, GramModel):
+    """Private linear regression with public bounds of the target."""
+
+    # attributes that save_model writes; persistence.attribute_states explains the words
+    _saved_state = {
+        "bounds_": "bounds",
+        "target_bounds_": "interval",
+        "target_scale_": "choice linear log",
+        "coef_": "array features",
+        "intercept_": "number",
+        "privacy_": "guarantee",
+    }
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "target_bounds": ["array-like", None],
+        "target_scale": [StrOptions({"linear", "log"})],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags
+
+    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, NDArray, Groups]:
+        rows, target, who = read_records(self, X, y, groups, dtype=np.float64, y_numeric=True)
+        try:
+            return rows, target.astype(np.float64), who
+        except ValueError:
+            raise ValueError(
+                f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
+                "numbers. Convert them with y.astype(float), or use a classifier for labels."
+            ) from None
+
+    def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
+        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the scaled target."""
+        coef, intercept = ball.coefficients(solution)
+        lower, upper = self._target_scale().limits
+        half, middle = (upper - lower) / 2, (upper + lower) / 2
+        return coef[0] * half, float(intercept[0] * half + middle)
+
+    def _target_scale(self) -> TargetScale:
+        lower, upper = self.target_bounds_
+        return TargetScale(lower, upper, self.target_scale_)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict the target, clipped to its public bounds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions in the units of the target.
+        """
+        scores = self._scores(X)  # checks that the model is fitted
+        return self._target_scale().from_scaled(scores)

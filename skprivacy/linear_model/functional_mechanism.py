@@ -6,7 +6,6 @@ The polynomials and their sensitivity are in ``polynomial_objective``. Start rea
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
@@ -22,8 +21,7 @@ from ..base import PrivateFit, public_classes, public_target_bounds
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
 from ..sums.targets import Labels, TargetRange
-from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearRegressor
-from .gram_model import GramModel
+from .base import LINEAR_DOCS, GramModel, PrivateLinearClassifier, PrivateLinearRegressor
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 
@@ -50,7 +48,7 @@ class FunctionalMechanism(GramModel):
         )
 
         def vector(total: SumTotal) -> NDArray[np.float64]:
-            return objective.coefficients(*plan.matrices(total.read_sums()), plan.pure)
+            return objective.coefficients(*plan.matrices(total), plan.pure)
 
         def read_coefficients(noisy: NDArray[np.float64], _: int) -> None:
             self.polynomial_ = objective.read_release(
@@ -124,9 +122,6 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     %(intercept_and_relation)s
     alpha : float, default=1.0
         Regularisation. 1 is the strength that matches the noise, which does not depend on data.
-    objective : PolynomialObjective, default=None
-        Loss to use instead of the squared loss. It gets targets clipped to ``target_bounds`` but
-        not scaled, and ``predict`` returns the margin. Needs ``target_scale="linear"``.
     %(budget)s
     %(noise_seed)s
 
@@ -152,8 +147,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     thus contributes a mean of single records' contributions, whose norm is no larger than theirs.
     Records are clipped to the bounds, scaled into a ball, and rounded to a grid on which sums are
     exact. Targets are in [-1, 1], on either scale. The noise is exact on a grid as well, so the
-    guarantee holds in floating point.
-    Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are at most half of the published
+    guarantee holds in floating point. Sensitivities are at most half of the published
     2 (d + 1)**2, for three reasons: the constant term is never released, the radius bounds all
     features jointly, and no record is counted twice under "add_remove".
 
@@ -192,7 +186,6 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,
-        "objective": [PolynomialObjective, None],
     }
 
     def __init__(
@@ -207,7 +200,6 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         fit_intercept: bool = True,
         relation: str = "add_remove",
         alpha: float = 1.0,
-        objective: PolynomialObjective | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
@@ -220,32 +212,18 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.fit_intercept = fit_intercept
         self.relation = relation
         self.alpha = alpha
-        self.objective = objective
         self.budget = budget
         self.noise_seed = noise_seed
 
     def _encode_target(
         self, fit: PrivateFit, y: NDArray
     ) -> tuple[TargetRange, PolynomialObjective]:
-        bounds = self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
+        self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
         self.target_scale_ = self.target_scale
-        if self.objective is None:
-            return TargetRange(*bounds, scale=self.target_scale_), squared_objective()
-        if self.target_scale != "linear":
-            raise ValueError(
-                f"target_scale={self.target_scale!r} does not apply to an objective, which gets "
-                "targets as they are. Leave out target_scale, or objective."
-            )
-        self.objective.check_records_apart(*bounds)
-        fit.assume(self.objective.assumption)
-        self.target_bounds_ = (-math.inf, math.inf)
-        return TargetRange(*bounds, is_scaled=False), self.objective
+        return TargetRange(*self.target_bounds_, self.target_scale_), squared_objective()
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
-        if self.objective is None:
-            return self._coefficients(self._ball_, solution)
-        coef, intercept = super()._solution(solution)
-        return coef[0], float(intercept[0])
+        return self._coefficients(self._ball_, solution)
 
 
 @fill_docs(LINEAR_DOCS)

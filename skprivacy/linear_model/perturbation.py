@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._groups import Groups
-from .._validation import Interval
+from .._input_data import read_records
+from .._validation import Interval, check_delta_is_small
 from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
-from ..base import PrivateFit, public_classes
+from ..accounting.event import check_delta
+from ..base import public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
 from .logistic_solver import LogisticLoss, minimize
@@ -33,17 +35,6 @@ _SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the sol
 @dataclass(frozen=True)
 class ObjectivePerturbation(Mechanism):
     """Minimise a regularised logistic loss plus a random linear term.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Privacy loss of one release under add/remove. With ``delta=0`` the noise has a density
-        proportional to exp(-norm / scale), with ``delta > 0`` it is Gaussian.
-    n_classes : int
-        Number of classes, at least 2.
-    alpha : float
-        Strength of the ridge, in units of the noise. The ridge is never below the minimum of the
-        proof.
 
     Notes
     -----
@@ -85,10 +76,10 @@ class ObjectivePerturbation(Mechanism):
 
     arithmetic = "floating_point"
 
-    epsilon: float
-    delta: float
+    epsilon: float  # of one release under add/remove
+    delta: float  # 0: noise of density exp(-norm / scale); above 0: Gaussian noise
     n_classes: int
-    alpha: float = 1.0
+    alpha: float = 1.0  # ridge in units of the noise, never below the minimum of the proof
 
     @property
     def sensitivity(self) -> float:  # type: ignore[override]  # follows from n_classes
@@ -163,6 +154,7 @@ class ObjectivePerturbation(Mechanism):
         return minimize(problem, TOLERANCE)
 
 
+@fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
     """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
 
@@ -196,17 +188,46 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
-        self.classes_, labels = public_classes(fit, y, self.classes)
-        ball = self._unit_ball(fit, X)
-        k = len(self.classes_)
-        with self._charge_release(fit, self._event(), who, self._arithmetic()):
-            rows, weights = ball.transform(X, self._record_shares(who))
-            targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
-            solution = self._solve(
-                rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
-            )
-        self.coef_, self.intercept_ = ball.coefficients(solution)
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
+        """Fit to private records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Their labels, each one of ``classes``.
+        %(groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing is released then.
+        """
+        with self._private_fit() as fit:
+            self._validate_params()
+            records, target, who = read_records(self, X, y, groups, dtype=np.float64)
+            check_delta_is_small(self.delta)
+            if self.relation != "add_remove" and self.delta > 0:
+                check_delta(self.delta, who.n)
+            self.classes_, labels = public_classes(fit, target, self.classes)
+            ball = self._unit_ball(fit, records)
+            k = len(self.classes_)
+            with fit.charged(
+                self._event(), relation=self.relation, at_delta=self.delta, unit=who.unit,
+                arithmetic=self._arithmetic(),
+            ):  # fmt: skip
+                rows, weights = ball.transform(records, self._record_shares(who))
+                targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
+                solution = self._solve(
+                    rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
+                )
+            self.coef_, self.intercept_ = ball.coefficients(solution)
+        return self
 
     def _event(self) -> Event:
         if math.isinf(self.epsilon):

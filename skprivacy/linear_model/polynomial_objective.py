@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import is_number
 from ..mechanisms import Gaussian, Laplace
 
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
@@ -21,130 +18,27 @@ _EVIDENCE = 2.0
 _DOUBT = 0.5
 _DOUBT_AROUND = 0.35
 _DOUBT_CONSTANT = 1.5
-# Number of public targets on which a slope is tried, and the relative tolerance for equal slopes:
-# rounding differs by less, a function that mixes records by far more.
-_N_TRIAL_TARGETS, _SLOPE_TOLERANCE = 100, 2.0**-40
 
 
 @dataclass(frozen=True)
 class PolynomialObjective:
-    """Quadratic loss of a record for the functional mechanism.
+    """Quadratic loss of a record, ``sum_k slope_k(y) t_k + curvature t_k**2`` with t_k = x @ w_k.
 
-    The loss is ``sum_k slope_k(y) * t_k + curvature * t_k**2`` with margins ``t_k = x @ w_k``. Many
-    convex losses have a good approximation of this form: expand them around t = 0, or fit a
-    parabola over the range of t.
-
-    Parameters
-    ----------
-    slope : callable
-        Maps targets of shape (n_samples,) to slopes of shape (n_samples, n_outputs). It must
-        treat each record separately, and must not contain information about private records.
-    curvature : float
-        Coefficient of the square, above 0.
-    slope_l1, slope_l2 : float
-        Bounds on the L1 and L2 norm of one record's slopes, enforced by clipping.
-    order : {1, 2}, default=2
-        2 releases the whole matrix of second moments. 1 releases only its diagonal, and replaces
-        ``(x @ w)**2`` by ``sum_i (x_i w_i)**2``: less noise, but features are treated as
-        uncorrelated.
-
-    Examples
-    --------
-    Poisson regression, expanded to ``exp(t) - y t = 1 + t + t**2 / 2 - y t``, for counts up to 10:
-
-    >>> from skprivacy.linear_model import PolynomialObjective
-    >>> poisson = PolynomialObjective(
-    ...     slope=lambda y: (1 - y)[:, None], curvature=0.5, slope_l1=9.0, slope_l2=9.0
-    ... )
+    Order 1 releases only the diagonal of the second moments, and replaces ``(x @ w)**2`` by
+    ``sum_i (x_i w_i)**2``: less noise, but features are treated as uncorrelated.
     """
 
-    slope: Callable[[NDArray], NDArray]
+    n_classes: int | None  # None: a number as target
     curvature: float
-    slope_l1: float
+    slope_l1: float  # bounds on the norms of one record's slopes
     slope_l2: float
     order: int = 2
 
-    def __post_init__(self) -> None:
-        if not callable(self.slope):
-            raise TypeError(f"slope={self.slope!r} must be a function of the targets.")
-        for name in ("curvature", "slope_l1", "slope_l2"):
-            number = getattr(self, name)
-            if not (is_number(number) and 0 < number < math.inf):
-                raise ValueError(f"{name}={number!r} must be a finite number > 0.")
-        if not is_number(self.order) or self.order not in (1, 2):
-            raise ValueError(
-                f"order={self.order!r} must be 1 (diagonal of the second moments) or 2 (whole "
-                "matrix)."
-            )
-
-    @property
-    def assumption(self) -> str:
-        """Assumption of a guarantee that rests on a user-defined objective."""
-        return "the objective treats each record by itself (tried on random numbers)"
-
-    def check_records_apart(self, lower: float = -1.0, upper: float = 1.0) -> None:
-        """Check on random public targets that ``slope`` treats each record separately.
-
-        Parameters
-        ----------
-        lower, upper : float, default=-1.0 and 1.0
-            Bounds of the targets.
-
-        Raises
-        ------
-        ValueError
-            If the slope of a target depends on the other targets or on earlier calls, or if the
-            result does not have one row for each target.
-
-        Notes
-        -----
-        **Edge cases.** A function that mixes records only for other targets, or for more than two
-        hundred of them, is not detected. Hence :attr:`assumption`.
-        """
-        random = np.random.default_rng(0).uniform(lower, upper, _N_TRIAL_TARGETS)
-        ends = np.array([lower, upper, (lower + upper) / 2])
-        # Whole numbers, many of them twice, for slopes of labels and of counts.
-        targets = np.concatenate([random, ends, np.clip(np.round(random), lower, upper)])
-        for together in (targets, targets[::-1]):
-            slopes = self._slopes(together)
-            for i, target in enumerate(together):
-                alone = self._slopes(together[i : i + 1])[0]
-                if alone.shape != slopes[i].shape or not np.allclose(
-                    alone,
-                    slopes[i],
-                    _SLOPE_TOLERANCE,
-                    _SLOPE_TOLERANCE * self.slope_l2,
-                    equal_nan=True,
-                ):
-                    raise ValueError(
-                        f"objective.slope returns {slopes[i]} for a target of {target:.6g} among "
-                        f"{len(together)} targets, but {alone} for this target alone: one record "
-                        "would change the contributions of others, and the guarantee would be "
-                        "false. Compute each slope only from its own target."
-                    )
-
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
-        """Return the sensitivity of :meth:`coefficients`.
+        """Return the sensitivity of :meth:`coefficients`: in L1 if ``pure``, else in L2.
 
-        Parameters
-        ----------
-        size : int
-            Number of columns p of the rows, each row of L2 norm at most 1.
-        l1_radius : float
-            Bound r on the L1 norm of a row.
-        relation : {"add_remove", "zero_out", "replace_one"}
-            The neighbouring relation.
-        pure : bool
-            Whether to return the L1 sensitivity, for pure differential privacy, instead of L2.
-
-        Returns
-        -------
-        float
-            The sensitivity, in L1 if ``pure``, else in L2.
-
-        Notes
-        -----
-        Slopes are scaled to norm 1 and multiplied by a power of two a. For order 2:
+        Rows x have ``size`` columns p, an L2 norm of at most 1 and an L1 norm of at most r =
+        ``l1_radius``. Slopes are scaled to norm 1 and multiplied by a power of two a. For order 2:
 
         - L1, one record: the linear part is at most a r, and the upper triangle of x x' is
           (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both bounds are attained jointly.
@@ -180,22 +74,7 @@ class PolynomialObjective:
     def coefficients(
         self, quadratic: NDArray[np.float64], linear: NDArray[np.float64], pure: bool
     ) -> NDArray[np.float64]:
-        """Return the vector of coefficients that is released.
-
-        Parameters
-        ----------
-        quadratic : ndarray of shape (size, size)
-            Sum of x x' over records x in the unit ball.
-        linear : ndarray of shape (size, n_outputs)
-            Sum of x s' with the bounded slopes s of their targets.
-        pure : bool
-            Whether the noise is Laplace noise.
-
-        Returns
-        -------
-        ndarray of shape (n_coefficients,)
-            Coefficients of degree 1, scaled, and of degree 2.
-        """
+        """Return the released coefficients, from sums of x x' and of x s' with bounded slopes s."""
         # Zhang et al. 2012, Algorithm 1, lines 2 to 4: coefficients of degree 1 and 2
         entries = self._released_entries(len(quadratic), pure)
         return np.concatenate([self._balance(pure) * linear.ravel(), quadratic[entries]])
@@ -203,24 +82,7 @@ class PolynomialObjective:
     def read_release(
         self, noisy: NDArray[np.float64], size: int, n_outputs: int, mechanism: Laplace | Gaussian
     ) -> NoisyPolynomial:
-        """Return the noisy sum of the polynomials of all records.
-
-        Parameters
-        ----------
-        noisy : ndarray of shape (n_coefficients,)
-            The released coefficients.
-        size : int
-            Number of columns p of the rows.
-        n_outputs : int
-            Number of slopes of a record.
-        mechanism : Laplace or Gaussian
-            Noise with the sensitivity from :meth:`sensitivity`.
-
-        Returns
-        -------
-        NoisyPolynomial
-            The released polynomial.
-        """
+        """Return the noisy sum of the polynomials of all records, with slopes of norm 1."""
         pure = isinstance(mechanism, Laplace)
         a, p, n_linear = self._balance(pure), size, size * n_outputs
         quadratic = np.zeros((p, p))
@@ -241,27 +103,6 @@ class PolynomialObjective:
             unit=bound / (2.0 * self.curvature),
         )
 
-    def facts(self) -> list[Any]:
-        """Return what determines the loss, in types of JSON.
-
-        Returns
-        -------
-        list
-            Name and parameters of the slope, the curvature, the bounds and the order.
-
-        Raises
-        ------
-        TypeError
-            If the slope is a function of the user, of which no text states what it computes.
-        """
-        if not isinstance(self.slope, SquaredSlope | LogisticSlope):
-            raise TypeError(
-                "objective has a user-defined slope, and a plan of sums must state its slope. Fit "
-                "to records in memory."
-            )
-        slope = [type(self.slope).__name__, *vars(self.slope).values()]
-        return [slope, self.curvature, self.slope_l1, self.slope_l2, self.order]
-
     def _released_entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
         """Return the indices of the released entries of the quadratic part."""
         # Gaussian noise is added to both triangles, because the Frobenius norm of the whole matrix
@@ -272,35 +113,17 @@ class PolynomialObjective:
             return np.triu_indices(p)
         return tuple(np.indices((p, p)).reshape(2, -1))
 
-    def _slopes(self, target: NDArray) -> NDArray[np.float64]:
-        slopes = np.array(self.slope(target.copy()), np.float64, order="C")
-        if slopes.ndim != 2 or len(slopes) != len(target):
-            raise ValueError(
-                f"objective.slope must return shape ({len(target)}, n_outputs); got "
-                f"{slopes.shape}. Return one row for each target."
-            )
-        return slopes
-
     def bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
-        """Return slopes divided by their bound and clipped to norm 1.
-
-        Parameters
-        ----------
-        target : ndarray of shape (n_samples,)
-            Labels or numbers, in the form that ``slope`` takes.
-        pure : bool
-            Whether the norm is L1, instead of L2.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs)
-            The slopes.
-        """
-        slopes = self._slopes(target)
+        """Return slopes at t = 0, divided by their bound and clipped to norm 1, (n, n_outputs)."""
+        labels, k = target[:, None], self.n_classes
+        if k is None:
+            slopes = -2.0 * labels
+        else:
+            slopes = 0.5 - labels if k == 2 else 1.0 / k - (labels == np.arange(k))
         slopes /= self.slope_l1 if pure else self.slope_l2
         norms = np.linalg.norm(slopes, ord=1 if pure else 2, axis=1)
         slopes *= (_INWARDS / np.maximum(norms, 1.0))[:, None]
-        return np.nan_to_num(slopes, nan=0.0, posinf=0.0, neginf=0.0)
+        return slopes
 
 
 @dataclass(frozen=True)
@@ -379,30 +202,10 @@ def _evidence_factor(records: float, noise: float) -> float:
     return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 
 
-@dataclass(frozen=True)
-class SquaredSlope:
-    """Slope of ``(y - t)**2`` at t = 0."""
-
-    def __call__(self, y: NDArray) -> NDArray[np.float64]:
-        return -2.0 * np.asarray(y, np.float64)[:, None]
-
-
-@dataclass(frozen=True)
-class LogisticSlope:
-    """Slopes of the logistic loss of labels 0 .. k-1 at t = 0: one margin for two classes."""
-
-    n_classes: int
-
-    def __call__(self, y: NDArray) -> NDArray[np.float64]:
-        k, labels = self.n_classes, np.asarray(y)[:, None]
-        slopes: NDArray[np.float64] = 0.5 - labels if k == 2 else 1.0 / k - (labels == np.arange(k))
-        return slopes
-
-
 def squared_objective() -> PolynomialObjective:
     """Return the squared loss ``(y - t)**2`` for targets in [-1, 1]."""
     # Zhang et al. 2012, linear regression: the loss is a polynomial of degree 2 without expansion
-    return PolynomialObjective(slope=SquaredSlope(), curvature=1.0, slope_l1=2.0, slope_l2=2.0)
+    return PolynomialObjective(n_classes=None, curvature=1.0, slope_l1=2.0, slope_l2=2.0)
 
 
 def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective:
@@ -416,7 +219,7 @@ def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective
     # Zhang et al. 2012, logistic regression: Taylor expansion of log(1 + exp(t)), cut after t**2
     two = k == 2
     return PolynomialObjective(
-        slope=LogisticSlope(k),
+        n_classes=k,
         curvature=0.125 if two else 0.5 / k,
         slope_l1=0.5 if two else 2.0 * (1.0 - 1.0 / k),
         slope_l2=0.5 if two else math.sqrt(1.0 - 1.0 / k),

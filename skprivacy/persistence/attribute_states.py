@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
-from ..additive_model import AdditiveEffect
 from ..additive_model.additive_models import build_domain
+from ..additive_model.effects import AdditiveEffect
 from ..linear_model.polynomial_objective import NoisyPolynomial
 from ..mechanisms.bounds import UnitBall
 from ..preprocessing import Schema
@@ -40,7 +40,7 @@ _OBJECTS = {
     "teacher",
 }  # fmt: skip
 # ... and code. A model that depends on code is refused, because its meaning would change.
-_CODE = {"func", "inverse_func", "objective"}
+_CODE = {"func", "inverse_func"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 _BY_DEFAULT = {"default": True}  # replaces a value that no file holds
 _NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}

@@ -14,15 +14,9 @@ Files, in reading order:
 - ``transformer``: SchemaTransformer, in memory or batch by batch in an engine
 - ``pipeline``: make_private_pipeline, bins by rule
 - ``local_perturbation``: LocalPerturbation
-- ``bounded_moments``: scaled columns, exact sums, additive noise
-- ``cell_counts``: exact counts of records in public cells
-- ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
-- ``standard_scaler``: PrivateStandardScaler
-- ``parquet_summary``: private_summary
-- ``summary_plan``: the exact sums of private_summary
-- ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
 
-The folder ``constraints`` holds rules between columns, which a schema may state.
+The folder ``constraints`` holds rules between columns, which a schema may state, and ``statistics``
+the releases of numbers.
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
@@ -35,12 +29,10 @@ from .constraints import (
 )
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
-from .parquet_summary import private_summary
 from .pipeline import make_private_pipeline
 from .schema import Schema
-from .schema_draft import draft_schema
-from .standard_scaler import PrivateStandardScaler
-from .statistics import (
+from .statistics.parquet_summary import private_summary
+from .statistics.private_statistics import (
     private_count,
     private_group_size,
     private_histogram,
@@ -49,6 +41,7 @@ from .statistics import (
     private_sum,
     private_variance,
 )
+from .statistics.standard_scaler import PrivateStandardScaler
 from .transformer import SchemaTransformer
 
 __all__ = [
@@ -65,7 +58,6 @@ __all__ = [
     "Schema",
     "SchemaTransformer",
     "SummedColumns",
-    "draft_schema",
     "make_private_pipeline",
     "private_count",
     "private_group_size",

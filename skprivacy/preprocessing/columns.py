@@ -34,19 +34,9 @@ inferred : bool, default=False
 confirmed : Confirmation, default=None
     Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
     since are unconfirmed. It is not part of equality.""",
-    "column_name": "name : str\n    The name of the column.",
-    "scaled_range": "feature_range : tuple of two floats\n    The range of scaled numbers.",
-    "written": """\
-out : ndarray of shape (n_samples, n_features_out)
-    Zeros, which are overwritten.
-column : Series of length n_samples
-    The values.
-scaled : callable
-    Maps numbers in [0, 1] to the range of features.""",
 }
 
 
-@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Column:
     """Public facts about one column; subclasses encode its values as features.
@@ -73,35 +63,15 @@ class Column:
         if not isinstance(self.confirmed, Confirmation | None):
             raise TypeError(f"{who}: confirmed must be None. Use Schema.confirm, which sets it.")
 
-    def digest(self, name: str) -> str:
-        """Return the digest of the facts that a confirmation refers to.
-
-        Parameters
-        ----------
-        %(column_name)s
-
-        Returns
-        -------
-        str
-            SHA-256 in hexadecimal.
-        """
+    def _digest(self, name: str) -> str:
+        """Return the digest of the facts that a confirmation refers to."""
         return facts_digest(name, self.to_dict())
 
-    def is_unconfirmed(self, name: str) -> bool:
-        """Return True if the facts were read off data and nobody has confirmed them.
-
-        Parameters
-        ----------
-        %(column_name)s
-
-        Returns
-        -------
-        bool
-            True as well if the facts were changed after a confirmation.
-        """
+    def _is_unconfirmed(self, name: str) -> bool:
+        """Return True if facts were read off data, and not confirmed as they are now."""
         if not self.inferred:
             return False
-        return self.confirmed is None or self.confirmed.digest != self.digest(name)
+        return self.confirmed is None or self.confirmed.digest != self._digest(name)
 
     def __repr__(self) -> str:
         shown = [
@@ -114,58 +84,23 @@ class Column:
     @property
     def n_features_out(self) -> int:
         """Number of features of the column."""
-        return len(self.names_out(""))
+        return len(self._names_out(""))
 
-    def names_out(self, name: str) -> list[str]:
-        """Return the names of the column's features.
-
-        Parameters
-        ----------
-        %(column_name)s
-
-        Returns
-        -------
-        list of str
-            In the order of the features.
-        """
+    def _names_out(self, name: str) -> list[str]:
+        """Return the names of the column's features."""
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
-    def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value.
-
-        Parameters
-        ----------
-        %(scaled_range)s
-
-        Returns
-        -------
-        float
-            In L2.
-        """
+    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
+        """Return the largest L2 norm of the features of a value."""
         return 1.0  # of one-hot codes
 
-    def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature.
-
-        Parameters
-        ----------
-        %(scaled_range)s
-
-        Returns
-        -------
-        float
-            At least 0.
-        """
+    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
+        """Return the largest magnitude of one feature."""
         return 1.0
 
-    def encode(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> None:
-        """Write the features of a column into zeros.
-
-        Parameters
-        ----------
-        %(written)s
-        """
-        placed = self.write(out, column, scaled)
+    def _encode(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> None:
+        """Write the features of a column into zeros; ``scaled`` maps [0, 1] to their range."""
+        placed = self._write(out, column, scaled)
         if self.missing:
             out[:, -1] = ~placed
 
@@ -188,18 +123,8 @@ class Column:
     def _names(self, name: str) -> list[str]:
         raise NotImplementedError
 
-    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write the features except the one for missing values; return a mask of known values.
-
-        Parameters
-        ----------
-        %(written)s
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples,)
-            False where a value is missing or unknown.
-        """
+    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+        """Write the features except the one for missing values; return a mask of known values."""
         raise NotImplementedError
 
 
@@ -258,10 +183,6 @@ class BoundedColumn(Column):
     --------
     >>> BoundedColumn(0, 100).to_unit([-5, 25, 1000, float("nan")])
     array([0.  , 0.25, 1.  , 0.5 ])
-    >>> BoundedColumn(0, 100, bins=4).thermometer([0.1, 0.25, 0.9])
-    array([[0. , 0. , 0. ],
-           [0.5, 0. , 0. ],
-           [0.5, 0.5, 0.5]])
     """
 
     kind: ClassVar[str] = "bounded"
@@ -312,33 +233,27 @@ class BoundedColumn(Column):
             )
         object.__setattr__(self, "bins", int(self.bins))
 
-    def ends(self) -> tuple[float, float]:
-        """Return the least and the largest number that is not clipped.
-
-        Returns
-        -------
-        tuple of float
-            In the units of the column.
-        """
+    def _ends(self) -> tuple[float, float]:
+        """Return the least and the largest number that is not clipped."""
         return self.lower, self.upper
 
     def _names(self, name: str) -> list[str]:
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
-    def largest_norm(self, feature_range: tuple[float, float]) -> float:
+    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
         return math.hypot(
             largest_number(feature_range, self.missing), _BIN_BIT * math.sqrt(self.bins - 1)
         )
 
-    def largest_feature(self, feature_range: tuple[float, float]) -> float:
+    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
         bit = 1.0 if self.missing else _BIN_BIT if self.bins > 1 else 0.0
         return max(largest_magnitude(feature_range), bit)
 
-    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
         values = column_numbers(column)
         unit = self.to_unit(values)
         out[:, 0] = scaled(unit)
-        out[:, 1 : self.bins] = self.thermometer(unit)
+        out[:, 1 : self.bins] = self._thermometer(unit)
         return ~np.isnan(values)
 
     def to_unit(self, values: Any) -> np.ndarray:
@@ -386,19 +301,8 @@ class BoundedColumn(Column):
             shifted = share * span
         return np.clip(self.lower + shifted, self.lower, self.upper)
 
-    def thermometer(self, unit: Any) -> np.ndarray:
-        """Return a bit for each edge between bins: 0.5 from the edge upwards, 0 below.
-
-        Parameters
-        ----------
-        unit : array-like of shape (n_samples,)
-            Numbers in [0, 1], of :meth:`to_unit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, bins - 1)
-            From the lowest edge to the highest.
-        """
+    def _thermometer(self, unit: Any) -> np.ndarray:
+        """Return a bit for each edge between bins: 0.5 from the edge upwards, 0 below."""
         edges = np.arange(1, self.bins) / self.bins
         return _BIN_BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
 
@@ -456,7 +360,7 @@ class CategoricalColumn(Column):
     def _names(self, name: str) -> list[str]:
         return [f"{name}_{value}" for value in self.values]
 
-    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
         return write_one_hot(out, category_codes(column, self.values))
 
 
@@ -535,7 +439,7 @@ class HashedColumn(Column):
             )
         object.__setattr__(self, "buckets", int(self.buckets))
 
-    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
         return write_one_hot(out, map_values(column, self._bucket, np.intp))
 
     def _bucket(self, value: Any) -> int:

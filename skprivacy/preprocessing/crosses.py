@@ -39,7 +39,7 @@ class Cross:
         """Number of features: the product of the numbers of cells."""
         return _count_cells(self.facts[0]) * _count_cells(self.facts[1])
 
-    def names_out(self, names: Mapping[str, str]) -> list[str]:
+    def _names_out(self, names: Mapping[str, str]) -> list[str]:
         """Return names such as ``month_3:day_14``; ``names`` renames the columns."""
         first, second = (
             _name_cells(names[name], fact)
@@ -110,5 +110,5 @@ def _find_cells(column: pd.Series, fact: Column) -> NDArray[np.intp]:
         return codes
     assert isinstance(fact, BoundedColumn)  # by check_crosses
     numbers = column_numbers(column)
-    cells = np.count_nonzero(fact.thermometer(fact.to_unit(numbers)), axis=1)
+    cells = np.count_nonzero(fact._thermometer(fact.to_unit(numbers)), axis=1)
     return np.where(np.isnan(numbers), -1, cells)

@@ -98,17 +98,17 @@ class DateColumn(Column):
                 f"DateColumn: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
             )
 
-    def largest_norm(self, feature_range: tuple[float, float]) -> float:
+    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
         number = largest_number(feature_range, self.missing)
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 
-    def largest_feature(self, feature_range: tuple[float, float]) -> float:
+    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
         return max(largest_magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
 
-    def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        days = self.days(column)
+    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+        days = self._days(column)
         known, at = ~np.isnan(days), 1
-        _, span = self.ends()
+        _, span = self._ends()
         unit = np.clip(np.where(known, days, span / 2), 0.0, span) / span
         out[:, 0] = scaled(np.where(known, np.clip(unit, 0.0, 1.0), 0.5))
         for part in self.parts:
@@ -120,31 +120,14 @@ class DateColumn(Column):
             at += width
         return known
 
-    def days(self, column: pd.Series) -> np.ndarray:
-        """Return the days since ``first``; NaN for values that are not dates.
-
-        Parameters
-        ----------
-        column : Series of length n_samples
-            Dates.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            With fractions for hours.
-        """
+    def _days(self, column: pd.Series) -> np.ndarray:
+        """Return the days since ``first``, with fractions; NaN for values that are not dates."""
         return map_values(
             column, lambda value: self._days_since_first(self._parse_value(value)), np.float64
         )
 
-    def ends(self) -> tuple[float, float]:
-        """Return the least and the largest number of days that are not clipped.
-
-        Returns
-        -------
-        tuple of float
-            From ``first`` on.
-        """
+    def _ends(self) -> tuple[float, float]:
+        """Return the least and the largest number of days that are not clipped."""
         return 0.0, self._days_since_first(self._parse_end("last"))
 
     def _days_since_first(self, moment: datetime | None) -> float:

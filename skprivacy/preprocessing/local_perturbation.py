@@ -194,12 +194,12 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             for (at, fact), share in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
                 out[:, at] = self._scaled(share)
                 # Bits are computed from the noisy number; the true ones are never released.
-                out[:, at + 1 : at + fact.bins] = fact.thermometer(share)
+                out[:, at + 1 : at + fact.bins] = fact._thermometer(share)
         return out.astype(self.dtype, copy=False)
 
     def _restate(self) -> None:
         """Store the settings that the guarantee describes, in a fit or after loading."""
-        self.schema_.check_kinds(type(self).__name__, missing=False)
+        self.schema_._check_kinds(type(self).__name__, missing=False)
         if self.schema_.crosses:
             raise ValueError(
                 f"schema: LocalPerturbation perturbs each column by itself, and the schema has the "

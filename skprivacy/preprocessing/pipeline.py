@@ -27,22 +27,7 @@ class PrivatePipeline(Pipeline):
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
-        """Choose the bins, and fit the steps.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Records with the schema's columns.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        **params : dict
-            As in :meth:`sklearn.pipeline.Pipeline.fit`.
-
-        Returns
-        -------
-        PrivatePipeline
-            Itself, fitted.
-        """
+        """Choose the bins, and fit the steps, as in :meth:`sklearn.pipeline.Pipeline.fit`."""
         self.steps = self._steps_for(count_units(X, params))
         super().fit(X, y, **params)
         return self
@@ -207,8 +192,8 @@ def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, 
     Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
     """
     ones = [1.0] * len(schema.crosses)  # each has one 1 at most
-    bound = max([*ones, *(column.largest_feature(feature_range) for column in schema.values())])
-    norm = math.hypot(*ones, *(column.largest_norm(feature_range) for column in schema.values()))
+    bound = max([*ones, *(column._largest_feature(feature_range) for column in schema.values())])
+    norm = math.hypot(*ones, *(column._largest_norm(feature_range) for column in schema.values()))
     return {"bounds": (-bound, bound), "radius": norm / bound}
 
 

@@ -19,7 +19,7 @@ from .._validation import flag, sequence, storable, whole
 from ..mechanisms.bounds import check_bounds
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import ASSUMPTION, Confirmation, facts_digest
-from .constraints import Constraint, check_constraints, constraint_to_dict, read_constraint
+from .constraints import Constraint, check_constraints, read_constraint
 from .crosses import Cross, check_crosses
 from .dates import DateColumn
 from .inferred_facts import inferred_facts
@@ -290,7 +290,7 @@ class Schema(Mapping[str, Column]):
 
         Classes and bounds of the target appear last, under the target's name or ``"target"``.
         """
-        columns = tuple(name for name, column in self.items() if column.is_unconfirmed(name))
+        columns = tuple(name for name, column in self.items() if column._is_unconfirmed(name))
         if not self._inferred or (self.classes is None and self.target_bounds is None):
             return columns
         known = self._confirmed is not None and self._confirmed.digest == self._target_digest()
@@ -333,8 +333,8 @@ class Schema(Mapping[str, Column]):
                 f"name={name!r} must be one of {list(self.unconfirmed)}, which are unconfirmed."
             )
         columns, confirmed = dict(self), self._confirmed
-        if name in columns and columns[name].is_unconfirmed(name):
-            made = Confirmation.create(by, columns[name].digest(name))
+        if name in columns and columns[name]._is_unconfirmed(name):
+            made = Confirmation.create(by, columns[name]._digest(name))
             columns[name] = replace(columns[name], confirmed=made)
         else:
             confirmed = Confirmation.create(by, self._target_digest())
@@ -403,25 +403,10 @@ the same unit?
         """
         return check_table(table, dict(self), self.target_column, self._target(), y, groups)
 
-    def check_kinds(
+    def _check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
     ) -> dict[str, BoundedColumn | CategoricalColumn]:
-        """Return columns; raise ValueError unless all are bounded or categorical.
-
-        Parameters
-        ----------
-        who : str
-            Name of the caller, for the message.
-        names : iterable of str, default=None
-            Columns to return. ``None`` returns all.
-        missing : bool
-            Whether columns may have a feature for missing values.
-
-        Returns
-        -------
-        dict
-            The columns asked for, by their names.
-        """
+        """Return some or all columns; raise ValueError unless all are bounded or categorical."""
         found: dict[str, BoundedColumn | CategoricalColumn] = {}
         for name in self if names is None else names:
             column = self[name]
@@ -440,7 +425,7 @@ the same unit?
     def n_features_out(self) -> int:
         """Number of columns that :class:`SchemaTransformer` returns."""
         return sum(column.n_features_out for column in self.values()) + sum(
-            cross.n_features_out for cross in self.crossed_columns()
+            cross.n_features_out for cross in self._crossed_columns()
         )
 
     def with_bins(self, bins: int, names: Iterable[str] | None = None) -> Schema:
@@ -540,14 +525,8 @@ the same unit?
         """
         return self._with(dict(self), self._confirmed, constraints=constraints)
 
-    def crossed_columns(self) -> list[Cross]:
-        """Return the crosses with the facts of their columns.
-
-        Returns
-        -------
-        list of Cross
-            In the order of ``crosses``.
-        """
+    def _crossed_columns(self) -> list[Cross]:
+        """Return the crosses with the facts of their columns."""
         return [Cross((a, b), (self[a], self[b])) for a, b in self.crosses]
 
     def _with(
@@ -596,7 +575,7 @@ the same unit?
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         crosses = {"crosses": [list(pair) for pair in self.crosses]} if self.crosses else {}
-        rules = [constraint_to_dict(constraint) for constraint in self.constraints]
+        rules = [constraint.to_dict() for constraint in self.constraints]
         marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
         if self._confirmed is not None:
             marks["confirmed"] = self._confirmed.to_dict()

@@ -25,28 +25,14 @@ _NARROW_SHARE = 0.02  # share of the range that hints at bounds that are too wid
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """Check of one column against its facts in the schema.
-
-    Attributes
-    ----------
-    name : str
-    n_rows : int
-    n_missing : int
-        Empty values.
-    n_clipped : int
-        Numbers and dates beyond their bounds, which become the nearer end.
-    n_unknown : int
-        Values that are not a number, date or category of the schema; they are lost.
-    hints : tuple of str
-        Likely causes, in words.
-    """
+    """Check of one column against its facts in the schema."""
 
     name: str
     n_rows: int
-    n_missing: int = 0
-    n_clipped: int = 0
-    n_unknown: int = 0
-    hints: tuple[str, ...] = ()
+    n_missing: int = 0  # empty values
+    n_clipped: int = 0  # numbers and dates beyond their bounds, which become the nearer end
+    n_unknown: int = 0  # not a number, date or category of the schema; they are lost
+    hints: tuple[str, ...] = ()  # likely causes, in words
 
     @property
     def share_lost(self) -> float:
@@ -73,32 +59,15 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class RowsPerGroup:
-    """Number of rows per value of a column that identifies people, or seems to.
-
-    Attributes
-    ----------
-    name : str
-    reason : str
-        Why the column counts as an identifier.
-    n_people : int
-        Number of different values.
-    n_several : int
-        Number of values with more than one row.
-    n_most : int
-        Largest number of rows of a value.
-    n_rows : int
-        Number of rows that have a value.
-    n_missing : int
-        Number of rows without one.
-    """
+    """Number of rows per value of a column that identifies people, or seems to."""
 
     name: str
-    reason: str
-    n_people: int
-    n_several: int
-    n_most: int
-    n_rows: int
-    n_missing: int = 0
+    reason: str  # why the column counts as an identifier
+    n_people: int  # different values
+    n_several: int  # values with more than one row
+    n_most: int  # rows of the most frequent value
+    n_rows: int  # rows that have a value
+    n_missing: int = 0  # rows without one
 
     def __str__(self) -> str:
         missing = f" {self.n_missing} rows have no value." if self.n_missing else ""
@@ -118,23 +87,12 @@ class SchemaCheck:
     """Check of a table against a schema; returned by :meth:`Schema.check`.
 
     **It is about private data**: show it only to people who may see the records.
-
-    Attributes
-    ----------
-    columns : tuple of ColumnCheck
-        One for each column of the schema in the table; the target is last.
-    absent : tuple of str
-        Columns of the schema that the table lacks.
-    undescribed : tuple of str
-        Columns of the table that the schema does not describe.
-    people : tuple of RowsPerGroup
-        One for the given groups, or one for each column that seems to identify people.
     """
 
-    columns: tuple[ColumnCheck, ...]
-    absent: tuple[str, ...] = ()
-    undescribed: tuple[str, ...] = ()
-    people: tuple[RowsPerGroup, ...] = ()
+    columns: tuple[ColumnCheck, ...]  # of the schema, in the table; the target is last
+    absent: tuple[str, ...] = ()  # columns of the schema that the table lacks
+    undescribed: tuple[str, ...] = ()  # columns of the table that the schema lacks
+    people: tuple[RowsPerGroup, ...] = ()  # of the given groups, or of likely identifiers
 
     @property
     def fits(self) -> bool:
@@ -250,14 +208,14 @@ def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -
         unknown = np.isnan(values) & ~missing
         hints = _number_hints(column[unknown])
     elif isinstance(fact, DateColumn):
-        values = fact.days(column)
+        values = fact._days(column)
         unknown = np.isnan(values) & ~missing
         hints = _date_hints(column[unknown], fact)
     else:  # hashed: every value has a bucket
         values, unknown, hints = np.empty(0), np.zeros(n, dtype=bool), ()
     clipped = 0
     if len(values):
-        lower, upper = fact.ends()  # type: ignore[attr-defined]  # BoundedColumn and DateColumn have it
+        lower, upper = fact._ends()  # type: ignore[attr-defined]  # BoundedColumn and DateColumn have it
         clipped = int(((values < lower) | (values > upper)).sum())
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)

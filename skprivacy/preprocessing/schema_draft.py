@@ -37,18 +37,10 @@ _POSSIBLE_IDENTIFIER_NOTE = (
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """Draft schema to edit, with notes; returned by :func:`draft_schema`.
+    """Draft schema to edit, with notes; returned by :func:`draft_schema`."""
 
-    Attributes
-    ----------
-    schema : Schema
-        All of its facts are marked as read off the data.
-    notes : dict of str to str
-        For column names: why a column was left out, or what to check.
-    """
-
-    schema: Schema
-    notes: dict[str, str]
+    schema: Schema  # all of its facts are marked as read off the data
+    notes: dict[str, str]  # for column names: why a column was left out, or what to check
 
 
 def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> SchemaDraft:
@@ -56,42 +48,6 @@ def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> Schem
 
     Numbers get bounds, text gets categories, and dates get their range. Columns with very many
     values are hashed. Free text and columns that seem to identify people are left out, with a note.
-
-    Parameters
-    ----------
-    table : DataFrame of shape (n_samples, n_columns)
-        Records, preferably public ones.
-    target_column : str, default=None
-        The column to predict. None drafts no target.
-
-    Returns
-    -------
-    SchemaDraft
-        ``schema``, and ``notes`` by column: why it was left out, or what to check.
-
-    Raises
-    ------
-    ValueError
-        If ``target_column`` is not a column, or no column can be described.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import pandas as pd
-    >>> from skprivacy.preprocessing import draft_schema
-    >>> table = pd.DataFrame({"age": [31, 64], "ward": ["A", "B"], "ill": ["no", "yes"]})
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     draft = draft_schema(table, target_column="ill")
-    >>> draft.schema
-    Schema(1 bounded and 1 categorical columns, target 'ill', INFERRED from data)
-    >>> draft.schema.unconfirmed
-    ('age', 'ward', 'ill')
     """
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
@@ -183,7 +139,7 @@ def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column |
 
 def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
     reader = DateColumn("1970-01-01", "1970-01-02", format=form)
-    days = reader.days(values)
+    days = reader._days(values)
     days = days[~np.isnan(days)]
     start = pd.Timestamp("1970-01-01")
     first = start + pd.Timedelta(days=float(np.floor(days.min())))
@@ -197,7 +153,7 @@ def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Co
 
 
 def _parse_all(texts: pd.Series, form: str | None) -> bool:
-    days = DateColumn("1970-01-01", "1970-01-02", format=form).days(texts)
+    days = DateColumn("1970-01-01", "1970-01-02", format=form)._days(texts)
     return not bool(np.isnan(days).any())
 
 

@@ -17,9 +17,9 @@ from .._groups import find_identifiers
 from .._input_data import validate_data
 from .._validation import sequence, whole
 from ..base import roll_back_on_error
-from ..sums import SumPlan, Table, open_table
+from ..sums import SumPlan, Table
 from ..sums.batch_columns import count_rows, read_numbers, read_series
-from ..sums.engines import is_table
+from ..sums.sources import is_table, open_table
 from ..sums.sum_plan import Integers
 from .columns import BoundedColumn, Column
 from .schema import Schema
@@ -207,10 +207,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             described_columns(self.schema_, X), self.schema_, strict=True
         ):
             width = fact.n_features_out
-            fact.encode(out[:, at : at + width], column, self._scaled)
+            fact._encode(out[:, at : at + width], column, self._scaled)
             at += width
             columns[name] = column
-        for cross in self.schema_.crossed_columns():
+        for cross in self.schema_._crossed_columns():
             cross.write(out[:, at : at + cross.n_features_out], columns)
             at += cross.n_features_out
         return out
@@ -245,10 +245,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             names = names if seen is not None else given
         renamed = dict(zip(self.schema_, names, strict=True))
         found = [
-            out for name, fact in self.schema_.items() for out in fact.names_out(renamed[name])
+            out for name, fact in self.schema_.items() for out in fact._names_out(renamed[name])
         ]
-        for cross in self.schema_.crossed_columns():
-            found += cross.names_out(renamed)
+        for cross in self.schema_._crossed_columns():
+            found += cross._names_out(renamed)
         return np.array(found, dtype=object)
 
     def __sklearn_tags__(self) -> Any:

@@ -5,21 +5,16 @@ all batches, and one release reads them.
 
 Files, in reading order:
 
-- ``sum_plan``: SumPlan, which turns a batch into integers of two limbs
+- ``sum_plan``: SumPlan, which turns a batch into integers of two limbs, and their SumTotal
 - ``batch_columns``: columns of pandas, polars and pyarrow batches as numbers or labels
-- ``sum_total``: SumTotal, the sum of named parts
 - ``tables``: Table, and the engines that run in this process
 - ``cluster_tables``: Dask, Ray and Spark
-- ``engines``: open_table, which recognises an engine's table
-- ``targets``: targets of a batch, encoded by public facts
-- ``sources``: records in memory, a table or a finished total, as a fit reads them
+- ``targets``: targets of a batch, encoded by public facts, and plans with a target
+- ``sources``: records in memory, an engine's table or a finished total, as a fit reads them
 - ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums, scan by scan
 """
 
-from .engines import open_table
-from .sum_estimator import SumEstimator
-from .sum_plan import SumPlan
-from .sum_total import SumTotal
+from .sum_plan import SumPlan, SumTotal
 from .tables import Table
 
-__all__ = ["SumEstimator", "SumPlan", "SumTotal", "Table", "open_table"]
+__all__ = ["SumPlan", "SumTotal", "Table"]

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
+from .._validation import library_of
 from ..accounting import Event
 from ..mechanisms import Mechanism, SecureRandom
-from .sum_plan import GROUP_SIZE, SumPlan
-from .sum_total import SumTotal
-from .tables import Table
+from .cluster_tables import DaskTable, RayTable, SparkTable
+from .sum_plan import GROUP_SIZE, SumPlan, SumTotal
+from .tables import ArrowTable, DuckDBTable, PandasTable, PolarsTable, Table
 
 # Yields the plan of each further scan, receives its total, and returns what was released.
 Scans = Generator[SumPlan, SumTotal, Any]
@@ -89,7 +90,7 @@ class SumSource(ABC):
 class ArraySource(SumSource):
     """Records in memory.
 
-    ``read`` returns them as the ``sum_records`` of a plan takes them: once, in the first scan.
+    ``read`` returns them as the ``_sum_records`` of a plan takes them: once, in the first scan.
     """
 
     def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
@@ -107,7 +108,7 @@ class ArraySource(SumSource):
             self._records = self.read()
         sizes = None if self.unit == "record" else self.who.sizes()[self.who.codes]
         total = SumTotal(plan)
-        total.add("all records", plan.sum_records(sizes, *self._records))
+        total.add("all records", plan._sum_records(sizes, *self._records))
         return total
 
 
@@ -128,6 +129,55 @@ class ColumnSource(_RemoteSource):
 
     def sum(self, plan: SumPlan) -> SumTotal:
         raise NotImplementedError
+
+
+_IN_MEMORY = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")}
+_ENGINES: dict[tuple[str, str], type[Table]] = {
+    ("pandas", "DataFrame"): PandasTable,
+    ("polars", "DataFrame"): PolarsTable,
+    ("polars", "LazyFrame"): PolarsTable,
+    ("pyarrow", "Table"): ArrowTable,
+    ("pyarrow", "FileSystemDataset"): ArrowTable,
+    ("pyarrow", "UnionDataset"): ArrowTable,
+    ("pyarrow", "InMemoryDataset"): ArrowTable,
+    ("dask", "DataFrame"): DaskTable,
+    ("ray", "Dataset"): RayTable,
+    ("ray", "MaterializedDataset"): RayTable,
+    ("pyspark", "DataFrame"): SparkTable,
+    ("duckdb", "DuckDBPyRelation"): DuckDBTable,
+    ("_duckdb", "DuckDBPyRelation"): DuckDBTable,
+}
+
+
+def _engine_of(frame: Any) -> tuple[str, str]:
+    return library_of(frame), type(frame).__name__
+
+
+def is_table(frame: Any, *columns: Any) -> bool:
+    """Return whether a fit reads a table by the names of its columns.
+
+    Tables in memory are read so if ``columns``, the target or the groups, name one.
+    """
+    engine = _engine_of(frame)
+    if isinstance(frame, Table):
+        return True
+    if engine in _IN_MEMORY:
+        return any(isinstance(column, str) for column in columns)
+    return engine in _ENGINES
+
+
+def open_table(frame: Any) -> Table:
+    """Return the adapter of an engine's table, recognised by the module of its type."""
+    if isinstance(frame, Table):
+        return frame
+    engine = _engine_of(frame)
+    if engine in _ENGINES:
+        return _ENGINES[engine](frame)
+    raise TypeError(
+        f"X is a {type(frame).__name__} of {library_of(frame)!r}, which is not a known engine. "
+        "Compute plan.partial(batch) of each part, add the parts to a SumTotal, and pass it to "
+        "fit_sums."
+    )
 
 
 class TableSource(_RemoteSource):
@@ -157,8 +207,8 @@ class TableSource(_RemoteSource):
         self._table.check_parts([*read, *([self._groups] if self._groups else [])])
 
     def sum(self, plan: SumPlan) -> SumTotal:
-        total = self._table.sum(plan, self._groups)
-        total.check_sizes()
+        total = self._table._sum_rows(plan, self._groups)
+        total._check_sizes()
         return total
 
 
@@ -182,7 +232,7 @@ class TotalSource(_RemoteSource):
                 "total is the sum of another plan: parameters of the estimator or the version of "
                 "skprivacy differ. Compute it again by model.plan."
             )
-        self._total.check_sizes()
+        self._total._check_sizes()
 
     def sum(self, plan: SumPlan) -> SumTotal:
         raise NotImplementedError

@@ -12,12 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import read_records, validate_data
-from .._validation import sequence
+from .._validation import check_delta_is_small, sequence
+from ..accounting.event import check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
-from .engines import is_table, open_table
 from .sources import (
     ArraySource,
     ColumnSource,
@@ -27,13 +28,48 @@ from .sources import (
     SumSource,
     TableSource,
     TotalSource,
+    is_table,
+    open_table,
 )
-from .sum_plan import SumPlan
-from .sum_total import SumTotal
+from .sum_plan import SumPlan, SumTotal
 
+# Paragraphs of docstrings that estimators of sums share, see skprivacy/_docs.py.
+SUM_DOCS = {
+    "table_groups": """\
+groups : array-like of shape (n_samples,) or str, default=None
+    Group of each record, such as a patient's number, or the column of a table that holds it. The
+    guarantee then protects all records of a group together. The name of a Series or a column is the
+    unit of the guarantee.""",
+    "table_edge_cases": """\
+**Edge cases.** A table's record with a missing target or an unknown label contributes nothing; in
+memory it is refused. A table's record without a group is left out.""",
+    "table_raises": """\
+ValueError
+    If a parameter, a shape or a label is not as described. Nothing has been released then.
+BudgetExceededError
+    If ``budget`` cannot afford the fit. Nothing has been released or charged.
+TypeError
+    If a column of a table has a type that does not fit.
+RuntimeError
+    If an engine fails in a scan. The charge stays, and nothing is released.""",
+    "plan_groups": """\
+groups : str, default=None
+    Name of the unit of the guarantee, such as "patient_id". Batches then have the column
+    ``skprivacy_group_size``: the number of rows of the row's group in the whole table.""",
+    "plan_result": """\
+SumPlan
+    The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.""",
+    "sums_total": """\
+total : SumTotal
+    The sum of all parts of the table, by the plan of the next scan.""",
+    "sums_result": """\
+object
+    The fitted estimator or, if the fit needs another scan, the SumPlan of it.""",
+}
 _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
 
+@fill_docs(SUM_DOCS)
 class SumEstimator(PrivateEstimatorMixin):
     """Base of estimators that release exact sums over records, from one scan or several.
 
@@ -49,8 +85,12 @@ class SumEstimator(PrivateEstimatorMixin):
     def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease | ScanReleases:
         """Return the releases of the fit, from public facts; ``read`` sets the attributes."""
 
-    def _check_source(self, source: SumSource) -> None:
-        """Refuse parameters that do not fit the public size of the source."""
+    def _fit_table(self, X: Any, y: Any, groups: Any) -> Any:
+        """Fit to records in memory, or to a table where it lies."""
+        with self._private_fit() as fit:
+            self._validate_params()
+            self._fit_source(fit, self._open_source(X, y, groups))
+        return self
 
     def _fit_source(self, fit: PrivateFit, source: SumSource) -> None:
         """Charge, sum, release and read."""
@@ -67,14 +107,11 @@ class SumEstimator(PrivateEstimatorMixin):
                 is_waiting = running.send(total)
 
     def _scan(self, fit: PrivateFit, source: SumSource) -> Scans:
-        """Charge, yield the plan of each scan, and read the releases at the end."""
-        self._check_source(source)
-        yield from self._charge_scans(fit, source, self._make_release(fit, source))
-
-    def _charge_scans(
-        self, fit: PrivateFit, source: SumSource, release: SumRelease | ScanReleases
-    ) -> Scans:
-        """Charge all releases before the first plan is yielded."""
+        """Charge all releases, yield the plan of each scan, and read the releases at the end."""
+        check_delta_is_small(self.delta)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, source.n_units)
+        release = self._make_release(fit, source)
         source.check(release.plan)
         n_units = 0 if self.relation == "add_remove" else source.n_units
         with fit.charged(
@@ -95,7 +132,7 @@ class SumEstimator(PrivateEstimatorMixin):
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:
         """Return records in memory, their targets if there are any, and their groups."""
-        return read_records(self, X, groups=groups, dtype=np.float64)
+        return read_records(self, X, y, groups, dtype=np.float64)
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         """Return the source of the sums of records in memory or of a table."""
@@ -149,14 +186,11 @@ class SumEstimator(PrivateEstimatorMixin):
             them the types, such as ``dict(frame.dtypes)``. Without types, numbers have fractions.
         y : str, default=None
             Name of the target, for models that predict one.
-        groups : str, default=None
-            Name of the unit of the guarantee, such as "patient_id". Batches then have the column
-            ``skprivacy_group_size``: the number of rows of the row's group in the whole table.
+        %(plan_groups)s
 
         Returns
         -------
-        SumPlan
-            The plan. Sum its ``partial`` of all batches in a ``SumTotal``, for ``fit_sums``.
+        %(plan_result)s
 
         Raises
         ------
@@ -196,13 +230,11 @@ class SumEstimator(PrivateEstimatorMixin):
 
         Parameters
         ----------
-        total : SumTotal
-            The sum of all parts of the table, by the plan of the next scan.
+        %(sums_total)s
 
         Returns
         -------
-        object
-            The fitted estimator or, if the fit needs another scan, the SumPlan of it.
+        %(sums_result)s
 
         Raises
         ------
@@ -243,15 +275,7 @@ class SumEstimator(PrivateEstimatorMixin):
 
 
 class RunningFit:
-    """A charged fit that takes the totals of its scans, one after another.
-
-    Parameters
-    ----------
-    model : object
-        The estimator that ``scans`` fits.
-    scans : generator
-        Yields the plan of each scan and receives its total. It charges before it yields.
-    """
+    """A charged fit of ``model`` that takes the totals of its scans, one after another."""
 
     def __init__(self, model: Any, scans: Scans) -> None:
         self.model = model
@@ -266,7 +290,7 @@ class RunningFit:
                 "total is not of the plan that fit_sums returned last. Compute it by that plan. "
                 "sklearn.base.clone(model) starts afresh, at a further charge."
             )
-        total.check_sizes()
+        total._check_sizes()
         if self._n_units not in (-1, total.n_units):
             raise ValueError(
                 "total has other rows than the scan before: a part is missing, or the rows "

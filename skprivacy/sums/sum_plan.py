@@ -1,4 +1,4 @@
-"""Plan of the exact sums of a fit: public facts that turn a batch of records into integers.
+"""Exact sums of a fit: a plan of public facts turns records into integers, a total adds them up.
 
 Integers beyond 64 bits are two limbs in numpy arrays: ``high * 2**32 + low``. Limbs are canonical:
 every low limb is in [0, 2**32), so equal integers have equal bytes.
@@ -10,11 +10,15 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._output import write_file
+from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
 from .._version import __version__
 from .batch_columns import read_group_sizes
 
@@ -27,6 +31,7 @@ GROUP_SIZE = "skprivacy_group_size"  # column of the number of rows in each row'
 # over 2**48 and rounded up, is thus the number of groups, for fewer than 2**48 rows.
 _COUNT_BITS = 48
 _MAX_ROW_BITS = 40
+_FORMAT = "skprivacy-sums-1"
 _ROWS_AT_A_TIME = 1 << 14  # records of a sum in floats, which hold it without rounding
 
 
@@ -52,6 +57,7 @@ class SumPlan(ABC):
     """
 
     unit: str = "record"
+    _counts_cells: ClassVar[bool] = False  # whether each record adds to one of many sums
 
     @property
     @abstractmethod
@@ -86,8 +92,11 @@ class SumPlan(ABC):
 
     @property
     def _rows_at_a_time(self) -> int:
-        """Number of records whose sums 64 bits hold, few enough for the processor's caches."""
-        return _ROWS_AT_A_TIME
+        """Number of records whose sums 64 bits hold, few enough for the processor's caches.
+
+        Adding up counts takes time, too, and floats hold sums of up to 2**37 of them exactly.
+        """
+        return max(_ROWS_AT_A_TIME, self.size) if self._counts_cells else _ROWS_AT_A_TIME
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -133,23 +142,10 @@ class SumPlan(ABC):
         """
         records = self._read_batch(batch)
         sizes = None if self.unit == "record" else read_group_sizes(batch, GROUP_SIZE)
-        return self.sum_records(sizes, *records)
+        return self._sum_records(sizes, *records)
 
-    def sum_records(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
-        """Return the sums over records in memory, as ``partial`` does.
-
-        Parameters
-        ----------
-        sizes : ndarray of shape (n_samples,) or None
-            Number of records in each record's group; None if each record is a unit.
-        *records : ndarray of shape (n_samples, ...)
-            What the plan reads of a batch.
-
-        Returns
-        -------
-        ndarray of shape (2, size)
-            Private integers in two limbs.
-        """
+    def _sum_records(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
+        """Return ``partial`` of what the plan reads of a batch, and the sizes of its groups."""
         total = np.zeros((2, self.size), np.int64)
         for start in range(0, len(records[0]), self._rows_at_a_time):
             part = slice(start, start + self._rows_at_a_time)
@@ -205,3 +201,195 @@ def limbs_to_floats(limbs: Integers) -> NDArray[np.float64]:
     """
     rounded: NDArray[np.float64] = limbs[0] * 2.0**_BITS + limbs[1]
     return rounded
+
+
+class SumTotal:
+    """Exact sum of the named parts of a table, for ``model.fit_sums``.
+
+    **The numbers of a total are private, without any noise.** Keep a total where the table is
+    allowed to be, and delete it after the fit.
+
+    Parameters
+    ----------
+    plan : SumPlan
+        The plan whose ``partial`` computes the parts.
+
+    Attributes
+    ----------
+    plan : SumPlan
+        The plan.
+    names : frozenset of str
+        Names of the parts so far.
+
+    Notes
+    -----
+    **Guarantees.** Each name is counted once. The same part twice, as after a retry, changes
+    nothing. Other integers under a known name are refused.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivacy.linear_model import AdaSSPRegressor
+    >>> from skprivacy.sums import SumTotal
+    >>> table = pd.DataFrame({"age": [30, 50, 70] * 500, "cost": [1.0, 2.0, 3.0] * 500})
+    >>> model = AdaSSPRegressor(bounds=(0, 100), target_bounds=(0, 5))
+    >>> plan = model.plan(["age"], y="cost")
+    >>> total = SumTotal(plan)
+    >>> for start in range(0, 1500, 500):  # each batch on any worker
+    ...     total.add(f"rows {start}", plan.partial(table[start : start + 500]))
+    >>> model.fit_sums(total).privacy_
+    (1.00, 1e-05)-DP, add-remove, exact noise, proved
+    """
+
+    def __init__(self, plan: SumPlan) -> None:
+        self.plan = plan
+        self._limbs: Integers = np.zeros((2, plan.size), np.int64)
+        self._parts: dict[str, str] = {}  # digest of the integers of each part, by its name
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._parts)
+
+    @property
+    def n_units(self) -> int:
+        """Number of records, or of groups. Private under the relation "add_remove"."""
+        return count_units(self.plan.unit, self._limbs)
+
+    def _check_sizes(self) -> None:
+        """Refuse groups whose rows are not as many as their sizes say, unless shares are whole."""
+        if not are_groups_whole(self.plan.unit, self._limbs):
+            raise ValueError(
+                "The rows of some groups are not as many as their sizes say: a part is missing, or "
+                "the rows changed between two reads. Read from files or persisted data."
+            )
+
+    def __repr__(self) -> str:
+        return f"SumTotal of a {type(self.plan).__name__}, private"
+
+    def add(self, name: str, integers: NDArray[Any]) -> None:
+        """Add the integers of one part, unless the part is known.
+
+        Parameters
+        ----------
+        name : str
+            Name of the part that no other part of the table has, such as its file.
+        integers : ndarray of shape (2, size)
+            ``plan.partial`` of the part.
+
+        Raises
+        ------
+        ValueError
+            If the shape is not of this plan, or a part of this name has other integers.
+        """
+        limbs = np.asarray(integers)
+        if limbs.dtype != np.int64 or limbs.shape != self._limbs.shape:
+            raise ValueError(
+                f"integers are {limbs.dtype} of shape {limbs.shape}; expected int64 of shape "
+                f"{self._limbs.shape}. Pass what plan.partial returns."
+            )
+        content = hashlib.sha256(np.ascontiguousarray(limbs).tobytes()).hexdigest()
+        if name not in self._parts:
+            self._parts[name] = content
+            self._limbs = add_limbs(self._limbs, limbs)
+        elif self._parts[name] != content:
+            raise _changed_part_error(name)
+
+    def merge(self, other: SumTotal) -> None:
+        """Add the parts of another total of the same plan.
+
+        Parameters
+        ----------
+        other : SumTotal
+            All of its parts are known here, with the same integers, or none is.
+
+        Raises
+        ------
+        ValueError
+            If the plans differ, a part of both has other integers, or only some are known.
+        """
+        if other.plan.digest != self.plan.digest:
+            raise ValueError(
+                "other is a total of another plan. Parameters, columns or versions of skprivacy "
+                "differ: compute both totals by one plan."
+            )
+        known = self._parts.keys() & other._parts.keys()
+        for name in sorted(known):
+            if self._parts[name] != other._parts[name]:
+                raise _changed_part_error(name)
+        if not known:
+            self._parts.update(other._parts)
+            self._limbs = add_limbs(self._limbs, other._limbs)
+        elif len(known) < len(other._parts):
+            raise ValueError(
+                f"other shares {len(known)} of its {len(other._parts)} parts with this total, and "
+                "a sum cannot be taken apart. Add the missing parts one by one."
+            )
+
+    def _read_sums(self) -> NDArray[np.float64]:
+        """Return the private sums as floats, each rounded once, of shape (plan.n_sums,)."""
+        return limbs_to_floats(self._limbs[:, 1:])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the total to a file that only its owner may read.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, in JSON. It holds private numbers and says so.
+        """
+        state = {
+            "format": _FORMAT,
+            "warning": "PRIVATE: exact sums of private records, without noise. Do not publish.",
+            "plan": self.plan.digest,
+            "parts": self._parts,
+            "high": self._limbs[0].tolist(),
+            "low": self._limbs[1].tolist(),
+        }
+        write_file(path, json.dumps(state), mode=0o600)
+
+    @classmethod
+    def load(cls, path: str | Path, plan: SumPlan) -> SumTotal:
+        """Read a total from a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file that ``save`` wrote.
+        plan : SumPlan
+            Its plan.
+
+        Returns
+        -------
+        SumTotal
+            The total.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no total, or a total of another plan.
+        """
+        total = cls(plan)
+        try:
+            state = parse_json(read_file(path, MAX_MODEL_BYTES))
+            limbs = np.array([state["high"], state["low"]], dtype=np.int64)
+            parts = {str(name): str(content) for name, content in state["parts"].items()}
+            digest, is_known = state["plan"], state["format"] == _FORMAT
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+            raise ValueError(
+                f"path={str(path)!r} holds no total of sums. Pass a file that save wrote."
+            ) from None
+        if not is_known or digest != plan.digest or limbs.shape != total._limbs.shape:
+            raise ValueError(
+                f"path={str(path)!r} is a total of another plan or version. Compute it again by "
+                "this plan."
+            )
+        total._limbs, total._parts = limbs, parts
+        return total
+
+
+def _changed_part_error(name: str) -> ValueError:
+    return ValueError(
+        f"The part {name!r} was added before with other integers: its rows changed between two "
+        "reads, or two parts share the name. Read from files or persisted data, and name each "
+        "part once."
+    )

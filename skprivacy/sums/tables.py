@@ -15,8 +15,7 @@ import pandas as pd
 from .._environment import one_blas_thread
 from .._groups import check_groups
 from .batch_columns import ColumnTypeError
-from .sum_plan import GROUP_SIZE, Integers, SumPlan
-from .sum_total import SumTotal
+from .sum_plan import GROUP_SIZE, Integers, SumPlan, SumTotal
 
 _ROWS = 1 << 17  # of a batch: small enough for caches, large enough for numpy
 _AHEAD = 2  # batches per thread that wait
@@ -63,28 +62,8 @@ class Table(ABC):
     def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
         """Yield the name and the integers of each part."""
 
-    def sum(self, plan: SumPlan, groups: str | None) -> SumTotal:
-        """Return the sum over all rows.
-
-        Parameters
-        ----------
-        plan : SumPlan
-            What is summed.
-        groups : str or None
-            Column of the groups, by which a join gives each row the size of its group.
-
-        Returns
-        -------
-        SumTotal
-            The sum. A row without a group is left out.
-
-        Raises
-        ------
-        RuntimeError
-            If the engine fails. The message has no text of the engine, which may quote values.
-        ValueError
-            If two reads of a part differ.
-        """
+    def _sum_rows(self, plan: SumPlan, groups: str | None) -> SumTotal:
+        """Return the sum over all rows that have a group, if ``groups`` is given."""
         total = SumTotal(plan)
         for name, integers in self._read_parts(plan, groups):
             total.add(name, integers)

@@ -1,4 +1,4 @@
-"""Targets of a batch, encoded by public facts: numbers within bounds, and labels of classes."""
+"""Targets encoded by public facts, numbers or labels, and plans of sums with a target."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 
 from ..mechanisms.bounds import TargetScale
 from .batch_columns import match_labels, read_numbers, read_text
+from .sum_plan import Integers, SumPlan, SumTotal
+
+_PRODUCT_STEPS = 2.0**32  # products of two numbers on the grid of 2**-16 are multiples of 2**-32
 
 
 @dataclass(frozen=True)
 class TargetRange:
-    """Targets within public bounds, scaled to [-1, 1] or as they are."""
+    """Targets within public bounds, scaled to [-1, 1]."""
 
     lower: float
     upper: float
-    is_scaled: bool = True
     scale: str = "linear"
 
     kind = "number"
@@ -28,12 +30,10 @@ class TargetRange:
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them; a missing one stays NaN."""
-        if not self.is_scaled:
-            return np.clip(y, self.lower, self.upper)
         return TargetScale(self.lower, self.upper, self.scale).to_unit(y)
 
     def facts(self) -> list[Any]:
-        return [self.lower, self.upper, self.is_scaled, self.scale]
+        return [self.lower, self.upper, self.scale]
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,32 @@ class Labels:
 
 def _read_number(batch: Any, name: str) -> NDArray[np.float64]:
     return read_numbers(batch, (name,))[:, 0]
+
+
+@dataclass(frozen=True)
+class TargetPlan(SumPlan):
+    """Sums of products of two numbers on the grid of 2**-16, from numeric features and a target."""
+
+    features: tuple[str, ...]
+    target: str
+    encoding: TargetRange | Labels
+
+    @property
+    def record_columns(self) -> tuple[str, ...]:
+        return (*self.features, self.target)
+
+    @property
+    def target_column(self) -> str:
+        return self.target
+
+    def column_kinds(self) -> dict[str, str]:
+        return {**dict.fromkeys(self.features, "number"), self.target: self.encoding.kind}
+
+    def sums(self, total: SumTotal) -> NDArray[np.float64]:
+        """Return the private sums."""
+        return total._read_sums() / _PRODUCT_STEPS
+
+    @staticmethod
+    def _as_integers(sums: NDArray[np.float64]) -> Integers:
+        # 2**14 records add multiples of 2**-32 below 2**15, which float64 holds in any order
+        return (sums * _PRODUCT_STEPS).astype(np.int64)

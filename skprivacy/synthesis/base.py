@@ -81,10 +81,29 @@ SyntheticTrainingError
 }
 
 
-class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
-    """Base class of synthesizers: subclasses fit a model to private records and sample from it."""
+class SchemaInput:
+    """Checks of a table whose columns a public schema describes, if there is one."""
 
     schema: Schema | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator
+        given = self.schema is not None
+        tags.input_tags.allow_nan = given
+        tags.input_tags.string = given
+        tags.input_tags.categorical = given
+        return tags
+
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of the table: without a schema, facts are read off finite numbers."""
+        if self.schema is None:
+            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
+        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
+
+
+class Synthesizer(SchemaInput, PrivateEstimatorMixin, BaseEstimator):
+    """Base class of synthesizers: subclasses fit a model to private records and sample from it."""
+
     label: str | None
     columns_with_missing: Any
     schema_: Schema
@@ -93,14 +112,6 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
     n_records_: int
     domain_: Domain
     _order: list[str]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        given = self.schema is not None
-        tags.input_tags.allow_nan = given
-        tags.input_tags.string = given
-        tags.input_tags.categorical = given
-        return tags
 
     @abstractmethod
     def _draw_codes(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
@@ -161,12 +172,6 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.label_, self.target_ = facts.label, facts.target
         self._order = facts.order
 
-    def _input_checks(self) -> dict[str, Any]:
-        """Return the checks of the table: without a schema, facts are read off finite numbers."""
-        if self.schema is None:
-            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
-        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
-
     def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
         """Return the public facts of a table, without the warnings, which a fit repeats."""
         with warnings.catch_warnings():
@@ -206,7 +211,7 @@ class TableFacts:
             check_consistent_length(X, y)
             y = _as_column(y)
         schema, X = public_schema(fit, X, schema, y)
-        columns = schema.check_kinds(fit.source, missing=True)
+        columns = schema._check_kinds(fit.source, missing=True)
         series = [column for column, _ in described_columns(schema, X)]
         types: dict[str, Any] = {}
         order, target = list(columns), label

@@ -29,7 +29,12 @@ from ..preprocessing import (
     SummedColumns,
 )
 from ..preprocessing.cell_values import column_numbers
-from ..preprocessing.constraints import BinContents, Constraint, find_possible_record
+from ..preprocessing.constraints import (
+    BinContents,
+    Constraint,
+    find_possible_record,
+    translate_codes,
+)
 from .domain import ColumnCells, Domain, NumberCells, ValueCells
 from .graphical_model import StructuralZeros
 
@@ -179,7 +184,8 @@ class Constraints:
                 first = next((n for n in rule.columns if n in targets), rule.columns[0])
                 for other in rule.columns:
                     if other != first:
-                        found.append((first, other, rule.same_codes(self._facts, first, other)))
+                        codes = translate_codes(self._facts[first], self._facts[other])
+                        found.append((first, other, codes))
         return found
 
     @cached_property

@@ -77,14 +77,14 @@ def make_number_cells(fact: BoundedColumn, grid: Grid, whole: bool) -> NumberCel
     atoms = np.array([a for a in grid.atoms if fact.lower <= a <= fact.upper])
     first, last = math.ceil(fact.lower), math.floor(fact.upper)
     if whole and first <= last:
-        starts = np.ceil(grid.edges(fact)[:-1])
+        starts = np.ceil(grid._edges(fact)[:-1])
         if grid.step is None and last - first < grid.cells:
             starts = np.arange(first, last + 1, dtype=float)
         atoms = atoms[atoms == np.floor(atoms)]
         left = np.unique(np.concatenate([[first], starts, atoms, atoms + 1]))
         left = left[left <= last]
         return NumberCells(left, np.append(left[1:], last + 1.0), True)
-    starts = grid.edges(fact)[:-1]
+    starts = grid._edges(fact)[:-1]
     left = np.unique(np.concatenate([[fact.lower], starts, atoms, np.nextafter(atoms, np.inf)]))
     left = left[left <= fact.upper]
     right = np.append(left[1:], fact.upper)
@@ -249,10 +249,9 @@ class Grid:
 
     Examples
     --------
-    >>> from skprivacy.preprocessing import BoundedColumn
     >>> from skprivacy.synthesis import Grid
-    >>> Grid(step=10, atoms=[0]).edges(BoundedColumn(0, 30))
-    array([ 0., 10., 20., 30.])
+    >>> Grid(step=10, atoms=[0])
+    Grid(step=10, cells=100, atoms=(0.0,))
     """
 
     step: float | None = None
@@ -276,24 +275,8 @@ class Grid:
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
         object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))
 
-    def edges(self, fact: BoundedColumn) -> NDArray[np.float64]:
-        """Return the edges of a column's cells, ignoring the atoms.
-
-        Parameters
-        ----------
-        fact : BoundedColumn
-            The column's public range.
-
-        Returns
-        -------
-        ndarray of shape (n_cells + 1,)
-            Increasing, from ``fact.lower`` to ``fact.upper``; one edge if these are equal.
-
-        Raises
-        ------
-        ValueError
-            If ``step`` makes too many cells.
-        """
+    def _edges(self, fact: BoundedColumn) -> NDArray[np.float64]:
+        """Return the increasing edges of a column's cells, ignoring the atoms."""
         if self.step is None:
             return np.unique(fact.from_unit(np.linspace(0.0, 1.0, self.cells + 1)))
         count = (fact.upper - fact.lower) / self.step

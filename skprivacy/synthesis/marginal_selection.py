@@ -1,23 +1,24 @@
 """Private selection of the marginals that a synthesizer measures.
 
-Two methods choose pairs of columns with the exponential mechanism:
-:func:`select_spanning_tree` (MST: McKenna, Miklau and Sheldon 2021) and
-:func:`select_adaptively` (AIM: McKenna et al. 2022).
+Two methods of :class:`MarginalSelection` choose pairs of columns with the exponential mechanism:
+``select_spanning_tree`` (MST: McKenna, Miklau and Sheldon 2021) and ``select_adaptively`` (AIM:
+McKenna et al. 2022).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
 from ..mechanisms import SecureRandom
 from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
-from .marginal_tables import EncodedRecords, l1_distance, release_together
+from .marginal_tables import Floats, l1_distance, release_together
 from .measurement_plan import MeasurementPlan, noise_std
-from .scanned_tables import ScannedTables
+from .scanned_tables import ScannedTables, count_cells
 
 Pair = tuple[int, int]
 
@@ -84,122 +85,121 @@ def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, i
     return {c: one if of == other else of for c, of in part.items()}
 
 
-def select_spanning_tree(
-    model: GraphicalModel,
-    records: EncodedRecords | ScannedTables,
-    label_index: tuple[int, ...],
-    weights: Mapping[Pair, float],
-    plan: MeasurementPlan,
-    random: SecureRandom,
-    max_cells: int,
-) -> GraphicalModel:
-    """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
+@dataclass(frozen=True)
+class MarginalSelection:
+    """Private choices of the marginals of one fit, each measured with the label if there is one.
 
-    Only the scores and the released tables depend on records. ``model`` describes single columns.
-    Pairs of weight 0 are never chosen. Each pair is measured with the label. If records are few,
-    each column alone is: the rule depends on the released number of records.
+    Pairs of weight 0 are never chosen.
     """
-    few = label_index and model.total / plan.noise < _LEAST_FOR_TRIPLES
-    chosen: list[Clique] = []
-    if plan.n_choices and not few:
-        chosen = _choose_forest(model, records, label_index, weights, plan, random)
-    measured = {column for clique in chosen for column in clique}
-    others = set(range(len(records.sizes))) - measured
-    chosen += _label_pairs(sorted(others), label_index)
-    tables = [records.table(clique) for clique in chosen]
-    # The same paper: measure all selected marginals with Gaussian noise, as one vector.
-    measurements = [
-        Measurement(clique, table, noise_std(plan.marginal_mechanism))
-        for clique, table in zip(
-            chosen, release_together(tables, plan.marginal_mechanism, random), strict=True
-        )
-    ]
-    return model.with_measurements(measurements).without_large_zeros(max_cells).fit(_FINAL_STEPS)
 
+    records: ScannedTables
+    label_index: tuple[int, ...]
+    weights: Mapping[Pair, float]
+    plan: MeasurementPlan
+    random: SecureRandom
+    max_cells: int  # of the junction tree
 
-def _choose_forest(
-    model: GraphicalModel,
-    records: EncodedRecords | ScannedTables,
-    label_index: tuple[int, ...],
-    weights: Mapping[Pair, float],
-    plan: MeasurementPlan,
-    random: SecureRandom,
-) -> list[Clique]:
-    """Return the tables of a spanning forest of pairs, each with the label."""
-    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
-    beliefs = model.beliefs()
-    # McKenna, Miklau and Sheldon 2021 (MST): score pairs by their distance from independence.
-    scores = {}
-    for pair in _weighted_pairs(weights):
-        clique = (*pair, *label_index)
-        shares = [model.marginal((column,), beliefs) for column in clique]
-        expected = model.total * reduce(np.multiply.outer, shares)
-        scores[pair] = weights[pair] * (
-            l1_distance(records.table(clique), expected) - noise * expected.size
-        )
-    part = {c: c for c in range(len(records.sizes))}
-    chosen: list[Clique] = []
-    for _ in range(plan.n_choices):
-        # Kruskal's algorithm: an edge must join two components.
-        pairs = [(a, b) for a, b in scores if part[a] != part[b]]
-        number = plan.choice_mechanism.release(np.array([scores[pair] for pair in pairs]), random)
-        a, b = pairs[int(number)]
-        chosen.append(tuple(sorted((a, b, *label_index))))
-        part = _merge_components(part, part[a], part[b])
-    return chosen
+    def select_spanning_tree(self, model: GraphicalModel) -> GraphicalModel:
+        """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
 
-
-def select_adaptively(
-    model: GraphicalModel,
-    records: EncodedRecords | ScannedTables,
-    label_index: tuple[int, ...],
-    weights: Mapping[Pair, float],
-    plan: MeasurementPlan,
-    random: SecureRandom,
-    max_cells: int,
-) -> GraphicalModel:
-    """Measure in each round the pair that the model fits worst, and refit (AIM).
-
-    With a label, each column is measured with it before the first round.
-    Rounds stop early if no candidate keeps the junction tree within ``max_cells``. This depends on
-    noisy tables only, and all rounds are charged.
-    """
-    std = noise_std(plan.marginal_mechanism)
-    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std
-    fixed = [
-        Measurement(clique, plan.marginal_mechanism.release(records.table(clique), random), std)
-        for clique in _label_pairs(range(len(records.sizes)), label_index)
-    ]
-    if fixed:
-        model = model.with_measurements(fixed).without_large_zeros(max_cells).fit(_FINAL_STEPS)
-    left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
-    real = {pair: records.table(clique) for pair, clique in left.items()}
-    measured = [m.columns for m in model.measurements] + [z.columns for z in model.zeros]
-    n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
-    for number in range(plan.n_choices):
-        left = {
-            pair: clique
-            for pair, clique in left.items()
-            if count_junction_tree_cells([*measured, clique], model.sizes) <= max_cells
-        }
-        if not left:
-            break
-        # The estimate depends on releases only, so its seed may be public.
-        codes = model.sample(n_drawn, np.random.RandomState(number))
-        drawn = EncodedRecords(codes, model.sizes, None)
-        scores = [
-            weights[pair]
-            * (
-                l1_distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
-                - noise * real[pair].size
-            )
-            for pair, clique in left.items()
+        Only the scores and the released tables depend on records. ``model`` describes single
+        columns. If records are few, each column alone is measured with the label: the rule depends
+        on the released number of records.
+        """
+        few = self.label_index and model.total / self.plan.noise < _LEAST_FOR_TRIPLES
+        chosen: list[Clique] = []
+        if self.plan.n_choices and not few:
+            chosen = self._choose_forest(model)
+        measured = {column for clique in chosen for column in clique}
+        others = set(range(len(self.records.sizes))) - measured
+        chosen += _label_pairs(sorted(others), self.label_index)
+        tables = [self.records.table(clique) for clique in chosen]
+        mechanism = self.plan.marginal_mechanism
+        # The same paper: measure all selected marginals with Gaussian noise, as one vector.
+        noisy = release_together(tables, mechanism, self.random)
+        measurements = [
+            Measurement(clique, table, noise_std(mechanism))
+            for clique, table in zip(chosen, noisy, strict=True)
         ]
-        # McKenna et al. 2022 (AIM): choose by the exponential mechanism, measure, re-estimate.
-        pair = list(left)[int(plan.choice_mechanism.release(np.array(scores), random))]
-        clique = left.pop(pair)
-        measured.append(clique)
-        table = plan.marginal_mechanism.release(real[pair], random)
-        measurement = Measurement(clique, table, std)
-        model = model.with_measurements([measurement]).fit(_STEPS_PER_ROUND)
-    return model.fit(_FINAL_STEPS)
+        return self._refit(model, measurements)
+
+    def _choose_forest(self, model: GraphicalModel) -> list[Clique]:
+        """Return the tables of a spanning forest of pairs, each with the label."""
+        beliefs = model.beliefs()
+        # McKenna, Miklau and Sheldon 2021 (MST): score pairs by their distance from independence.
+        scores = {}
+        for pair in _weighted_pairs(self.weights):
+            clique = (*pair, *self.label_index)
+            shares = [model.marginal((column,), beliefs) for column in clique]
+            expected = model.total * reduce(np.multiply.outer, shares)
+            scores[pair] = self._score(pair, self.records.table(clique), expected)
+        part = {c: c for c in range(len(self.records.sizes))}
+        chosen: list[Clique] = []
+        for _ in range(self.plan.n_choices):
+            # Kruskal's algorithm: an edge must join two components.
+            a, b = self._choose({(a, b): scores[a, b] for a, b in scores if part[a] != part[b]})
+            chosen.append(tuple(sorted((a, b, *self.label_index))))
+            part = _merge_components(part, part[a], part[b])
+        return chosen
+
+    def select_adaptively(self, model: GraphicalModel) -> GraphicalModel:
+        """Measure in each round the pair that the model fits worst, and refit (AIM).
+
+        With a label, each column is measured with it before the first round. Rounds stop early if
+        no candidate keeps the junction tree within ``max_cells``. This depends on noisy tables
+        only, and all rounds are charged.
+        """
+        fixed = [
+            self._measure(clique, self.records.table(clique))
+            for clique in _label_pairs(range(len(self.records.sizes)), self.label_index)
+        ]
+        if fixed:
+            model = self._refit(model, fixed)
+        left = {
+            pair: tuple(sorted((*pair, *self.label_index)))
+            for pair in _weighted_pairs(self.weights)
+        }
+        real = {pair: self.records.table(clique) for pair, clique in left.items()}
+        measured = [m.columns for m in model.measurements] + [z.columns for z in model.zeros]
+        n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
+        for number in range(self.plan.n_choices):
+            left = {
+                pair: clique
+                for pair, clique in left.items()
+                if count_junction_tree_cells([*measured, clique], model.sizes) <= self.max_cells
+            }
+            if not left:
+                break
+            # The estimate depends on releases only, so its seed may be public.
+            codes = model.sample(n_drawn, np.random.RandomState(number))
+            scores = {}
+            for pair, clique in left.items():
+                drawn = count_cells(codes, clique, real[pair].shape, None).reshape(real[pair].shape)
+                scores[pair] = self._score(pair, real[pair], drawn * (model.total / n_drawn))
+            # McKenna et al. 2022 (AIM): choose by the exponential mechanism, measure, re-estimate.
+            pair = self._choose(scores)
+            clique = left.pop(pair)
+            measured.append(clique)
+            measurement = self._measure(clique, real[pair])
+            model = model.with_measurements([measurement]).fit(_STEPS_PER_ROUND)
+        return model.fit(_FINAL_STEPS)
+
+    def _score(self, pair: Pair, table: Floats, expected: Floats) -> float:
+        """Return the weighted distance of a table from what is expected, less that of its noise."""
+        noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(self.plan.marginal_mechanism)
+        return self.weights[pair] * (l1_distance(table, expected) - noise * expected.size)
+
+    def _choose(self, scores: Mapping[Pair, float]) -> Pair:
+        """Return a pair of high score, by the exponential mechanism."""
+        chosen = self.plan.choice_mechanism.release(np.array(list(scores.values())), self.random)
+        return list(scores)[int(chosen)]
+
+    def _measure(self, clique: Clique, table: Floats) -> Measurement:
+        """Return a noisy table."""
+        mechanism = self.plan.marginal_mechanism
+        return Measurement(clique, mechanism.release(table, self.random), noise_std(mechanism))
+
+    def _refit(self, model: GraphicalModel, measurements: list[Measurement]) -> GraphicalModel:
+        """Return the model of all measurements."""
+        model = model.with_measurements(measurements).without_large_zeros(self.max_cells)
+        return model.fit(_FINAL_STEPS)

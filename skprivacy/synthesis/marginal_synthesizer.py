@@ -22,17 +22,16 @@ from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..sums import SumTotal
-from ..sums.engines import is_table
-from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource
+from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource, is_table
+from ..sums.sum_estimator import SUM_DOCS
 from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
+    MarginalSelection,
     candidate_cliques,
     count_choices,
     count_fixed,
-    select_adaptively,
-    select_spanning_tree,
 )
 from .marginal_tables import (
     cell_weights_in_bins,
@@ -48,7 +47,7 @@ from .schema_sums import SchemaSumEstimator
 _MAX_LBFGS_STEPS = 300
 
 
-@fill_docs(SYNTHESIS_DOCS)
+@fill_docs({**SYNTHESIS_DOCS, **SUM_DOCS})
 class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
     """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 
@@ -220,7 +219,7 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | None = None) -> MarginalSynthesizer:
+    def fit(self, X: Any, y: Any = None, *, groups: ArrayLike | str | None = None) -> Any:
         """Release noisy marginals, and fit a model to them.
 
         Parameters
@@ -237,22 +236,9 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released or charged.
-        RuntimeError
-            If an engine fails in one of the two scans. The charge stays.
+        %(table_raises)s
         """
-        with self._private_fit() as fit:
-            if isinstance(self.method, str) and self.method == "gan":
-                raise ValueError(
-                    "method='gan' is not an option: use the class DPGANSynthesizer. For tables, "
-                    "pass method='tree' or 'adaptive'."
-                )
-            self._validate_params()
-            self._fit_source(fit, self._open_source(X, y, groups))
-        return self
+        return self._fit_table(X, y, groups)
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if isinstance(y, str):
@@ -303,10 +289,13 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
             model = GraphicalModel(bin_plan.sizes, measured, estimate_total(tables), zeros)
             model = model.without_large_zeros(int(self.max_cells)).fit(_MAX_LBFGS_STEPS)
             if plan.n_marginals:  # selection step, then the final measurements
-                select = select_adaptively if self.method == "adaptive" else select_spanning_tree
                 records = ScannedTables(bin_plan, (yield bin_plan))
-                parts = records, label, workload, plan, random
-                model = select(model, *parts, int(self.max_cells))
+                selection = MarginalSelection(
+                    records, label, workload, plan, random, int(self.max_cells)
+                )
+                adaptive = self.method == "adaptive"
+                select = selection.select_adaptively if adaptive else selection.select_spanning_tree
+                model = select(model)
             return tables, bins, model
 
         def store(released: Any, _: int) -> None:

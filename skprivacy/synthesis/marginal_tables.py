@@ -1,13 +1,10 @@
-"""Marginal tables of encoded records, their release with noise, and the bins of numeric columns.
+"""Release of marginal tables with noise, and the bins of numeric columns.
 
 All that a marginal synthesizer computes from private records are the counts of
-:meth:`EncodedRecords.table`. Start reading at :func:`release_fine_tables`.
+:class:`~.scanned_tables.ScannedTables`. Start reading at :func:`release_fine_tables`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +14,7 @@ from ..mechanisms import Gaussian, SecureRandom
 from .domain import ColumnCells, Domain
 from .graphical_model import Measurement
 from .measurement_plan import MeasurementPlan, noise_std
-from .scanned_tables import ScannedTables, count_cells, flatten_cells
+from .scanned_tables import ScannedTables
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -74,25 +71,6 @@ def join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
     return bins
 
 
-@dataclass(frozen=True)
-class EncodedRecords:
-    """Private records as codes of cells."""
-
-    codes: NDArray[np.integer]  # (n, n_columns)
-    sizes: list[int]  # number of cells of each column
-    weights: Floats | None  # share of each record in its group; None if each is a unit by itself
-
-    def cells(self, columns: Sequence[int]) -> Integers:
-        """Return the cell of each record in the flattened table of some columns."""
-        return flatten_cells(self.codes, columns, [self.sizes[c] for c in columns])
-
-    def table(self, columns: Sequence[int]) -> Floats:
-        """Return the counts of a marginal, with an axis for each column."""
-        shape = [self.sizes[c] for c in columns]
-        counts = count_cells(self.codes, columns, shape, self.weights)
-        return counts.reshape(shape).astype(np.float64)
-
-
 def l1_distance(table: Floats, expected: Floats) -> float:
     """Return the L1 distance between counts and expected counts, without rounding errors.
 
@@ -106,7 +84,7 @@ _MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations
 
 
 def release_fine_tables(
-    records: EncodedRecords | ScannedTables, plan: MeasurementPlan, random: SecureRandom
+    records: ScannedTables, plan: MeasurementPlan, random: SecureRandom
 ) -> list[Floats]:
     """Return the noisy counts of the cells of each column."""
     exact = [records.table((c,)) for c in range(len(records.sizes))]

@@ -22,6 +22,7 @@ from ..accounting import PrivacyGuarantee
 from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import check_columns
 from .domain import Domain, Grid, ValueCells
+from .scanned_tables import count_cells
 
 _COMPARISON_GRID = Grid(cells=20)
 _N_SHOWN_PAIRS = 20  # on a page
@@ -82,18 +83,7 @@ class SyntheticQuality:
         return self.facts().to_text()
 
     def facts(self, *, guarantee: PrivacyGuarantee | None = None) -> ReportFacts:
-        """Return what the report states, for text and pages alike.
-
-        Parameters
-        ----------
-        guarantee : PrivacyGuarantee, default=None
-            Guarantee of the synthetic records: ``privacy_`` of their synthesizer.
-
-        Returns
-        -------
-        ReportFacts
-            Sections of facts. Each has a key and a value, and a sentence for readers.
-        """
+        """Return what the report states, for text and pages alike."""
         variation = self.columns["total_variation"]
         columns = Section(
             "Columns",
@@ -328,23 +318,26 @@ def synthetic_quality(
     numeric = [name for name, fact in schema.items() if isinstance(fact, BoundedColumn)]
     cells = dict.fromkeys(numeric, _COMPARISON_GRID) | dict(grids or {})
     domain = Domain.from_facts(
-        schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
+        schema._check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
     )
-    codes = [_encode_frame(domain, frame) for frame in (real, synthetic)]
+    codes = [domain.cell_codes([f[name] for name in domain.names]) for f in (real, synthetic)]
+
+    def cell_shares(codes: NDArray[Any], *columns: int) -> NDArray[Any]:
+        shape = [domain.sizes[c] for c in columns]
+        return count_cells(codes, columns, shape, None) / len(codes)
+
     shares = {
         column.name: pd.DataFrame(
             {"real": one, "synthetic": other}, index=_cell_names(column, schema[column.name])
         )
         for j, column in enumerate(domain.columns)
-        for one, other in [[_cell_shares(c, (j,), domain.sizes) for c in codes]]
+        for one, other in [[cell_shares(c, j) for c in codes]]
     }
     pairs = [
         {
             "first": domain.names[i],
             "second": domain.names[j],
-            "total_variation": _total_variation(
-                *(_cell_shares(c, (i, j), domain.sizes) for c in codes)
-            ),
+            "total_variation": _total_variation(*(cell_shares(c, i, j) for c in codes)),
         }
         for i, j in combinations(range(len(schema)), 2)
     ]
@@ -355,23 +348,6 @@ def synthetic_quality(
         _score_model(real, synthetic, model, target_column, test, scoring),
         shares,
     )
-
-
-def _encode_frame(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
-    columns = []
-    for column in domain.columns:
-        codes = column.cells.codes(frame[column.name])
-        columns.append(np.where(codes < 0, column.cells.size, codes))
-    return np.column_stack(columns)
-
-
-def _cell_shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
-    """Return the share of records in each cell of a marginal."""
-    cells = np.zeros(len(codes), np.int64)
-    size = 1
-    for c in columns:
-        cells, size = cells * sizes[c] + codes[:, c], size * sizes[c]
-    return np.bincount(cells, minlength=size) / len(codes)
 
 
 def _total_variation(one: NDArray, other: NDArray) -> float:

@@ -28,6 +28,8 @@ class MarginalPlan(SumPlan):
     share, a multiple of 2**-20.
     """
 
+    _counts_cells = True
+
     domain: Domain
     cliques: tuple[Clique, ...]  # sorted indices of columns
     bins: tuple[tuple[int, ...], ...] | None = None  # of each cell of each column
@@ -53,10 +55,6 @@ class MarginalPlan(SumPlan):
     def n_sums(self) -> int:
         return sum(math.prod(shape) for shape in self.shapes)
 
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
-
     def facts(self) -> dict[str, Any]:
         columns = [describe_cells(column) for column in self.domain.columns]
         return {"columns": columns, "cliques": self.cliques, "bins": self.bins}
@@ -81,7 +79,7 @@ class MarginalPlan(SumPlan):
 
     def tables(self, total: SumTotal) -> list[NDArray[np.float64]]:
         """Return the private table of each set of columns."""
-        sums = total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+        sums = total._read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
         cuts = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         parts = np.split(sums, cuts)
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
@@ -135,7 +133,7 @@ def describe_cells(column: ColumnCells) -> list[Any]:
 
 
 class ScannedTables:
-    """Private tables of a scan, as :class:`~.marginal_tables.EncodedRecords` counts them."""
+    """Private tables of a scan: all that a synthesizer computes from private records."""
 
     def __init__(self, plan: MarginalPlan, total: SumTotal) -> None:
         self._plan, self.sizes = plan, plan.sizes

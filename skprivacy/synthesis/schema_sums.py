@@ -12,33 +12,26 @@ import numpy as np
 import pandas as pd
 
 from .._input_data import validate_data
-from .._validation import check_delta_is_small, sequence
-from ..accounting.event import check_delta
-from ..preprocessing import Schema
-from ..sums import SumEstimator, SumTotal, open_table
-from ..sums.engines import is_table
-from ..sums.sources import ArraySource, ColumnSource, SumSource, TableSource, TotalSource
-from ..sums.sum_estimator import check_group_name, check_table_names
+from .._validation import sequence
+from ..sums import SumTotal
+from ..sums.sources import (
+    ArraySource,
+    ColumnSource,
+    SumSource,
+    TableSource,
+    TotalSource,
+    is_table,
+    open_table,
+)
+from ..sums.sum_estimator import SumEstimator, check_group_name, check_table_names
+from .base import SchemaInput
 
 
-class SchemaSumEstimator(SumEstimator):
+class SchemaSumEstimator(SchemaInput, SumEstimator):
     """Base of estimators of tables with a public schema, whose releases are of exact sums.
 
     The ``rows`` of a source are a DataFrame or an array; without records, a DataFrame of the types.
     """
-
-    schema: Schema | None
-
-    def _input_checks(self) -> dict[str, Any]:
-        """Return the checks of the table: without a schema, facts are read off finite numbers."""
-        if self.schema is None:
-            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
-        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
-
-    def _check_source(self, source: SumSource) -> None:
-        check_delta_is_small(self.delta)
-        if self.relation != "add_remove":
-            check_delta(self.delta, source.n_units)
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if not is_table(X, y, groups):

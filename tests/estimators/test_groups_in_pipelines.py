@@ -143,13 +143,6 @@ def test_a_smoothed_classifier_hands_them_on():
     assert smoothed.fit(X, Y).estimator_.privacy_.unit == "record"
 
 
-def test_noised_copies_protect_them_too():
-    copies = ALMFineTuner(head="prototypes", classes=[0, 1]).noised_copies(
-        X, Y, [1.0, 2.0], groups=PATIENT
-    )
-    assert [copy.privacy_.unit for copy in copies] == ["patient"] * 2
-
-
 def test_a_fine_tuned_network_protects_them_as_a_network_does():
     pytest.importorskip("torch")
     head = NetworkHead((4,), epochs=2, max_group_size=3, group_contribution="sum")

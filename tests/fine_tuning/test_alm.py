@@ -20,11 +20,9 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from skprivacy.accounting import ComposedEvent, GaussianEvent, PrivacyBudget, epsilon_of
-from skprivacy.accounting.events import LogisticEvent
+from skprivacy.accounting import GaussianEvent, PrivacyBudget
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
-from skprivacy.exceptions import BudgetExceededError
 from skprivacy.fine_tuning import (
     ALMFineTuner,
     GradientHead,
@@ -40,9 +38,6 @@ from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
-
-from ..contracts.replay import fingerprint
-from ..contracts.tape import Tape, recording, replaying
 
 LINEAR = sorted(set(HEADS) - {"dpsgd"})
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -353,69 +348,14 @@ def test_exact_weights_are_not_kept():
         return release(self, value, random)
 
     with mock.patch.object(Mechanism, "release", recorded):
-        models = tuner(head="softmax").noised_copies(X, Y, [1.0, 2.0])
-    for model in models:
-        blob = pickle.dumps(model)
-        assert all(value.tobytes() not in blob for value in given)
-        assert pickle.loads(blob).score(TEST, TRUTH) == model.score(TEST, TRUTH)
+        model = tuner(head="softmax").fit(X, Y)
+    blob = pickle.dumps(model)
+    assert given
+    assert all(value.tobytes() not in blob for value in given)
+    assert pickle.loads(blob).score(TEST, TRUTH) == model.score(TEST, TRUTH)
 
 
 # ---------------------------------------------------------------- what it costs
-
-
-@pytest.mark.heavy
-def test_noised_copies_are_trained_once_and_charged_together():
-    budget = PrivacyBudget(8.0, 1e-4)
-    model = tuner(head="softmax", mechanism="logistic", epsilon=2.0, budget=budget)
-    with mock.patch.object(
-        SoftmaxHead, "statistic", autospec=True, side_effect=SoftmaxHead.statistic
-    ) as trained:
-        copies = model.noised_copies(X, Y, [0.5, 1.0, 2.0])
-    assert trained.call_count == 1
-    assert [round(c.epsilon_, 2) for c in copies] == [c.epsilon for c in copies] == [0.5, 1.0, 2.0]
-    assert len({c.head_.ridge for c in copies}) == 1
-    events = tuple(c.privacy_event_ for c in copies)
-    assert all(isinstance(event, LogisticEvent) for event in events)
-    assert len(budget.entries()) == 1
-    assert budget.spent() == pytest.approx(epsilon_of(ComposedEvent(events), 1e-4), rel=1e-3)
-    assert 2.0 < budget.spent() < 3.5
-    assert not hasattr(model, "weights_"), "the estimator itself is not fitted"
-    assert len({c.weights_.tobytes() for c in copies}) == 3
-    loud, quiet = (np.abs(copies[i].weights_).mean() for i in (0, 2))
-    assert loud > quiet
-
-
-@pytest.mark.heavy
-@pytest.mark.everyday(1)
-@pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
-def test_noised_copies_see_the_records_through_their_releases_alone(head):
-    """Given the same answers on a neighbour, they are the same, and all copies' inputs are near."""
-    tapes, copies = [Tape(), Tape()], []
-    without = X.copy()
-    without[7] = np.nan
-    for records, way in ((X, recording(tapes[0])), (without, replaying(*tapes))):
-        with way:
-            copies.append(tuner(head=head).noised_copies(records, Y, [1.0, 3.0]))
-    assert tapes[0].mechanisms == tapes[1].mechanisms
-    for mechanism, a, b in zip(tapes[0].mechanisms, tapes[0].inputs, tapes[1].inputs, strict=True):
-        assert 0 < np.linalg.norm(a - b) <= mechanism.sensitivity
-    assert [fingerprint(c) for c in copies[0]] == [fingerprint(c) for c in copies[1]]
-
-
-def test_noised_copies_that_cannot_be_afforded_charge_nothing():
-    budget = PrivacyBudget(1.0, 1e-4)
-    with pytest.raises(BudgetExceededError):
-        tuner(head="prototypes", budget=budget).noised_copies(X, Y, [0.5, 3.0])
-    assert budget.spent() == 0
-
-
-def test_noised_copies_of_a_head_that_trains_with_noise_are_refused():
-    with pytest.raises(ValueError, match="adds noise while it trains"):
-        tuner(head="gradient").noised_copies(X, Y, [1.0])
-    with pytest.raises(ValueError, match=r"epsilons hold -1\.0"):
-        tuner(head="softmax").noised_copies(X, Y, [-1.0])
-    with pytest.raises(ValueError, match="epsilons is empty"):
-        tuner(head="softmax").noised_copies(X, Y, [])
 
 
 @pytest.mark.heavy

@@ -163,9 +163,9 @@ def test_a_product_without_rounding_is_that_of_fractions():
 def test_half_whitening_rounds_no_row_by_others():
     """A product of one row with a matrix rounds otherwise than one of many rows."""
     whitening, records = HalfWhitening().fit(PUBLIC), RNG.normal(size=(N, WIDTH))
-    together = whitening.scaled(records)
+    together = whitening._scaled(records)
     np.testing.assert_array_equal(
-        together, np.concatenate([whitening.scaled(records[[i]]) for i in range(N)])
+        together, np.concatenate([whitening._scaled(records[[i]]) for i in range(N)])
     )
 
 

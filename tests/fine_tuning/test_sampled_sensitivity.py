@@ -266,17 +266,11 @@ def test_what_the_minimiser_is_off_is_added(mechanism):
     with mock.patch.object(
         sensitivity_module, "sample_on_private", return_value=Sensitivity(1.0, 3.0)
     ):
-        [done] = SampledSensitivity(5).on(head, [job], found, np.random.default_rng(0))
+        done = SampledSensitivity(5)._on(head, job, found, np.random.default_rng(0))
     off = 2e-6 / 1e-3 + 2e-7
     assert done.sensitivity.l2 == pytest.approx(1.0 + off, rel=1e-9)
     if mechanism == "laplace":
         assert done.sensitivity.l1 == pytest.approx(3.0 + off * np.sqrt(12), rel=1e-9)
-
-
-def test_copies_of_one_training_share_the_sample():
-    copies = tuner().noised_copies(X, y, [0.5, 2.0])
-    assert [copy.privacy_.kind for copy in copies] == ["estimate", "estimate"]
-    assert copies[0].epsilon_ < copies[1].epsilon_
 
 
 def test_a_table_is_cut_without_overlap_and_draws_are_asked_for_n_plus_one():

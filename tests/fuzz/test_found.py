@@ -57,11 +57,11 @@ from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     OutputPerturbationClassifier,
-    PolynomialObjective,
 )
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.model_selection import loss_auc
 from skprivacy.preprocessing import Schema
+from skprivacy.preprocessing.schema_draft import draft_schema
 
 from . import containers
 
@@ -172,7 +172,6 @@ FOUND = [
     ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
     ("std", lambda: mechanisms.SecureRandom().add_normal(np.zeros(3), DAY)),
-    ("slope_l1", lambda: PolynomialObjective(np.ones_like, 0.5, "a", 9.0)),
     ("quantile", lambda: preprocessing.private_quantile(X[:, 0], "a", bounds=(0, 1), epsilon=1.0)),
     ("bins", lambda: preprocessing.private_histogram(X[:, 0], bins="abc", epsilon=1.0)),
     ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),
@@ -181,7 +180,7 @@ FOUND = [
     ("classes", lambda: Schema({"age": UNIT}, classes=3)),
     ("source", lambda: Schema.from_json(3)),
     ("y", lambda: SCHEMA.check(TABLE, [1])),
-    ("table", lambda: preprocessing.draft_schema(3)),
+    ("table", lambda: draft_schema(3)),
     ("atoms", lambda: synthesis.Grid(atoms=3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from unittest import mock
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from skprivacy import config_context
-from skprivacy.accounting import PrivacyBudget, events
+from skprivacy.accounting import events
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -21,9 +19,7 @@ from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
-    PolynomialObjective,
 )
-from skprivacy.mechanisms import Mechanism
 
 LOWER, UPPER = np.array([0.0, -1.0, 5.0]), np.array([1.0, 10.0, 5.5])
 REGRESSORS = [FunctionalMechanismRegressor, AdaSSPRegressor]
@@ -332,64 +328,6 @@ def test_the_path_is_free_and_ends_where_it_should():
     for bad in ([], [-1.0], [np.nan], 1.0):
         with pytest.raises(ValueError, match="alphas="):
             model.regularization_path(bad)
-
-
-def test_a_poisson_regression_of_ones_own():
-    """exp(t) - y t, expanded: its minimiser solves sum (1 - y + t) x = 0."""
-    X, _ = regression_data(5000)
-    Z = (X - (LOWER + UPPER) / 2) / (UPPER - LOWER)
-    y = np.random.default_rng(1).poisson(np.exp(Z @ [0.5, -0.3, 0.2]))
-    poisson = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
-    model = regressor(objective=poisson, target_bounds=(0, 10), epsilon=np.inf, radius=3).fit(X, y)
-    design = np.column_stack([X - (LOWER + UPPER) / 2, np.ones(len(X))])
-    expected = np.linalg.lstsq(design, y - 1.0, rcond=None)[0]
-    np.testing.assert_allclose(model.coef_, expected[:3], rtol=1e-2, atol=1e-3)
-    assert regressor(objective=poisson, target_bounds=(0, 10)).fit(X, y).epsilon_ == 1.0
-
-
-def test_an_objective_of_ones_own_is_tried_and_named_in_the_guarantee():
-    X, y = np.random.default_rng(0).uniform(size=(50, 3)), np.linspace(0, 10, 50)
-    apart = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
-    model = regressor(objective=apart, target_bounds=(0, 10))
-    tried = "the objective treats each record by itself (tried on random numbers)"
-    assert tried in make_pipeline("passthrough", model).fit(X, y)[-1].privacy_.assumptions
-    assert tried not in regressor(target_bounds=(0, 10)).fit(X, y).privacy_.assumptions
-    centred = PolynomialObjective(lambda y: (y.mean() - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
-    budget = PrivacyBudget(100.0)
-    with pytest.raises(ValueError, match="for this target alone"):
-        regressor(objective=centred, target_bounds=(0, 10), budget=budget).fit(X, y)
-    assert budget.entries().empty
-
-
-def test_an_objective_that_breaks_its_bound_is_clipped():
-    liar = PolynomialObjective(lambda y: 1e6 * y[:, None], 0.5, slope_l1=1.0, slope_l2=1.0)
-    released = []
-
-    def release(self, value, random):
-        released.append((self, value))
-        return value
-
-    with mock.patch.object(Mechanism, "release", release):
-        for X, y in ((X, y) for X, y in [([[1.0, 10.0, 5.5]], [5.0]), ([[np.nan] * 3], [5.0])]):
-            regressor(objective=liar).fit(X, y)
-    mechanism, with_record = released[0]
-    distance = np.abs(with_record - released[1][1]).sum()
-    assert distance <= mechanism.sensitivity
-
-
-@pytest.mark.parametrize(
-    ("params", "named"),
-    [
-        ({"curvature": 0.0}, "curvature"),
-        ({"slope_l1": math.inf}, "slope_l1"),
-        ({"slope_l2": -1.0}, "slope_l2"),
-        ({"order": 3}, "order"),
-    ],
-)
-def test_objective_parameters(params, named):
-    good = {"slope": lambda y: y[:, None], "curvature": 1.0, "slope_l1": 1.0, "slope_l2": 1.0}
-    with pytest.raises(ValueError, match=named):
-        PolynomialObjective(**{**good, **params})
 
 
 def test_a_delta_that_would_allow_publication_is_refused():

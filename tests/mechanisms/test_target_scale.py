@@ -5,7 +5,6 @@ import pytest
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
-from skprivacy.linear_model.polynomial_objective import squared_objective
 from skprivacy.mechanisms.bounds import TargetScale
 from skprivacy.neural_network import DPSGDRegressor
 from skprivacy.persistence import load_model, save_model
@@ -108,17 +107,4 @@ def test_an_unknown_scale_is_refused_before_the_charge(kind):
     budget = PrivacyBudget(10.0, 1e-4)
     with pytest.raises(ValueError, match="target_scale"):
         regressor(kind, target_scale="sqrt", budget=budget).fit(*skewed(50))
-    assert len(budget.entries()) == 0
-
-
-def test_an_objective_has_no_scale():
-    budget = PrivacyBudget(10.0, 1e-4)
-    model = regressor(
-        FunctionalMechanismRegressor,
-        target_scale="log",
-        objective=squared_objective(),
-        budget=budget,
-    )
-    with pytest.raises(ValueError, match="target_scale='log' does not apply"):
-        model.fit(*skewed(50))
     assert len(budget.entries()) == 0

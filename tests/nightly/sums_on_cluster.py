@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismClassifier
-from skprivacy.sums import open_table
+from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
 from skprivacy.sums.targets import TargetRange
 from tests.sums.engines import COLUMNS, patients
@@ -111,10 +111,10 @@ def compare_sums(engine: str, folder: Path) -> dict[str, bool]:
     with {"dask": open_dask, "ray": open_ray, "spark": open_spark}[engine](folder) as read:
         held = open_table(read("table"))
         totals = {
-            "records": held.sum(plan, None),
-            "groups": held.sum(grouped, "patient"),
-            "killed": held.sum(fatal, None),
-            "lying": open_table(read("lying")).sum(lying, None),
+            "records": held._sum_rows(plan, None),
+            "groups": held._sum_rows(grouped, "patient"),
+            "killed": held._sum_rows(fatal, None),
+            "lying": open_table(read("lying"))._sum_rows(lying, None),
         }
         assert (folder / "killed").exists()
         assert held.count_units("patient") == table["patient"].nunique()

@@ -37,7 +37,6 @@ from skprivacy import (
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.linear_model import PolynomialObjective
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
@@ -324,9 +323,6 @@ class Own(ObjectivePerturbationClassifier):
     """A subclass, which may predict otherwise."""
 
 
-OBJECTIVE = PolynomialObjective(
-    slope=lambda y: -2.0 * np.asarray(y)[:, None], curvature=1.0, slope_l1=2.0, slope_l2=2.0
-)
 REFUSED = [
     (make_pipeline(StandardScaler(), classifier()), "'standardscaler'.*PrivateStandardScaler"),
     (
@@ -336,10 +332,6 @@ REFUSED = [
     (make_pipeline(FunctionTransformer(np.sign), classifier()), "func.*is code"),
     (Pipeline([("a.b", Normalizer()), ("last", classifier())]), "'a.b' has a dot"),
     (Own(delta=1e-5, classes=[0, 1], bounds=(-1, 1)), "Own cannot be saved"),
-    (
-        FunctionalMechanismRegressor(bounds=(-1, 1), target_bounds=(0, 1), objective=OBJECTIVE),
-        "objective.*is code",
-    ),
 ]
 
 

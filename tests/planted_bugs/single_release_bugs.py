@@ -28,8 +28,9 @@ from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
 from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
-from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns, MomentPlan, Statistic
+from skprivacy.preprocessing import BoundedColumn, Schema
+from skprivacy.preprocessing.statistics import standard_scaler
+from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns, MomentPlan, Statistic
 from skprivacy.sums.targets import TargetRange
 from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts

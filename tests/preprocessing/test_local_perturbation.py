@@ -171,7 +171,7 @@ def test_bins_tell_no_more_than_the_noisy_number():
     for out in outputs:
         assert out.shape == (500, binned.n_features_out)
         for at, name in ((0, "age"), (8 + 3, "pay")):
-            bits = binned[name].thermometer(out[:, at])
+            bits = binned[name]._thermometer(out[:, at])
             np.testing.assert_array_equal(out[:, at + 1 : at + 8], bits)
             assert len(np.unique(bits, axis=0)) > 1
         assert set(np.unique(out[:, 8:11])) <= {0.0, 1.0}

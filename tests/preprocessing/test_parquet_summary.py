@@ -25,9 +25,7 @@ from skprivacy.preprocessing import (
     Schema,
     private_summary,
 )
-from skprivacy.preprocessing import (
-    parquet_scan as _scan,
-)
+from skprivacy.preprocessing.statistics import parquet_scan as _scan
 
 if not find_spec("duckdb"):
     pytest.skip("private_summary scans files with DuckDB", allow_module_level=True)
@@ -279,7 +277,8 @@ from decimal import Decimal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background ignores
 from importlib.util import find_spec
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.preprocessing import BoundedColumn, Schema, parquet_scan, private_summary
+from skprivacy.preprocessing import BoundedColumn, Schema, private_summary
+from skprivacy.preprocessing.statistics import parquet_scan
 
 run = parquet_scan.Scan.run
 def slow(self, connection, folder):

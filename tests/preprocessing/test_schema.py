@@ -123,6 +123,22 @@ def test_numpy_numbers_become_plain():
             lambda: Schema({"a": BoundedColumn(0, 1)}, target_column="a"),
             "among the feature columns",
         ),
+        (lambda: DateColumn("2020", "2021-01-01"), "first='2020' must be a date as ISO 8601"),
+        (lambda: DateColumn("2020-01-01", None), "last=None must be a date"),
+        (lambda: DateColumn("2021-01-01", "2020-01-01"), "must be before last"),
+        (
+            lambda: DateColumn("2020-01-01", "2021-01-01", parts="month"),
+            "parts='month' must be a list",
+        ),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["day"]), "parts"),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["hour", "hour"]), "twice"),
+        (lambda: DateColumn("2020-01-01", "2021-01-01", format="dd"), "format='dd'"),
+        (lambda: HashedColumn(1), "buckets=1 must be from 2"),
+        (lambda: HashedColumn(2.5), "buckets=2.5 must be an integer"),
+        (lambda: BoundedColumn(0, 1, missing="no"), "missing='no' must be true or false"),
+        (lambda: BoundedColumn(0, 1, inferred=1), "inferred=1 must be true or false"),
+        (lambda: BoundedColumn(0, 1, unit=3), "unit=3 must be text"),
+        (lambda: HashedColumn(description=3), "description=3 must be text"),
     ],
 )
 def test_wrong_facts(make, words):
@@ -157,9 +173,13 @@ def test_wrong_json(text, words):
         Schema.from_json(text)
 
 
-def test_no_file(tmp_path):
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
         Schema.from_json(tmp_path / "nowhere.json")
+    file = tmp_path / "schema.json"
+    file.write_bytes('{"a": "\u00e9"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"schema\.json is not valid JSON"):
+        Schema.from_json(file)
 
 
 def test_infer_leaks_and_is_marked():
@@ -227,13 +247,6 @@ def test_the_knee_parts_linear_from_logarithmic():
     high = np.diff(gain.to_unit([20_000, 40_000, 80_000]))
     assert high[0] == pytest.approx(high[1], rel=0.15)
     assert gain.to_unit([99_999])[0] == 1.0
-
-
-def test_a_file_in_another_encoding_is_named(tmp_path):
-    file = tmp_path / "schema.json"
-    file.write_bytes('{"a": "\u00e9"}'.encode("latin-1"))
-    with pytest.raises(ValueError, match=r"schema\.json is not valid JSON"):
-        Schema.from_json(file)
 
 
 def test_a_schema_tells_dates_and_hashed_columns_from_categories():

@@ -38,9 +38,9 @@ from skprivacy.preprocessing import (
     OrderedColumns,
     Schema,
     SummedColumns,
-    draft_schema,
     make_private_pipeline,
 )
+from skprivacy.preprocessing.schema_draft import draft_schema
 from skprivacy.synthesis import MarginalSynthesizer
 
 READ_OFF = "the schema is public (its bounds and categories were read off the data)"
@@ -114,7 +114,7 @@ def test_a_confirmation_says_who_when_and_what(draft):
     before = datetime.now(timezone.utc) - timedelta(minutes=1)
     assert schema["age"].confirmed.by == "Ann"
     assert before < datetime.fromisoformat(schema["age"].confirmed.at)
-    assert schema["age"].confirmed.digest == BoundedColumn(18, 89).digest("age")
+    assert schema["age"].confirmed.digest == BoundedColumn(18, 89)._digest("age")
     with pytest.raises(ValueError, match="name='age' must be one of"):
         schema.confirm("age", by="Ann")
     with pytest.raises(ValueError, match='"by" must be the name of a person'):

@@ -12,7 +12,7 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 LIMITS = {
     "DPSGDClassifier.fit": 24,  # with its options, and the configuration of progress
     "PATEClassifier.fit": 21,  # with the warning of a student of one class, which noise may cause
-    "FunctionalMechanismRegressor.fit": 22,
+    "FunctionalMechanismRegressor.fit": 19,
     "audit of a forest": 34,
     "PrivacySweepCV.fit of a linear model": 40,
 }

@@ -24,7 +24,8 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.sums import SumTotal, open_table, tables
+from skprivacy.sums import SumTotal, tables
+from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
 
 from .engines import (

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.sums import open_table
+from skprivacy.sums.sources import open_table
 
 from .engines import ENGINES, MODELS, same_fits
 
@@ -188,7 +188,7 @@ def test_files_of_unlike_types_fail_without_a_value_or_are_read_as_one_type(
     assert len(budget.entries()) == 1
     if not told:
         is_one = types == "groups" or column == "age"
-        assert open_table(held).sum(plan, "patient").n_units == (1 if is_one else 2)
+        assert open_table(held)._sum_rows(plan, "patient").n_units == (1 if is_one else 2)
 
 
 def test_partitions_of_dask_with_unlike_groups_are_refused():

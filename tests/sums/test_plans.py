@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismRegressor,
-    PolynomialObjective,
 )
 from skprivacy.mechanisms.bounds import UnitBall
 from skprivacy.preprocessing import PrivateStandardScaler
@@ -151,16 +150,6 @@ def test_rows_without_a_group_add_nothing():
         plan = plan_of(name, groups="patient")
         rows = TABLE.assign(**{GROUP_SIZE: [np.nan, 0, -3, None] * 125})
         assert not plan.partial(rows).any(), name
-
-
-def test_a_user_defined_objective_has_no_plan():
-    poisson = PolynomialObjective(lambda y: (1 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
-    model = FunctionalMechanismRegressor(
-        objective=poisson, bounds=(0, 100), target_bounds=(0, 9), epsilon=1.0
-    )
-    with pytest.raises(TypeError, match="objective has a user-defined slope"):
-        _ = model.plan(COLUMNS, y="cost").digest
-    assert model.fit(TABLE[COLUMNS], np.arange(500.0)).epsilon_ == 1.0
 
 
 def test_a_wider_ball_is_another_plan():

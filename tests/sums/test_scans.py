@@ -17,7 +17,8 @@ from skprivacy.ensemble import PublicRecords
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-from skprivacy.sums import SumTotal, open_table
+from skprivacy.sums import SumTotal
+from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
 from skprivacy.synthesis import Grid, MarginalSynthesizer
 
@@ -168,7 +169,7 @@ def test_a_refused_charge_uses_no_total():
     name = "PrivateAdditiveRegressor"
     model = SCANS[name][0](budget=PrivacyBudget(0.5, 1e-4))
     total = total_of(first_plan(name, model))
-    total.read_sums = None  # calling it would raise TypeError
+    total._read_sums = None  # calling it would raise TypeError
     with pytest.raises(BudgetExceededError):
         model.fit_sums(total)
     assert vars(model) == vars(clone(model))

@@ -261,7 +261,7 @@ def test_without_a_schema_the_leak_is_stated():
         ({"workload": {("age", "job"): -1.0}}, "has the weight -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method='gan' is not an option: use the class DPGANSynthesizer"),
+        ({"method": "gan"}, "'method' parameter of MarginalSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):

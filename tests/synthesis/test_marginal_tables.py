@@ -12,8 +12,9 @@ import pytest
 from skprivacy._groups import check_groups
 from skprivacy.accounting import ComposedEvent, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Gaussian
-from skprivacy.synthesis.marginal_tables import EncodedRecords, l1_distance
+from skprivacy.synthesis.marginal_tables import l1_distance
 from skprivacy.synthesis.measurement_plan import MeasurementPlan, noise_std
+from skprivacy.synthesis.scanned_tables import count_cells
 
 SIZES = [2, 3, 2]
 CELLS = list(product(*map(range, SIZES)))  # every record there is
@@ -21,22 +22,21 @@ PAIRS = [(0, 1), (1, 2), (0, 2)]
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
 
 
-def vector(records, columns):
+def vector(codes, cliques, shares=None):
     """All tables of some columns, one after the other."""
-    return np.concatenate([records.table(c).ravel() for c in columns])
+    return np.concatenate([count_cells(codes, c, [SIZES[i] for i in c], shares) for c in cliques])
 
 
 def neighbours(relation, rng):
-    """Yield every neighbour of a random table, as records with weights in groups of two."""
+    """Yield every neighbour of a random table."""
     others = np.array([CELLS[i] for i in rng.integers(len(CELLS), size=6)])
-    alone = EncodedRecords(others, SIZES, None)
     for cell in CELLS:
-        with_one = EncodedRecords(np.vstack([others, cell]), SIZES, None)
+        with_one = np.vstack([others, cell])
         if relation != "replace_one":
-            yield with_one, alone
+            yield with_one, others
             continue
         for other in CELLS:
-            yield with_one, EncodedRecords(np.vstack([others, other]), SIZES, None)
+            yield with_one, np.vstack([others, other])
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -59,11 +59,10 @@ def test_a_record_moves_a_score_by_the_sensitivity(relation):
     rng = np.random.default_rng(1)
     moved = []
     for _ in range(20):
-        expected = rng.uniform(0, 3, size=(2, 3))
-        moved += [
-            abs(l1_distance(a.table((0, 1)), expected) - l1_distance(b.table((0, 1)), expected))
-            for a, b in neighbours(relation, rng)
-        ]
+        expected = rng.uniform(0, 3, size=6)
+        for pair in neighbours(relation, rng):
+            one, other = (l1_distance(vector(codes, PAIRS[:1]), expected) for codes in pair)
+            moved.append(abs(one - other))
     sensitivity = MeasurementPlan(3, 3, True, relation).choice_mechanism.sensitivity
     assert 0.99 * sensitivity < max(moved) <= sensitivity
 
@@ -89,13 +88,8 @@ def test_the_records_of_a_group_move_as_much_as_one_record(relation):
         parts = []
         for size in rng.integers(1, 5, size=2):
             codes = np.array([CELLS[i] for i in rng.integers(len(CELLS), size=size)])
-            parts.append(
-                EncodedRecords(codes, SIZES, check_groups(np.zeros(size), codes).exact_shares())
-            )
-        other = np.zeros(len(vector(parts[1], PAIRS)))
-        if relation == "replace_one":
-            other = vector(parts[1], PAIRS)
-        change = vector(parts[0], PAIRS) - other
+            parts.append(vector(codes, PAIRS, check_groups(np.zeros(size), codes).exact_shares()))
+        change = parts[0] - (parts[1] if relation == "replace_one" else 0.0)
         most = np.maximum(most, [np.linalg.norm(change), np.abs(change[:6]).sum()])
     assert (
         0.9 * plan.fine_mechanism.sensitivity

@@ -280,7 +280,7 @@ def _whole_table(
             f"schema={schema!r} must be a Schema, because a schema read off the data would depend "
             "on the canaries. Pass MarginalSynthesizer(schema=...)."
         )
-    facts = schema.check_kinds("audit_synthesizer", missing=True)
+    facts = schema._check_kinds("audit_synthesizer", missing=True)
     X = as_records(X)
     if not isinstance(X, pd.DataFrame):
         if np.ndim(X) != 2 or np.shape(X)[1] != len(facts):

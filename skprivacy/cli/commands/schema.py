@@ -15,8 +15,9 @@ from typing import Any
 from ..._output import write_file
 from ..._untrusted_files import parse_json, read_file
 from ...exceptions import PrivacyLeakWarning
-from ...preprocessing import BoundedColumn, CategoricalColumn, DateColumn, Schema, draft_schema
+from ...preprocessing import BoundedColumn, CategoricalColumn, DateColumn, Schema
 from ...preprocessing.schema_check import SchemaCheck
+from ...preprocessing.schema_draft import draft_schema
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
@@ -183,7 +184,7 @@ def _confirm(args: argparse.Namespace) -> int:
 
 def _facts_in_words(schema: Schema, name: str) -> str:
     """Return the facts, in words, that ``Schema.confirm`` would confirm under a name."""
-    if name not in schema or not schema[name].is_unconfirmed(name):
+    if name not in schema or not schema[name]._is_unconfirmed(name):
         if schema.classes is not None:
             return (
                 f"the target, one of {len(schema.classes)} classes: {_join_values(schema.classes)}"

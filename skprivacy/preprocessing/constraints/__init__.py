@@ -3,7 +3,7 @@
 Files, in reading order:
 
 - ``constraint``: the constraints, their check against columns, and what they allow
-- ``constraint_format``: constraints in the JSON format of a schema
+- ``constraint_format``: constraints read from the JSON of a schema
 - ``possible_record``: a record that satisfies all constraints, or a proof that there is none
 """
 
@@ -15,8 +15,9 @@ from .constraint import (
     MappedColumn,
     OrderedColumns,
     SummedColumns,
+    translate_codes,
 )
-from .constraint_format import check_constraints, constraint_to_dict, read_constraint
+from .constraint_format import check_constraints, read_constraint
 from .possible_record import find_possible_record
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
     "OrderedColumns",
     "SummedColumns",
     "check_constraints",
-    "constraint_to_dict",
     "find_possible_record",
     "read_constraint",
+    "translate_codes",
 ]

@@ -8,7 +8,7 @@ tests bins: a bin is refused only if none of its values is possible.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -22,6 +22,8 @@ from ..columns import BoundedColumn, CategoricalColumn, Column
 
 Facts = Mapping[str, Column]
 Mask = NDArray[np.bool_]
+Names = tuple[str, ...]
+Values = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class BinContents:
     missing: Mask  # (n_bins,), True for the bin of missing values
 
 
+Bins = Mapping[str, BinContents]
+
+
 @dataclass(frozen=True)
 class Constraint:
     """Base class of constraints, which are plain public facts."""
@@ -41,17 +46,20 @@ class Constraint:
     kind: ClassVar[str]  # in JSON
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         """Columns that the constraint is about."""
         raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the constraint for JSON, without unused options."""
+        stated = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return {"type": self.kind, **{n: to_lists(v) for n, v in stated.items() if v is not False}}
 
     def check(self, facts: Facts) -> None:
         """Raise ValueError unless the columns exist and have the right kind and values."""
         raise NotImplementedError
 
-    def holds(
-        self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float
-    ) -> NDArray[np.bool_]:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         """Return which records satisfy the constraint.
 
         ``values`` has numbers (NaN if missing), or codes of categories (-1 if missing). Sums and
@@ -59,13 +67,11 @@ class Constraint:
         """
         raise NotImplementedError
 
-    def links(self) -> list[tuple[str, ...]]:
+    def links(self) -> list[Names]:
         """Return sets of columns of which :meth:`allowed` makes a table each."""
         return [self.names]
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         """Return which combinations of bins hold a possible record: an axis for each column."""
         raise NotImplementedError
 
@@ -88,7 +94,12 @@ class Constraint:
                 )
 
 
-def _check_names(who: str, name: str, columns: Any, least: int) -> tuple[str, ...]:
+def to_lists(value: Any) -> Any:
+    """Return nested tuples as lists."""
+    return [to_lists(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _check_names(who: str, name: str, columns: Any, least: int) -> Names:
     found = tuple(columns) if isinstance(columns, tuple | list) else ()
     if len(found) < least or not all(isinstance(n, str) for n in found):
         raise ValueError(f"{who}: {name}={columns!r} must list at least {least} names of columns.")
@@ -103,16 +114,35 @@ def _outer(parts: list[NDArray[Any]], combine: Any) -> NDArray[Any]:
     return table
 
 
-def _translate(source: Column, target: Column) -> NDArray[np.int64]:
+def _category_codes(fact: Column) -> dict[str, int]:
+    """Return the code of each category, by its key."""
+    assert isinstance(fact, CategoricalColumn)
+    return {category_key(value): code for code, value in enumerate(fact.values)}
+
+
+def translate_codes(source: Column, target: Column) -> NDArray[np.int64]:
     """Return the code in ``target`` of each category of ``source``, or -1."""
-    assert isinstance(source, CategoricalColumn)
-    assert isinstance(target, CategoricalColumn)
-    known = {category_key(value): code for code, value in enumerate(target.values)}
-    return np.array([known.get(category_key(value), -1) for value in source.values])
+    known = _category_codes(target)
+    return np.array([known.get(key, -1) for key in _category_codes(source)])
 
 
 @dataclass(frozen=True)
-class EqualColumns(Constraint):
+class _ListedColumns(Constraint):
+    """A constraint on a list of columns."""
+
+    columns: Names
+
+    def __post_init__(self) -> None:
+        names = _check_names(type(self).__name__, "columns", self.columns, 2)
+        object.__setattr__(self, "columns", names)
+
+    @property
+    def names(self) -> Names:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class EqualColumns(_ListedColumns):
     """Columns with equal values in each record: all numeric, or all categorical.
 
     Parameters
@@ -129,44 +159,31 @@ class EqualColumns(Constraint):
 
     kind: ClassVar[str] = "equal"
 
-    columns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "columns", _check_names("EqualColumns", "columns", self.columns, 2)
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
-
     def check(self, facts: Facts) -> None:
         self._require(facts, self.columns, BoundedColumn, CategoricalColumn)
         self._require(facts, self.columns, type(facts[self.columns[0]]))
 
-    def links(self) -> list[tuple[str, ...]]:
+    def links(self) -> list[Names]:
         return [(self.columns[0], other) for other in self.columns[1:]]
 
-    def holds(self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float) -> Mask:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         first = values[self.columns[0]]
         good = np.ones(len(first), bool)
         for name in self.columns[1:]:
             other = values[name]
             if isinstance(facts[name], CategoricalColumn):
-                translated = np.append(_translate(facts[self.columns[0]], facts[name]), -1)[first]
-                good &= (translated == other) | (first < 0) | (other < 0)
+                codes = np.append(translate_codes(facts[self.columns[0]], facts[name]), -1)
+                good &= (codes[first] == other) | (first < 0) | (other < 0)
             else:
                 far = np.abs(first - other) > slack * np.maximum(np.abs(first), np.abs(other))
                 good &= ~far
         return good
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         one, other = (bins[name] for name in link)
         missing = _outer([one.missing, other.missing], np.logical_or)
         if isinstance(facts[link[0]], CategoricalColumn):
-            codes = _translate(facts[link[0]], facts[link[1]])
+            codes = translate_codes(facts[link[0]], facts[link[1]])
             shared = one.categories[:, codes >= 0].astype(int)
             return (shared @ other.categories[:, codes[codes >= 0]].T > 0) | missing
         low = _outer([one.low, other.low], np.maximum)
@@ -175,13 +192,9 @@ class EqualColumns(Constraint):
     def equations(self) -> list[dict[str, float]]:
         return [{first: 1.0, other: -1.0} for first, other in self.links()]
 
-    def same_codes(self, facts: Facts, one: str, other: str) -> NDArray[np.int64]:
-        """Return the code in ``other`` of each category of ``one``, or -1."""
-        return _translate(facts[one], facts[other])
-
 
 @dataclass(frozen=True)
-class OrderedColumns(Constraint):
+class OrderedColumns(_ListedColumns):
     """Numeric columns whose values do not decrease from column to column.
 
     Parameters
@@ -200,34 +213,26 @@ class OrderedColumns(Constraint):
 
     kind: ClassVar[str] = "ordered"
 
-    columns: tuple[str, ...]
     strict: bool = False
 
     def __post_init__(self) -> None:
-        names = _check_names("OrderedColumns", "columns", self.columns, 2)
-        object.__setattr__(self, "columns", names)
+        super().__post_init__()
         flag("strict", self.strict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
 
     def check(self, facts: Facts) -> None:
         self._require(facts, self.columns, BoundedColumn)
 
-    def links(self) -> list[tuple[str, ...]]:
+    def links(self) -> list[Names]:
         return list(pairwise(self.columns))
 
-    def holds(self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float) -> Mask:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         good = np.ones(len(values[self.columns[0]]), bool)
         for low, high in pairwise(self.columns):
             one, other = values[low], values[high]
             good &= ~(one >= other if self.strict else one > other)
         return good
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         one, other = (bins[name] for name in link)
         compare = np.less if self.strict else np.less_equal
         possible = _outer([one.low, other.high], compare)
@@ -266,20 +271,18 @@ class SummedColumns(Constraint):
             )
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         return (*self.parts, self.total)
 
     def check(self, facts: Facts) -> None:
         self._require(facts, self.names, BoundedColumn)
 
-    def holds(self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float) -> Mask:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         columns = np.array([values[name] for name in self.names])
         error = np.abs(columns[:-1].sum(axis=0) - columns[-1])
         return ~(error > slack * np.abs(columns).max(axis=0))
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         contents = [bins[name] for name in self.names]
         below = _outer([*(b.low for b in contents[:-1]), -contents[-1].high], np.add) <= 0
         above = _outer([*(b.high for b in contents[:-1]), -contents[-1].low], np.add) >= 0
@@ -340,7 +343,7 @@ class MappedColumn(Constraint):
             raise ValueError(f"{who}: values={given!r} must name each category once.")
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         return (self.source, self.target)
 
     def check(self, facts: Facts) -> None:
@@ -348,7 +351,7 @@ class MappedColumn(Constraint):
         self._require(facts, [self.target], BoundedColumn, CategoricalColumn)
         source, target = facts[self.source], facts[self.target]
         assert isinstance(source, CategoricalColumn)
-        known = {category_key(value) for value in source.values}
+        known = _category_codes(source)
         wrong = [a for a, _ in self.values if category_key(a) not in known]
         unmapped = [value for value in source.values if category_key(value) not in self._keys]
         if wrong or unmapped:
@@ -359,7 +362,7 @@ class MappedColumn(Constraint):
             )
         for _, value in self.values:
             if isinstance(target, CategoricalColumn):
-                valid = category_key(value) in {category_key(v) for v in target.values}
+                valid = category_key(value) in _category_codes(target)
             else:
                 assert isinstance(target, BoundedColumn)
                 valid = is_number(value) and target.lower <= value <= target.upper
@@ -372,24 +375,21 @@ class MappedColumn(Constraint):
 
     def targets(self, facts: Facts) -> NDArray[Any]:
         """Return the target's number, or code, for each category of the source."""
-        source, target = facts[self.source], facts[self.target]
-        assert isinstance(source, CategoricalColumn)
-        values = [self._keys[category_key(value)] for value in source.values]
+        target = facts[self.target]
+        values = [self._keys[key] for key in _category_codes(facts[self.source])]
         if isinstance(target, CategoricalColumn):
-            codes = {category_key(value): code for code, value in enumerate(target.values)}
+            codes = _category_codes(target)
             return np.array([codes[category_key(value)] for value in values])
         return np.array(values, dtype=np.float64)
 
-    def holds(self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float) -> Mask:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         source, found = values[self.source], values[self.target]
         expected = self.targets(facts)[source]
         if isinstance(facts[self.target], CategoricalColumn):
             return (expected == found) | (source < 0) | (found < 0)
         return ~(np.abs(expected - found) > slack * np.abs(expected)) | (source < 0)
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         one, other = bins[self.source], bins[self.target]
         expected = self.targets(facts)
         if isinstance(facts[self.target], CategoricalColumn):
@@ -441,7 +441,7 @@ class ImpossibleValues(Constraint):
         object.__setattr__(self, "values", plain)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         return tuple(name for name, _ in self.values)
 
     def check(self, facts: Facts) -> None:
@@ -449,7 +449,7 @@ class ImpossibleValues(Constraint):
         for name, values in self.values:
             fact = facts[name]
             if isinstance(fact, CategoricalColumn):
-                known = {category_key(value) for value in fact.values}
+                known = _category_codes(fact)
                 wrong = [v for v in values if v is None or category_key(v) not in known]
                 if wrong:
                     raise ValueError(
@@ -469,6 +469,9 @@ class ImpossibleValues(Constraint):
                     "Expected a pair (lower, upper) for this numeric column; None is an open side."
                 )
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": self.kind, "values": {name: list(values) for name, values in self.values}}
+
     def range_of(self, name: str) -> tuple[float, float]:
         """Return the impossible range of a numeric column."""
         lower, upper = dict(self.values)[name]
@@ -479,7 +482,7 @@ class ImpossibleValues(Constraint):
         keys = {category_key(value) for value in dict(self.values)[name]}
         return np.array([category_key(value) in keys for value in fact.values])
 
-    def holds(self, values: Mapping[str, NDArray[Any]], facts: Facts, slack: float) -> Mask:
+    def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         impossible = np.ones(len(values[self.names[0]]), bool)
         for name in self.names:
             fact, own = facts[name], values[name]
@@ -490,9 +493,7 @@ class ImpossibleValues(Constraint):
                 impossible &= (lower <= own) & (own <= upper)
         return ~impossible
 
-    def allowed(
-        self, link: tuple[str, ...], bins: Mapping[str, BinContents], facts: Facts
-    ) -> NDArray[np.bool_]:
+    def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         escapes = []  # bins with a value outside the combination
         for name in link:
             fact, own = facts[name], bins[name]

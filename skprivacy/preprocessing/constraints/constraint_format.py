@@ -1,8 +1,9 @@
-"""Constraints as a schema holds them: checked, and in JSON."""
+"""Constraints as a schema reads them: checked, and from JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
 from ..._validation import sequence
@@ -20,11 +21,6 @@ KINDS: dict[str, type[Constraint]] = {
     kind.kind: kind
     for kind in (EqualColumns, ImpossibleValues, MappedColumn, OrderedColumns, SummedColumns)
 }
-_KEYS = {
-    "equal": ("columns",), "impossible": ("values",), "mapped": ("source", "target", "values"),
-    "ordered": ("columns", "strict"), "sum": ("parts", "total"),
-}  # fmt: skip
-_OPTIONAL = {"strict"}
 
 
 def check_constraints(facts: Facts, constraints: Iterable[Any]) -> tuple[Constraint, ...]:
@@ -39,21 +35,6 @@ def check_constraints(facts: Facts, constraints: Iterable[Any]) -> tuple[Constra
     return tuple(found)
 
 
-def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
-    """Return a constraint for JSON."""
-    told: dict[str, Any] = {"type": constraint.kind}
-    for key in _KEYS[constraint.kind]:
-        value = getattr(constraint, key)
-        if key in _OPTIONAL and not value:
-            continue
-        if isinstance(constraint, ImpossibleValues):
-            value = {name: list(values) for name, values in value}
-        elif isinstance(constraint, MappedColumn) and key == "values":
-            value = [list(pair) for pair in value]
-        told[key] = list(value) if isinstance(value, tuple) else value
-    return told
-
-
 def read_constraint(stated: Any) -> Constraint:
     """Return the constraint that a JSON object states."""
     kind = stated.get("type") if isinstance(stated, Mapping) else None
@@ -61,12 +42,10 @@ def read_constraint(stated: Any) -> Constraint:
         raise ValueError(
             f'Schema: constraints: {stated!r} must have a "type" that is one of {sorted(KINDS)}.'
         )
-    needed = {*_KEYS[kind]} - _OPTIONAL
+    keys = {f.name: f.default is MISSING for f in fields(KINDS[kind]) if f.init}
     given = {*stated} - {"type"}
-    if not needed <= given <= {*_KEYS[kind]}:
-        raise ValueError(
-            f"Schema: constraints: {stated!r} must have the keys {', '.join(_KEYS[kind])}."
-        )
+    if not {key for key, needed in keys.items() if needed} <= given <= {*keys}:
+        raise ValueError(f"Schema: constraints: {stated!r} must have the keys {', '.join(keys)}.")
     try:
         return KINDS[kind](**{key: stated[key] for key in given})
     except (TypeError, ValueError) as error:

@@ -23,6 +23,7 @@ from .constraint import (
     MappedColumn,
     OrderedColumns,
     SummedColumns,
+    translate_codes,
 )
 
 _MOST = 1e12  # magnitude of numbers that the solver handles
@@ -149,7 +150,7 @@ class _Program:
 
     def _add_equal_categories(self, constraint: EqualColumns) -> None:
         for one, other in constraint.links():
-            same = constraint.same_codes(self._facts, one, other)
+            same = translate_codes(self._facts[one], self._facts[other])
             first, second = self._columns[one], self._columns[other]
             for code, variable in enumerate(first):
                 if same[code] < 0:

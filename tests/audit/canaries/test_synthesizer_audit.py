@@ -242,7 +242,7 @@ def test_true_claims_are_refuted_in_at_most_alpha_of_600_runs(n_runs, n_canaries
 
 
 def test_canaries_are_spread_over_ranges_and_categories():
-    facts = SCHEMA.check_kinds("test", missing=True)
+    facts = SCHEMA._check_kinds("test", missing=True)
     found = spread_records(facts, X.dtypes, 40, np.random.default_rng(0))
     assert set(found["job"].value_counts()) == {10}
     assert set(found["rich"].value_counts()) == {20}
@@ -254,7 +254,7 @@ def test_canaries_are_spread_over_ranges_and_categories():
 
 def test_a_mixture_keeps_types_and_knows_whom_no_coin_touches():
     random = np.random.default_rng(0)
-    facts = SCHEMA.check_kinds("test", missing=True)
+    facts = SCHEMA._check_kinds("test", missing=True)
     for coin in ("add_remove", "replace_one"):
         mixture = MixtureEvent.draw(X, facts, 30, coin, random)
         table = mixture.training_table()

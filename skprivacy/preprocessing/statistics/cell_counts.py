@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._groups import SHARES_PER_GROUP, Groups
-from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import read_group_sizes, read_numbers, read_text
-from ..sums.sum_plan import GROUP_SIZE, Integers
+from ..._groups import SHARES_PER_GROUP, Groups
+from ...sums import SumPlan, SumTotal
+from ...sums.batch_columns import read_group_sizes, read_numbers, read_text
+from ...sums.sum_plan import GROUP_SIZE, Integers
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ class CellPlan(SumPlan):
     **Guarantees.** A record is in at most one cell. Shares are multiples of 2**-20.
     """
 
+    _counts_cells = True
+
     column: str
     cells: Condition | Bins | Categories | Candidates
 
@@ -115,10 +117,6 @@ class CellPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return self.cells.size
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         return {"column": self.column, "cells": [type(self.cells).__name__, asdict(self.cells)]}
@@ -136,7 +134,7 @@ class CellPlan(SumPlan):
 
     def counts(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private counts; with groups, sums of shares."""
-        return total.read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
+        return total._read_sums() / (1 if self.unit == "record" else SHARES_PER_GROUP)
 
 
 @dataclass(frozen=True)
@@ -145,6 +143,8 @@ class GroupSizePlan(SumPlan):
 
     **Guarantees.** A group of m rows adds m to one of the sums at most, hence 1 to ``counts``.
     """
+
+    _counts_cells = True
 
     max_size: int
 
@@ -158,10 +158,6 @@ class GroupSizePlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return self.max_size - 1
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         return {"max_size": self.max_size}
@@ -178,5 +174,5 @@ class GroupSizePlan(SumPlan):
 
         Cell i is at or above i of the candidates 0.5, 1.5 ... ``max_size`` + 0.5.
         """
-        exact = total.read_sums() / np.arange(1, self.max_size)
+        exact = total._read_sums() / np.arange(1, self.max_size)
         return np.array([0.0, *exact, total.n_units - exact.sum(), 0.0])

@@ -1,7 +1,6 @@
 """Private statistics of tables: counts, histograms, sums, means, variances and quantiles.
 
-Each function makes a :class:`~skprivacy.preprocessing.bounded_moments.Statistic` and releases it,
-once, with one charge.
+Each function makes a ``Statistic`` (``bounded_moments``) and releases it once, with one charge.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from .._docs import fill_docs
-from .._groups import check_groups
-from .._input_data import check_numbers
-from .._validation import is_number, is_whole, num_samples
-from ..accounting import PrivacyBudget
-from ..accounting.event import numbers
-from ..mechanisms.bounds import check_bounds
-from ..sums import SumPlan, SumTotal, open_table
-from ..sums.engines import is_table
-from ..sums.sources import SumSource, TableSource
-from ..sums.sum_estimator import check_table_names
+from ..._docs import fill_docs
+from ..._groups import check_groups
+from ..._input_data import check_numbers
+from ..._validation import is_number, is_whole, num_samples
+from ...accounting import PrivacyBudget
+from ...accounting.event import numbers
+from ...mechanisms.bounds import check_bounds
+from ...sums import SumPlan, SumTotal
+from ...sums.sources import SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
 from .bounded_moments import (
     RELEASE_DOCS,
     BoundedColumns,
@@ -310,6 +308,21 @@ def _release_group_size(
 MAX_CANDIDATES = 10_000_000
 
 
+def _release_moments(
+    name: str,
+    statistic_of: Callable[[BoundedColumns, str], Statistic],
+    X: Any,
+    bounds: Any,
+    groups: Any,
+    **params: Any,
+) -> Release:
+    """Release a statistic of bounded columns."""
+    check_release_target(params["epsilon"], params["delta"], params["relation"])
+    source, names = open_columns(X, groups)
+    statistic = statistic_of(BoundedColumns(source, names, bounds), params["relation"])
+    return release_statistic(statistic, source, name, **params)
+
+
 @fill_docs(RELEASE_DOCS)
 def private_sum(
     X: ArrayLike,
@@ -354,12 +367,9 @@ def private_sum(
     >>> 17_400 < days < 18_600
     True
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).total(relation)
-    return release_statistic(
-        statistic, source, "private_sum", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_sum", BoundedColumns.total, X, bounds, groups, epsilon=epsilon, delta=delta,
+        relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -407,12 +417,9 @@ def private_mean(
     >>> privacy
     1.00-DP, add-remove, exact noise, proved
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).mean(relation)
-    return release_statistic(
-        statistic, source, "private_mean", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_mean", BoundedColumns.mean, X, bounds, groups, epsilon=epsilon, delta=delta,
+        relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 
@@ -452,12 +459,9 @@ def private_variance(
     >>> 50 < variance < 250
     True
     """
-    check_release_target(epsilon, delta, relation)
-    source, names = open_columns(X, groups)
-    statistic = BoundedColumns(source, names, bounds).variance(relation)
-    return release_statistic(
-        statistic, source, "private_variance", epsilon=epsilon, delta=delta, relation=relation,
-        budget=budget, noise_seed=noise_seed,
+    return _release_moments(
+        "private_variance", BoundedColumns.variance, X, bounds, groups, epsilon=epsilon,
+        delta=delta, relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 

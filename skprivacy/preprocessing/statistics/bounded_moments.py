@@ -14,26 +14,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import SHARE_GRID, Groups, check_order, resolve_groups
-from .._input_data import check_array, check_cells, check_numbers, holds_collections
-from .._validation import as_array, check_unmasked, is_number
-from ..accounting import PrivacyBudget, PrivacyGuarantee
-from ..accounting.calibration import analytic_noise_multiplier
-from ..base import private_release
-from ..mechanisms import (
+from ..._groups import SHARE_GRID, Groups, check_order, resolve_groups
+from ..._input_data import check_array, check_cells, check_numbers, holds_collections
+from ..._validation import as_array, check_unmasked, is_number
+from ...accounting import PrivacyBudget, PrivacyGuarantee
+from ...accounting.calibration import analytic_noise_multiplier
+from ...base import private_release
+from ...mechanisms import (
     Exponential,
     Gaussian,
     Laplace,
     Mechanism,
     SecureRandom,
 )
-from ..mechanisms.bounds import GRID_BITS, check_bounds, quantize
-from ..sums import SumPlan, SumTotal, open_table
-from ..sums.batch_columns import read_numbers
-from ..sums.engines import is_table
-from ..sums.sources import ArraySource, SumRelease, SumSource, TableSource
-from ..sums.sum_estimator import check_table_names
-from ..sums.sum_plan import Integers
+from ...mechanisms.bounds import GRID_BITS, check_bounds, quantize
+from ...sums import SumPlan, SumTotal
+from ...sums.batch_columns import read_numbers
+from ...sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
+from ...sums.sum_plan import Integers
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {
@@ -65,7 +64,7 @@ group. Values are scaled to [-1, 1]. Values and the shares of records in groups 
     "moment_columns": """\
 X : array-like of shape (n_samples,) or (n_samples, n_features), or table
     Private values. NaN counts as the middle of the bounds; infinity is clipped. A table in an
-    engine is summed there: see :func:`skprivacy.sums.open_table`.
+    engine is summed there: see :mod:`skprivacy.sums`.
 bounds : tuple (lower, upper)
     Public bounds: two numbers, or two sequences of length n_features. With two
     features, pass two arrays for bounds per feature.""",
@@ -269,7 +268,7 @@ class MomentPlan(SumPlan):
 
     def sums(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private sums as numbers."""
-        return total.read_sums() * self._step
+        return total._read_sums() * self._step
 
 
 def _double_squares(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._groups import SHARE_GRID, SHARES_PER_GROUP, Groups
-from ..mechanisms.bounds import GRID_BITS
-from ..sums import SumPlan, SumTotal
-from ..sums.batch_columns import count_rows, read_numbers, read_series
-from ..sums.sum_plan import Integers
-from .cell_values import category_codes, mask_unreadable
-from .columns import BoundedColumn, CategoricalColumn
+from ..._groups import SHARE_GRID, SHARES_PER_GROUP, Groups
+from ...mechanisms.bounds import GRID_BITS
+from ...sums import SumPlan, SumTotal
+from ...sums.batch_columns import count_rows, read_numbers, read_series
+from ...sums.sum_plan import Integers
+from ..cell_values import category_codes, mask_unreadable
+from ..columns import BoundedColumn, CategoricalColumn
 
 Fact = BoundedColumn | CategoricalColumn
 
@@ -28,6 +28,8 @@ class SummaryPlan(SumPlan):
     one cell of each marginal. It depends on this record only. Each of the m records of a group adds
     1 / m of that, rounded towards 0, so a group adds no more than a record would.
     """
+
+    _counts_cells = True
 
     described: tuple[tuple[str, Fact], ...]  # the columns that are used, with their public facts
     means: tuple[str, ...]  # bounded columns that are summed
@@ -53,10 +55,6 @@ class SummaryPlan(SumPlan):
     @property
     def n_sums(self) -> int:
         return len(self.means) + sum(math.prod(shape) for shape in self.shapes)
-
-    @property
-    def _rows_at_a_time(self) -> int:
-        return max(super()._rows_at_a_time, self.size)
 
     def facts(self) -> dict[str, Any]:
         described = [[name, fact.to_dict()] for name, fact in self.described]
@@ -87,7 +85,7 @@ class SummaryPlan(SumPlan):
 
     def vector(self, total: SumTotal) -> NDArray[np.float64]:
         """Return the private count, sums and marginals."""
-        sums, n_means = total.read_sums(), len(self.means)
+        sums, n_means = total._read_sums(), len(self.means)
         if self.unit == "record":
             sums[:n_means] *= 2.0**-GRID_BITS
         else:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..sums import SumTotal
-from ..sums.tables import DuckDBTable
-from .columns import BoundedColumn
+from ...sums import SumTotal
+from ...sums.tables import DuckDBTable
+from ..columns import BoundedColumn
 from .summary_plan import SummaryPlan
 
 ROWS_PER_PART = 3_000_000  # of one batch of persons

@@ -14,18 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._extras import name_missing_extra
-from .._output import as_path
-from .._validation import as_paths, is_whole, sequence
-from ..accounting import PrivacyBudget
-from ..sums import SumPlan, SumTotal, open_table
-from ..sums.engines import is_table
-from ..sums.sources import SumSource, TableSource
-from ..sums.sum_estimator import check_table_names
-from .bounded_moments import Release, Statistic, check_release_target, release_statistic
-from .columns import BoundedColumn
+from ..._docs import fill_docs
+from ..._extras import name_missing_extra
+from ..._output import as_path
+from ..._validation import as_paths, is_whole, sequence
+from ...accounting import PrivacyBudget
+from ...sums import SumPlan, SumTotal
+from ...sums.sources import SumSource, TableSource, is_table, open_table
+from ...sums.sum_estimator import check_table_names
+from ..columns import BoundedColumn
+from ..schema import Schema
+from .bounded_moments import (
+    RELEASE_DOCS,
+    Release,
+    Statistic,
+    check_release_target,
+    release_statistic,
+)
 from .parquet_scan import Scan
-from .schema import Schema
 from .summary_plan import SummaryPlan
 
 Path = str | PathLike[str]
@@ -35,24 +41,14 @@ _MAX_MARGINALS = 60
 
 @dataclass(frozen=True)
 class Summary:
-    """Release of :func:`private_summary`.
+    """Release of :func:`private_summary`; counts can be fractional or negative."""
 
-    Parameters
-    ----------
-    count : float
-        Number of rows used; it can be fractional or negative.
-    means : mapping of str to float
-        The mean of each column, within its bounds.
-    marginals : mapping of tuple of str to ndarray
-        For each set of columns, the number of rows in each cell, with an axis per column. Counts
-        can be fractional or negative.
-    """
-
-    count: float
-    means: Mapping[str, float]
-    marginals: Mapping[tuple[str, ...], NDArray[np.float64]]
+    count: float  # rows used
+    means: Mapping[str, float]  # of each column, within its bounds
+    marginals: Mapping[tuple[str, ...], NDArray[np.float64]]  # rows in each cell
 
 
+@fill_docs(RELEASE_DOCS)
 def private_summary(
     path: Any,
     schema: Schema,
@@ -78,7 +74,7 @@ def private_summary(
     ----------
     path : str, path-like, sequence of these, or table
         The file, or files with the same columns, of the same types. A table in an engine is scanned
-        by that engine: see :func:`skprivacy.sums.open_table`.
+        by that engine: see :mod:`skprivacy.sums`.
     schema : Schema
         Public facts of the columns that are used. Values outside of bounds are clipped.
     marginals : iterable of str or sequence of str, default=()
@@ -93,17 +89,9 @@ def private_summary(
         Number of rows used per person: the first ones in the order of the files. Noise is
         proportional to it. A table in an engine has no such order: each of the m rows of a person
         counts 1 / m there, so ``count`` is a number of persons, and this parameter stays 1.
-    epsilon : float
-        Privacy loss, in nats, of all numbers together.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise, which is smaller for many numbers.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation, of rows or persons.
-    budget : PrivacyBudget, default=None
-        Budget that is charged before the data is read. A release that it cannot afford is refused.
-        A scan that fails or is interrupted releases nothing, and stays charged.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(release_epsilon)s
+    %(release_relation)s
+    %(release_budget)s
     memory_limit : str, default="512MB"
         Limit of DuckDB's buffers; the process needs about 200 MB more.
     directory : str or path-like, default=None
@@ -112,15 +100,16 @@ def private_summary(
     Returns
     -------
     Release
-        ``value``, a ``Summary``, and ``privacy``.
+        ``value`` with ``count``, ``means`` by column and ``marginals`` by tuples of columns, and
+        ``privacy``.
 
     Raises
     ------
     ImportError
         If DuckDB is not installed.
     ValueError
-        If a column or a parameter is not as described. Nothing is charged then. If a file turns out
-        to be damaged while it is read, the charge stays.
+        If a column or a parameter is not as described. Nothing is charged then. A scan that is
+        interrupted, or finds a damaged file, releases nothing, and its charge stays.
 
     Notes
     -----
@@ -257,7 +246,7 @@ def _check_arguments(
             "column."
         )
     counted = [*summed, *(name for names in sets for name in names)]
-    facts = schema.check_kinds("private_summary", counted, missing=True)
+    facts = schema._check_kinds("private_summary", counted, missing=True)
     for name in summed:
         if not isinstance(facts[name], BoundedColumn):
             raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")

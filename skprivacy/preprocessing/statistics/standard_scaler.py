@@ -10,18 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._docs import fill_docs
-from .._input_data import validate_data
-from .._sklearn import StrOptions
-from .._validation import Interval
-from ..accounting import PrivacyBudget
-from ..base import PrivateFit, public_bounds
-from ..sums import SumEstimator
-from ..sums.sources import SumRelease, SumSource
+from ..._docs import fill_docs
+from ..._groups import Groups
+from ..._input_data import read_records, validate_data
+from ..._sklearn import StrOptions
+from ..._validation import Interval
+from ...accounting import PrivacyBudget
+from ...base import PrivateFit, public_bounds
+from ...sums.sources import SumRelease, SumSource
+from ...sums.sum_estimator import SUM_DOCS, SumEstimator
 from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
 
 
-@fill_docs(RELEASE_DOCS)
+@fill_docs({**RELEASE_DOCS, **SUM_DOCS})
 class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale columns by private means and variances.
 
@@ -64,7 +65,7 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.preprocessing.standard_scaler import PrivateStandardScaler
+    >>> from skprivacy.preprocessing import PrivateStandardScaler
     >>> X = np.random.default_rng(0).normal([40, 70], [10, 15], size=(10_000, 2))
     >>> scaler = PrivateStandardScaler(bounds=([0, 0], [120, 200])).fit(X)
     >>> bool(abs(scaler.transform(X).std() - 1) < 0.3)
@@ -120,10 +121,8 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
             stays in its engine, which computes sums.
         y : None
             Ignored.
-        groups : array-like of shape (n_samples,) or str, default=None
-            Group of each record, or the column of a table that holds it. The guarantee then
-            protects all records of a group together, and the name of a Series or a column is its
-            unit. Each of the m records of a group counts 1 / m.
+        %(table_groups)s
+            Each of the m records of a group counts 1 / m.
 
         Returns
         -------
@@ -132,15 +131,12 @@ class PrivateStandardScaler(SumEstimator, OneToOneFeatureMixin, TransformerMixin
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described. Nothing is released then.
-        RuntimeError
-            If an engine fails in its scan. The charge stays, and nothing is released.
+        %(table_raises)s
         """
-        with self._private_fit() as fit:
-            self._validate_params()
-            self._fit_source(fit, self._open_source(X, None, groups))
-        return self
+        return self._fit_table(X, None, groups)
+
+    def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, None, Groups]:
+        return read_records(self, X, groups=groups, dtype=np.float64)
 
     def _make_release(self, fit: PrivateFit, source: SumSource) -> SumRelease:
         self.bounds_ = public_bounds(fit, source.rows, self.bounds)
