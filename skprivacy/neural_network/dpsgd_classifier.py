@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._docs import fill_docs
-from .._input_data import ClassifierMixin, column_or_1d
+from .._input_data import ClassifierMixin, column_or_1d, single_precision
 from .._sklearn import StrOptions
+from .._stacked.stacked_dpsgd import PrivateTask, is_supported
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes
 from ._gradients.losses import LabelEntropy
+from ._gradients.perceptron import PerceptronGradients
 from ._gradients.trial import Probe
-from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
 from .auto_settings import PublicFacts, Recipe, do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
@@ -356,20 +357,48 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         shape, labels = (self.n_features_in_,), self.multilabel_
         return Probe.for_shape(shape, self._n_outputs(), device, views, labels=labels)
 
-    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
+    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
         """Return a function that describes a fit for stacked training, or None if it cannot do so.
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
         undoes_weights = self.class_prior is not None and self.class_weight is not None
-        stackable = type(self) is DPSGDClassifier and not undoes_weights and is_stackable_fit(self)
-        return self._stacked_fit if stackable else None
+        built_in = self.module is None and not self._module_params() and self._processes is None
+        if type(self) is not DPSGDClassifier or undoes_weights or not built_in:
+            return None
+        try:
+            self._validate_params()
+            # The options that a stack may lack do not depend on these public facts.
+            config = self._plan(1, self._recipe(1, 1, 2))
+        except ValueError:
+            return None  # fit raises the error
+        return self._describe_fit if is_supported(config) else None
 
     @ordinary_torch("cpu")
-    def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
+    def _describe_fit(self, X: ArrayLike, y: ArrayLike) -> PrivateTask:
         rows, y = self._rows(X, y, True)
         targets = self._encode(PrivateFit(self), y, True)
-        return as_stacked_fit(self, rows, targets)
+        recipe = self._recipe(len(rows), rows.shape[1], len(self.classes_))
+        config = self._plan(len(rows), recipe)
+        module = self._make_module(recipe, self.random_state)
+        loss: Any = self._loss()
+        weight, loss.weight = loss.weight, None  # all else must be as the perceptron has it
+        if not PerceptronGradients.fits(module, loss):
+            raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
+        layers = [layer for layer in module.children() if isinstance(layer, nn.Linear)]
+        return PrivateTask(
+            config=config.with_noise_for(self.epsilon, self.delta, self.noise_multiplier),
+            inputs=single_precision(rows),
+            targets=targets.astype(np.intp),
+            classes=self.classes_,
+            layers=[
+                (m.weight.detach().numpy().T.copy(), m.bias.detach().numpy().copy()) for m in layers
+            ],
+            activation=recipe.activation,
+            loss_weight=np.ones(len(self.classes_), np.float32)
+            if weight is None
+            else weight.numpy(),
+        )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class, or of each label by itself.
