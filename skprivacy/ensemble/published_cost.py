@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from .._validation import number, positive
-from ..accounting import Event, GNMaxEvent, PrivacyBudget, events
+from .._validation import is_number, positive
+from ..accounting import ComposedEvent, Event, GNMaxEvent, PrivacyBudget, RepeatedEvent
 from ..accounting.event import check_delta, flatten
 from ..accounting.events import VoteThresholdEvent
 from ..accounting.renyi import rdp
@@ -128,13 +128,13 @@ def sanitized_cost(
     """
     order = check_order(order)
     smoothness = 0.25 / order if smoothness is None else smoothness
-    number("alpha", alpha, "a number in (0, 0.5), for example 0.01")
-    if not 0 < alpha < 0.5:
+    if not (is_number(alpha) and 0 < alpha < 0.5):
         raise ValueError(f"alpha={alpha!r} must lie in (0, 0.5), for example 0.01.")
     positive("noise_multiplier", noise_multiplier)
     lift = noise_multiplier * -float(ndtri(alpha))
     random = SecureRandom(noise_seed)
-    upper = float(rdp(_data_independent(event), [order])[0])
+    plain = [RepeatedEvent(_remove_votes(e), n) for e, n in flatten(event).items()]
+    upper = float(rdp(ComposedEvent(tuple(plain)), [order])[0])
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
     if math.isinf(float(rdp(mechanism.event, [order])[0])):
         raise ValueError(
@@ -151,13 +151,8 @@ def sanitized_cost(
     return SanitizedCost(float(order), published, mechanism.event, alpha, proved)
 
 
-def _data_independent(event: Event) -> Event:
-    """Return the event without the votes' counts."""
-    counts = flatten(event).items()
-    return events.ComposedEvent(tuple(events.RepeatedEvent(_remove_votes(e), n) for e, n in counts))
-
-
 def _remove_votes(event: Event) -> Event:
+    """Return the event without the votes' counts."""
     if not event.data_dependent:
         return event
     if not isinstance(event, GNMaxEvent | VoteThresholdEvent):
