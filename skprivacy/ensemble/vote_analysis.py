@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
-from .._validation import is_whole, raise_alone, whole
-from ..accounting.event import check_delta
+from .._validation import is_whole, open_unit, raise_alone, whole
 from ..accounting.events.gnmax import gnmax_rdp
 from ..accounting.renyi import DEFAULT_ORDERS
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
+Floats = NDArray[np.float64]
+_Costs = tuple[Floats, Floats]  # data-dependent and data-independent, (n_queries, n_orders) each
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
 
@@ -44,9 +44,9 @@ class VoteAnalysis:
         Epsilon of one query at delta 0, whatever its votes; None if it has none.
     """
 
-    orders: NDArray[np.float64] = field(repr=False)
-    dependent: NDArray[np.float64] = field(repr=False)
-    independent: NDArray[np.float64] = field(repr=False)
+    orders: Floats = field(repr=False)
+    dependent: Floats = field(repr=False)
+    independent: Floats = field(repr=False)
     delta: float = 1e-5
     conversion: str = "tight"
     pure: float | None = None
@@ -108,7 +108,7 @@ class VoteAnalysis:
         )
         return self._epsilon(self.dependent, n_queries)
 
-    def _epsilon(self, costs: NDArray[np.float64], n_queries: int | None) -> float:
+    def _epsilon(self, costs: Floats, n_queries: int | None) -> float:
         if n_queries is not None:
             whole("n_queries", n_queries, least=0)
         a, cost = self.orders, costs[:n_queries].sum(axis=0)
@@ -177,9 +177,7 @@ def analyze_votes(
     2.64
     """
     counts = _check_votes(votes)
-    check_delta(delta)
-    if delta == 0 or not isinstance(delta, Real):
-        raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
+    open_unit("delta", delta, 1e-5)
     if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
     if moments is not None and not (is_whole(moments) and 1 <= moments <= _MAX_MOMENTS):
@@ -205,7 +203,7 @@ def analyze_votes(
     return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
 
 
-def _check_votes(votes: ArrayLike) -> NDArray[np.float64]:
+def _check_votes(votes: ArrayLike) -> Floats:
     try:
         counts = np.asarray(votes, np.float64)
     except _UNREADABLE:
@@ -221,31 +219,30 @@ def _check_votes(votes: ArrayLike) -> NDArray[np.float64]:
 
 
 def _query_costs(
-    counts: NDArray[np.float64], aggregator: Any, orders: NDArray, taken: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the data-dependent and the data-independent costs, (n_queries, n_orders) each."""
+    counts: Floats, aggregator: Any, orders: Floats, taken: NDArray[np.bool_]
+) -> _Costs:
+    """Return the costs of each query."""
+    noise = float(aggregator.noise or 0.0)
     if isinstance(aggregator, LNMax):
-        return _lnmax_costs(counts, float(aggregator.noise or 0.0), orders)
-    if isinstance(aggregator, GNMax):
-        return _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
-    if not isinstance(aggregator, ConfidentGNMax):
+        return _lnmax_costs(counts, noise, orders)
+    if not isinstance(aggregator, GNMax | ConfidentGNMax):
         raise ValueError(f"aggregator={aggregator!r}: no data-dependent cost is known.")
-    vote = _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
+    vote = _gnmax_costs(counts, noise, orders)
+    if isinstance(aggregator, GNMax):
+        return vote
     test = _threshold_costs(counts, aggregator, orders)
     parts = [np.where(taken[:, None], v, 0.0) + t for v, t in zip(vote, test, strict=True)]
     return parts[0], parts[1]
 
 
-def _winner_gaps(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _winner_gaps(counts: Floats) -> Floats:
     """Return the winner's lead over each other class, of shape (n_queries, n_classes - 1)."""
     ordered = np.sort(counts, axis=1)
-    gaps: NDArray[np.float64] = ordered[:, -1:] - ordered[:, :-1]
+    gaps: Floats = ordered[:, -1:] - ordered[:, :-1]
     return gaps
 
 
-def _gnmax_costs(
-    counts: NDArray[np.float64], sigma: float, orders: NDArray
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _gnmax_costs(counts: Floats, sigma: float, orders: Floats) -> _Costs:
     # Papernot et al. 2018, Theorem 6, with Proposition 7 for q: the probability of another winner
     log_q = logsumexp(log_ndtr(-_winner_gaps(counts) / (math.sqrt(2) * sigma)), axis=1)
     log_q = np.minimum(log_q, math.log1p(-1 / counts.shape[1]))
@@ -254,9 +251,7 @@ def _gnmax_costs(
     return dependent, np.broadcast_to(orders / sigma**2, dependent.shape)
 
 
-def _threshold_costs(
-    counts: NDArray[np.float64], aggregator: ConfidentGNMax, orders: NDArray
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _threshold_costs(counts: Floats, aggregator: ConfidentGNMax, orders: Floats) -> _Costs:
     noise = aggregator.test_noise
     # Papernot et al. 2018: the test is a noisy arg-max of two outcomes, of half the cost
     log_q = log_ndtr(-np.abs(counts.max(axis=1) - aggregator.threshold) / noise)
@@ -264,9 +259,7 @@ def _threshold_costs(
     return dependent, np.broadcast_to(orders / (2 * noise**2), dependent.shape)
 
 
-def _lnmax_costs(
-    counts: NDArray[np.float64], scale: float, orders: NDArray
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _lnmax_costs(counts: Floats, scale: float, orders: Floats) -> _Costs:
     pure = 2 / scale
     plain = np.minimum(orders * pure**2 / 2, pure)  # Papernot et al. 2017, Theorem 2
     gaps = _winner_gaps(counts) / scale
@@ -277,6 +270,5 @@ def _lnmax_costs(
     with np.errstate(all="ignore"):  # undefined values are replaced by the plain cost below
         log_good = np.log1p(-q) + (orders - 1) * (np.log1p(-q) - np.log1p(-math.exp(pure) * q))
         value = np.logaddexp(log_good, np.log(q) + pure * (orders - 1)) / (orders - 1)
-    return np.where(holds, np.minimum(plain, np.maximum(value, 0)), plain), np.broadcast_to(
-        plain, (len(counts), len(orders))
-    )
+    dependent = np.where(holds, np.minimum(plain, np.maximum(value, 0)), plain)
+    return dependent, np.broadcast_to(plain, dependent.shape)
