@@ -29,30 +29,25 @@ from typing import TYPE_CHECKING, Any
 from .._extras import name_missing_extra
 
 if TYPE_CHECKING:
-    from ._training.update_rules import PrivateAdam
-    from .augmentation import RandomDistortion, RandomFlip, RandomShift
+    from .augmentation import RandomShift
     from .batch_norm import freeze_batch_norm
     from .dpsgd_classifier import DPSGDClassifier
     from .dpsgd_regressor import DPSGDRegressor
     from .scarf import SCARFEncoder
     from .scattering import ScatteringTransformer
-    from .semi_supervised import ColumnCorruption, ConsistencyStudent, VATStudent
+    from .semi_supervised import ConsistencyStudent, VATStudent
     from .simclr import SimCLREncoder
     from .skorch_net import DPNeuralNet
     from .training_options import Clipping, Distributed, Optimizer
 
 __all__ = [
     "Clipping",
-    "ColumnCorruption",
     "ConsistencyStudent",
     "DPNeuralNet",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Distributed",
     "Optimizer",
-    "PrivateAdam",
-    "RandomDistortion",
-    "RandomFlip",
     "RandomShift",
     "SCARFEncoder",
     "ScatteringTransformer",
@@ -64,16 +59,12 @@ __all__ = [
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
     "Clipping": "training_options",
-    "ColumnCorruption": "semi_supervised",
     "ConsistencyStudent": "semi_supervised",
     "DPNeuralNet": "skorch_net",
     "DPSGDClassifier": "dpsgd_classifier",
     "DPSGDRegressor": "dpsgd_regressor",
     "Distributed": "training_options",
     "Optimizer": "training_options",
-    "PrivateAdam": "_training.update_rules",
-    "RandomDistortion": "augmentation",
-    "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
     "SCARFEncoder": "scarf",
     "ScatteringTransformer": "scattering",

@@ -350,7 +350,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight_, dtype=torch.float32, device="cpu")
         if self.multilabel_:
-            return LabelEntropy("none", weight)
+            return LabelEntropy(weight)
         return nn.CrossEntropyLoss(weight, reduction="none")
 
     def _probe(self, device: str, views: int) -> Probe:

@@ -241,7 +241,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return 1
 
     def _loss(self) -> nn.Module:
-        return SquaredError("none")
+        return SquaredError()
 
     def _probe(self, device: str, views: int) -> Probe:
         return Probe.for_shape((self.n_features_in_,), None, device, views)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .._docs import fill_docs
-from .augmentation import RandomDistortion
+from .augmentation import RandomDistortion, augmentation_steps
 from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
 _CHANNELS = (32, 64, 128)
@@ -35,8 +35,8 @@ class SimCLREncoder(ContrastiveEncoder):
         images, or as images of height 1 if their number of pixels is not a square.
     augment : callable or list of callables, default=None
         Random view of each row: maps a tensor of rows to one of the same shape, such as
-        :class:`~skprivacy.neural_network.RandomFlip`. ``None`` means
-        :class:`~skprivacy.neural_network.RandomDistortion`, which suits drawings and handwriting.
+        :class:`~skprivacy.neural_network.RandomShift`. ``None`` rotates, scales, slants, shifts and
+        bends images, changes their strokes and covers a part: it suits drawings and handwriting.
         For photographs use the augmentations of Chen et al.
     temperature : float, default=0.2
         Divisor of similarities before the softmax of the loss.
@@ -125,13 +125,8 @@ class SimCLREncoder(ContrastiveEncoder):
         return convolution_net(self.image_shape_, self.n_components, largest or 1.0)
 
     def _make_views(self, rows: Tensor) -> Views:
-        given = self.augment if self.augment is not None else RandomDistortion(self.image_shape_)
-        steps = [given] if callable(given) else list(given)
-        if not steps or not all(callable(step) for step in steps):
-            raise ValueError(
-                f"augment={self.augment!r} must be a function of a tensor of rows, or a list of "
-                "functions, such as RandomFlip((3, 32, 32))."
-            )
+        given = RandomDistortion(self.image_shape_) if self.augment is None else self.augment
+        steps = augmentation_steps("augment", given)
 
         def view(batch: Tensor) -> Tensor:
             shape = batch.shape

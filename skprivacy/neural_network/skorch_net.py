@@ -72,9 +72,9 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1. A :class:`Clipping`
         also sets the way.
-    optimizer : type, default=torch.optim.SGD
-        An optimizer that needs one gradient per step, such as :class:`PrivateAdam`, which corrects
-        for the noise. It sees all weights as one vector.
+    optimizer : type or "adam", default=torch.optim.SGD
+        An optimizer that needs one gradient per step. It sees all weights as one vector. "adam" is
+        Adam that subtracts the known variance of the noise from its second moment.
     lr : float or "auto", default="auto"
         Step size. "auto" follows from the noise for SGD, and is 0.01 for other optimizers.
     max_epochs : int, default=30
@@ -170,7 +170,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         max_grad_norm: float | str | Clipping = "auto",
-        optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+        optimizer: type[torch.optim.Optimizer] | str = torch.optim.SGD,
         lr: float | str = "auto",
         max_epochs: int = 30,
         batch_size: int | str = "auto",
@@ -392,7 +392,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
-        if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
+        is_sgd = self.optimizer != "adam" and issubclass(self.optimizer, torch.optim.SGD)
+        if self.lr != "auto" or not is_sgd:
             return config
         n_weights = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
         # step_size_for_noise is fitted to a momentum of 0.9: rescale to the same effective step.

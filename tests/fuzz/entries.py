@@ -80,7 +80,6 @@ EXEMPT: dict[str, set[str]] = {
     "called by the library with what it has checked": {
         "Schema.confirm", "Schema.check_kinds", "FederatedPlan.contribution", "FederatedPlan.step",
         "PublicRecords.encoder_like", "Updates.weights_of", "Grid.edges", "HalfWhitening.scaled",
-        "PrivateAdam.step",
         "AttackFinding.of", "AuditReport.violated_by",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},

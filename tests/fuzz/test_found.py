@@ -229,9 +229,7 @@ FOUND = [
     ("ridge", lambda: SoftmaxHead(ridge="a")),
     ("l2", lambda: Sensitivity("a")),
     ("alpha", lambda: fine_tuning.SampledSensitivity(alpha=len)),
-    ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
-    ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
     ("X", lambda: attacks.WhiteBoxAttack(NETWORK, epochs=1).fit(LabeledRecords(HUGE, y))),
     ("y", lambda: LABEL_ONLY.decision_function(LabeledRecords(X, np.column_stack([y, y])))),
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(X.astype(object), y))),
@@ -389,7 +387,6 @@ FOUND = [
         [[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2, 3]])),
     ("of_parties", lambda: FederatedPlan(
         n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5, of_parties=pd.NA)),
-    ("params", lambda: neural_network.PrivateAdam([])),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
     ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(

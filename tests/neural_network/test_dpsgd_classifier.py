@@ -23,7 +23,7 @@ from skprivacy import config_context
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomFlip
+from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomShift
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.torch_modes import private_randomness
@@ -142,7 +142,7 @@ def test_relation_follows_from_what_is_public(blobs):
         ({"module": nn.Linear(3, 2)}, ["the module treats", "the weights that training starts"]),
         ({"module": lambda: nn.Linear(3, 2)}, ["the module treats"]),
         ({"augment": lambda rows: rows}, ["augmentations treat"]),
-        ({"augment": RandomFlip((1, 1, 3))}, []),
+        ({"augment": RandomShift((1, 1, 3))}, []),
     ],
 )
 def test_code_that_is_taken_on_trust_is_an_assumption(blobs, params, named):

@@ -79,17 +79,13 @@ class Generator(nn.Module):
         outputs = outputs + torch.where(torch.tensor(self._number), normal.logit(), normal.log())
         parts = outputs.split(self.plan.widths, 1)
         return torch.cat(
-            [_number(p) if p.shape[1] == 1 else _gumbel_softmax(p, chance) for p in parts], 1
+            [p.sigmoid() if p.shape[1] == 1 else _gumbel_softmax(p, chance) for p in parts], 1
         )
 
     def start(self, means: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
         """Set the mean rows and the factor of normal rows."""
         self.means = torch.from_numpy(means).float()
         self.factor = torch.from_numpy(factor).float()
-
-
-def _number(part: Tensor) -> Tensor:
-    return part.sigmoid()
 
 
 def _gumbel_softmax(part: Tensor, chance: torch.Generator) -> Tensor:
@@ -102,11 +98,6 @@ def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
     for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(_LEAKY_SLOPE)]
     return nn.Sequential(*layers[:-1])
-
-
-def _discriminator(plan: GeneratorPlan, hidden_layer_sizes: Sequence[int]) -> nn.Sequential:
-    """Return a network with one output per label: how real a row with that label looks."""
-    return _perceptron((sum(plan.widths), *hidden_layer_sizes, plan.n_classes))
 
 
 class RealOrGenerated(nn.Module):
@@ -232,7 +223,9 @@ def make_networks(
     """Return a discriminator and a generator whose weights depend only on ``random``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random.randint(1 << 31)))
-        return _discriminator(plan, hidden_layer_sizes), Generator(plan)
+        # One output per label: how real a row with that label looks.
+        sizes = sum(plan.widths), *hidden_layer_sizes, plan.n_classes
+        return _perceptron(sizes), Generator(plan)
 
 
 def load_generator(
