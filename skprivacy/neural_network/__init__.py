@@ -18,7 +18,6 @@ Files, in reading order:
 - ``simclr``: SimCLREncoder, for images
 - ``scattering``: ScatteringTransformer
 - ``batch_norm``: freeze_batch_norm
-- ``each_record``: torch functions whose rounding is independent of other records
 """
 
 from __future__ import annotations

@@ -40,10 +40,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Parameters
     ----------
-    %(network_shape)s
-    %(augment)s
-    %(epsilon_or_noise)s
-    %(training_noise)s
+    %(network_model)s
     max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1, larger with
         ``class_prior``, and no limit without privacy. A :class:`Clipping` also sets the way.
@@ -60,13 +57,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Public factors of the loss for some labels, applied before gradients are clipped. "balanced"
         needs ``class_prior``, divides by it, and gives the rarest class the factor 1. With
         ``class_prior``, ``predict_proba`` undoes the factors.
-    %(n_records)s
-    %(max_group_size)s
-    %(network_device)s
-    %(noise_seed)s
-    %(budget)s
-    **module_params : dict
-        Arguments of a ``module`` class, as ``module__x``.
+    %(network_run)s
 
     Attributes
     ----------
@@ -80,10 +71,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Whether a record may have several labels.
     module_ : torch.nn.Module
         The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
-    %(guarantee_attributes)s
-    %(network_attributes)s
-    %(settings_attributes)s
-    %(feature_attributes)s
+    %(fitted_network)s
 
     Notes
     -----
@@ -230,19 +218,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             Their labels.
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; used by the first call only.
-        groups : array-like of shape (n_samples,), default=None
-            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
-
-        Returns
-        -------
-        DPSGDClassifier
-            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
-            is in all of them.
-
-        Raises
-        ------
-        ValueError
-            As in ``fit``, or if the earlier training protects another unit.
+        %(continued_fit)s
         """
         return self._fit(X, y, groups, not hasattr(self, "module_"), classes)
 

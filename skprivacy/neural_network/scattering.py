@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .._environment import one_torch_thread
 from .._input_data import check_array
 from .._validation import sequence, whole
-from .each_record import map_each_record
+from ._training.torch_modes import map_each_record
 
 _ANGLES, _SLANT = 8, 0.5
 _GROUPS = 27

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -408,14 +409,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        try:
-            with torch.no_grad():
-                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
-        except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
-            raise ValueError(
-                f"module={kind} cannot take the records of X, each of shape "
-                f"{tuple(probe.inputs.shape[1:])}: {error}"
-            ) from error
+        with torch.no_grad(), _name_shape(kind, probe.inputs):
+            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
@@ -444,14 +439,21 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            try:
+            with _name_shape(type(self.module_).__name__, rows):
                 outputs = self.evaluation_step((part, None), training=training)
-            except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
-                raise ValueError(
-                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
-                    f"shape {tuple(rows.shape[1:])}: {error}"
-                ) from error
             yield to_device(outputs, device)
+
+
+@contextmanager
+def _name_shape(kind: str, rows: Tensor | MappedRows) -> Iterator[None]:
+    """Name the module and the shape of records in errors of torch, which names shapes only."""
+    try:
+        yield
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(
+            f"module={kind} cannot take the records of X, each of shape {tuple(rows.shape[1:])}: "
+            f"{error}"
+        ) from error
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:
