@@ -4,12 +4,11 @@ Files, in reading order:
 
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
-- ``training_options``: Optimizer, Clipping and Distributed, values of their parameters
+- ``settings``: Optimizer, Clipping and Distributed, and values for "auto", from public facts
 - ``network``: the base of both: checks, plan, training and prediction
 - ``network_docs``: paragraphs that their docstrings share
 - ``_training/``: private training runs; start with ``_training/engine``
 - ``_gradients/``: clipped sums of per-example gradients
-- ``auto_settings``: values for "auto", from public facts
 - ``skorch_net``: DPNeuralNet
 - ``semi_supervised``: ConsistencyStudent (FixMatch) and VATStudent
 - ``augmentation``: random views of images
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from .scarf import SCARFEncoder
     from .scattering import ScatteringTransformer
     from .semi_supervised import ConsistencyStudent, VATStudent
+    from .settings import Clipping, Distributed, Optimizer
     from .simclr import SimCLREncoder
     from .skorch_net import DPNeuralNet
-    from .training_options import Clipping, Distributed, Optimizer
 
 __all__ = [
     "Clipping",
@@ -57,13 +56,13 @@ __all__ = [
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
-    "Clipping": "training_options",
+    "Clipping": "settings",
     "ConsistencyStudent": "semi_supervised",
     "DPNeuralNet": "skorch_net",
     "DPSGDClassifier": "dpsgd_classifier",
     "DPSGDRegressor": "dpsgd_regressor",
-    "Distributed": "training_options",
-    "Optimizer": "training_options",
+    "Distributed": "settings",
+    "Optimizer": "settings",
     "RandomShift": "augmentation",
     "SCARFEncoder": "scarf",
     "ScatteringTransformer": "scattering",

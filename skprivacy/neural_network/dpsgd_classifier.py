@@ -24,10 +24,9 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.perceptron import PerceptronGradients
 from ._gradients.trial import Probe
 from ._training.torch_modes import ordinary_torch
-from .auto_settings import PublicFacts, Recipe, do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
-from .training_options import Clipping, Distributed, Optimizer
+from .settings import Clipping, Distributed, Optimizer, PublicFacts, Recipe, do_bins_pay_off
 
 
 @fill_docs(NETWORK_DOCS)

@@ -25,11 +25,11 @@ from ._training.mapped_rows import MappedRows
 from ._training.training_config import SequentialBatches, TrainingConfig
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
-from .training_options import Clipping, Distributed, Optimizer
+from .settings import Clipping, Distributed, Optimizer
 
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
-# Chosen in the benchmark of automatic settings for regression, as in auto_settings.
+# Chosen in the benchmark of automatic settings for regression, as in settings.
 _NOISE_SHARE = 0.1  # of the noise norm that shrinks the weights
 _MEMORY = 25.0  # training time after which noise is forgotten, at a usual scale of features
 

@@ -47,16 +47,18 @@ from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, PerGroup, TrainingConfig
 from .augmentation import Views
-from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
-from .training_options import (
+from .settings import (
     GRAD_NORM,
     Clipping,
     Distributed,
     Optimizer,
+    PublicFacts,
+    Recipe,
     TrainingOption,
     as_clipping,
     as_optimizer,
+    resolve_auto_settings,
 )
 
 Self = TypeVar("Self", bound="PrivateNetwork")

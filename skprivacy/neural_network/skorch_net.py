@@ -47,7 +47,7 @@ from .network import (
     training_rows,
 )
 from .network_docs import NETWORK_DOCS
-from .training_options import AVERAGING, Clipping
+from .settings import AVERAGING, Clipping
 
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
