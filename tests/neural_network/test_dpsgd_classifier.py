@@ -7,11 +7,9 @@ import threading
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -94,17 +92,6 @@ def test_averaging_takes_noise_away(blobs):
         ]
         spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()
     assert spread[0.5] < spread[0.0]
-
-
-def test_string_labels_and_frames(blobs):
-    X, y = blobs
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    labels = np.array(["no", "yes"], dtype=object)[y]
-    model = private(classes=["yes", "no"]).fit(frame, labels)
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert set(model.predict(frame)) == {"no", "yes"}
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert model.score(frame, labels) > 0.87  # 0.964 +- 0.011
 
 
 def test_a_class_without_records_is_still_a_class(blobs):
@@ -212,28 +199,6 @@ def _never(*args):
     raise AssertionError("private data was released")
 
 
-def _bad_data(X, y):
-    return {
-        "sparse": (sparse.csr_matrix(X), y, "[Ss]parse"),
-        "no rows": (X[:0], y[:0], "0 sample"),
-        "no columns": (X[:, :0], y, "0 feature"),
-        "one-dimensional": (X[:, 0], y, "2D array"),
-        "other length": (X, y[:-1], "inconsistent numbers"),
-        "text": (np.full(X.shape, "a", dtype=object), y, "text or dates"),
-        "continuous target": (X, X[:, 0], "not in classes"),
-        "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
-        "target with rows of rows": (X, np.stack([y, y], 1)[:, :, None], "dim 3"),
-    }
-
-
-@pytest.mark.parametrize("name", _bad_data(np.zeros((4, 2)), np.zeros(4)))
-def test_bad_data_is_refused_before_anything_is_released(blobs, name, monkeypatch):
-    monkeypatch.setattr(FloatGaussian, "release", _never)
-    X, y, match = _bad_data(*blobs)[name]
-    with pytest.raises((ValueError, TypeError), match=match):
-        private().fit(X, y)
-
-
 def test_one_row():
     model = private(delta=0.01).fit([[0.5, 1.0]], [1])
     assert model.predict_proba([[0.5, 1.0]]).shape == (1, 2)
@@ -245,14 +210,6 @@ def test_prediction_refuses_what_is_not_finite(blobs):
         model.predict([[np.nan, 0.0, 0.0]])
     with pytest.raises(ValueError, match="3 features"):
         model.predict([[0.0, 0.0]])
-
-
-def test_object_numbers_and_duplicated_columns(blobs):
-    X, y = blobs
-    assert private().fit(X.astype(object), y).score(X, y) > 0.9
-    frame = pd.DataFrame(np.c_[X, X], columns=["a", "b", "c"] * 2)
-    with pytest.raises(ValueError, match="more than one column named 'a'"):
-        private().fit(frame, y)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from skprivacy import load_model, save_model
 from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
@@ -59,16 +58,11 @@ def test_learns(blobs, noise, optimizer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
-def test_a_regressor_learns_too(blobs, noise, tmp_path):
+def test_a_regressor_learns_too(blobs, noise):
     X = blobs[0]
     y = X[:, 0] - 0.5 * X[:, 1]
     model = DPSGDRegressor(noise=noise, target_bounds=(-5, 5), epsilon=3.0, delta=1e-4).fit(X, y)
     assert model.score(X, y) > 0.5
-    save_model(model, tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    assert again.noise == noise
-    assert again.privacy_ == model.privacy_
-    assert (again.predict(X) == model.predict(X)).all()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
