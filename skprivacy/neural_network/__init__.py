@@ -13,8 +13,7 @@ Files, in reading order:
 - ``semi_supervised``: ConsistencyStudent (FixMatch) and VATStudent
 - ``augmentation``: random views of images
 - ``contrastive``: loss and training loop of contrastive encoders
-- ``scarf``: SCARFEncoder, for tables
-- ``simclr``: SimCLREncoder, for images
+- ``encoders``: SCARFEncoder, for tables, and SimCLREncoder, for images
 - ``scattering``: ScatteringTransformer
 - ``batch_norm``: freeze_batch_norm
 """
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
     from .batch_norm import freeze_batch_norm
     from .dpsgd_classifier import DPSGDClassifier
     from .dpsgd_regressor import DPSGDRegressor
-    from .scarf import SCARFEncoder
+    from .encoders import SCARFEncoder, SimCLREncoder
     from .scattering import ScatteringTransformer
     from .semi_supervised import ConsistencyStudent, VATStudent
     from .settings import Clipping, Distributed, Optimizer
-    from .simclr import SimCLREncoder
     from .skorch_net import DPNeuralNet
 
 __all__ = [
@@ -64,9 +62,9 @@ _PUBLIC = {
     "Distributed": "settings",
     "Optimizer": "settings",
     "RandomShift": "augmentation",
-    "SCARFEncoder": "scarf",
+    "SCARFEncoder": "encoders",
     "ScatteringTransformer": "scattering",
-    "SimCLREncoder": "simclr",
+    "SimCLREncoder": "encoders",
     "VATStudent": "semi_supervised",
     "freeze_batch_norm": "batch_norm",
 }

@@ -44,6 +44,11 @@ learning_rate : float, default=0.001
     Initial step size of Adam; it falls to 0.
 random_state : int, RandomState instance or None, default=None
     Seeds the weights, the batches and the perturbations.""",
+    "student_notes": """\
+**Guarantees.** The student is private only if its labels are; it adds no protection.
+
+**Edge cases.** All columns share one scale; standardise them by public facts. A single class is
+always predicted.""",
     "student_attributes": """\
 classes_ : ndarray of shape (n_classes,)
     The labels, sorted, without -1.
@@ -250,10 +255,8 @@ class ConsistencyStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** The student is private only if its labels are; it adds no protection.
-
-    **Edge cases.** All columns share one scale; standardise them by public facts. Without confident
-    predictions only the labels teach. A single class is always predicted.
+    %(student_notes)s
+    Without confident predictions only the labels teach.
 
     References
     ----------
@@ -348,10 +351,7 @@ class VATStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** The student is private only if its labels are; it adds no protection.
-
-    **Edge cases.** All columns share one scale; standardise them by public facts. A single class is
-    always predicted.
+    %(student_notes)s
 
     References
     ----------

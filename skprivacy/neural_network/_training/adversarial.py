@@ -28,9 +28,7 @@ from .training_config import TrainingConfig
 _LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
 _ADAM_BETAS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
 _TEMPERATURE = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category
-_MIN_DISTANCE_TO_BOUND = (
-    1e-3  # distance of normal numbers from 0 and 1, where the logit has no gradient
-)
+_MIN_DISTANCE_TO_BOUND = 1e-3  # of normal numbers, from 0 and 1, where the logit has no gradient
 _HEAD_START = 0.3  # share of steps before the generator starts: the discriminator learns first
 _GENERATOR_RATE = 0.03  # learning rate of the generator relative to the discriminator's
 _AVERAGE_DECAY = 0.999  # decay of the average of the generator's weights
