@@ -107,8 +107,8 @@ def _fill(documented: Documented, paragraphs: Mapping[str, str]) -> Documented:
     members = vars(documented).values() if isinstance(documented, type) else ()
     for member in (documented, *(getattr(m, "__func__", m) for m in members)):
         text = getattr(member, "__doc__", None)
-        if isinstance(text, str) and _LINE.search(text):
-            member.__doc__ = _LINE.sub(
+        while isinstance(text, str) and _LINE.search(text):  # a paragraph may hold others
+            text = member.__doc__ = _LINE.sub(
                 lambda line: indent(paragraphs[line["name"]], line["indent"]), text
             )
     return documented

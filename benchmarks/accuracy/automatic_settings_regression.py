@@ -40,7 +40,7 @@ from benchmarks.shared.regression_tables import (
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.neural_network import DPSGDRegressor, Optimizer
-from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
+from skprivacy.neural_network.settings import PublicFacts, Recipe, resolve_auto_settings
 
 DELTA = 1e-5
 EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (1.0,))

@@ -29,7 +29,8 @@ from benchmarks.shared.quick import ROOT, choose, make_parser
 from skprivacy.ensemble import PropagationStudent
 from skprivacy.ensemble.student_classifier import choose_queries
 from skprivacy.ensemble.students import default_students, fit_student, select_student
-from skprivacy.neural_network import ColumnCorruption, ConsistencyStudent, RandomShift, VATStudent
+from skprivacy.neural_network import ConsistencyStudent, RandomShift, VATStudent
+from skprivacy.neural_network.semi_supervised import ColumnCorruption
 
 sys.path.append(str(ROOT / "examples" / "train"))
 from pate_gan_student import GANStudent

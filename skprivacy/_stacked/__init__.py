@@ -7,9 +7,7 @@ Files, in reading order:
 - ``stacked_mlp``: training as :class:`~sklearn.neural_network.MLPClassifier` does
 - ``stacked_dpsgd``: training by DP-SGD
 - ``scheduling``: distribution over processes or onto a device, as one stack or each alone
-- ``tensors``: stack of networks on a torch device
-- ``device_mlp``: ``stacked_mlp`` on a torch device; networks that must not influence each other
-- ``device_dpsgd``: ``stacked_dpsgd`` on a torch device, where the noise is drawn
+- ``device_networks``: both on a torch device, and networks that must not influence each other
 - ``joint_fits``: private fits charged one by one, and trained side by side
 """
 

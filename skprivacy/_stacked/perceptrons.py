@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 Float32Array = NDArray[np.float32]
-Layers = list[
-    tuple[Float32Array, Float32Array]
-]  # weights (n_in, n_out) and biases (n_out,) of each layer
+Layers = list[tuple[Float32Array, Float32Array]]  # weights (n_in, n_out), biases (n_out,)
 
 # Largest difference between logits whose exponential fits single precision.
 _RANGE = 80.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -66,13 +66,14 @@ def train_on_device(
     import torch
 
     from ..neural_network._training.torch_modes import ordinary_torch
-    from . import device_dpsgd, device_mlp
+    from . import device_networks
 
     for group in _groups_within_memory(prepared, _free_numbers(device)):
         tasks: list[Any] = [model.task for model in group]
-        kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
+        mlps = isinstance(tasks[0], MLPTask)
+        train: Any = device_networks.train_mlps if mlps else device_networks.train_private
         with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
-            trained = (kind or device_dpsgd.train_private)(tasks, device)
+            trained = train(tasks, device)
         for model, layers in zip(group, trained, strict=True):
             yield model.position, model.member(layers)
 
@@ -96,13 +97,13 @@ def train_isolated_networks(
     import torch
 
     from ..neural_network._training.torch_modes import ordinary_torch
-    from . import device_mlp as apart
+    from . import device_networks
 
     net = clone(estimator)
     net._validate_params()
     records = [_records_of(X, y, n_features, classes) for X, y in parts]
     with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
-        trained = apart.train_isolated(net, records, n_features, classes, seeds, device)
+        trained = device_networks.train_isolated(net, records, n_features, classes, seeds, device)
     return [
         StackedMember(classes, layers, net.activation)
         if layers is not None and all(np.isfinite(v).all() for layer in layers for v in layer)
@@ -261,7 +262,6 @@ def _records_of(
     X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
 ) -> Float32Array | None:
     """Return records in the form of the networks, or None if they are invalid."""
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -349,7 +349,7 @@ def _make_preparation(
             inputs = steps.fit_transform(inputs, labels)
         task: _Task
         if describe := _fit_description(net):
-            task = PrivateTask(describe(inputs, labels), int(seeds[i]))
+            task = replace(describe(inputs, labels), seed=int(seeds[i]))
         else:
             net._validate_params()
             records = as_dense_records(inputs, labels, label[rows[i]]) if shared is None else shared

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, repeat
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from .perceptrons import (
 
 if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip
-    from ..neural_network._training.stacked_fit import StackedFit
     from ..neural_network._training.training_config import TrainingConfig
 
 _N_FACTS = 3
@@ -42,29 +40,25 @@ _NORMALS = 1 << 15
 
 @dataclass(frozen=True)
 class PrivateTask:
-    """One private network to train."""
+    """One private network to train: its plan, records and initial weights."""
 
-    fit: StackedFit
-    seed: int
-
-    @property
-    def activation(self) -> str:
-        """Activation of the hidden layers."""
-        return self.fit.activation
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """Labels, in the order of the outputs."""
-        return self.fit.classes
+    config: TrainingConfig
+    inputs: Float32Array  # (n_records, n_features)
+    targets: NDArray[np.intp]  # class indices
+    classes: NDArray[Any]
+    layers: Layers  # initial weights
+    activation: str  # of the hidden layers
+    loss_weight: Float32Array  # (n_classes,), factors of the cross-entropy
+    seed: int = 0
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        return (self.fit.inputs.shape[1], *(len(bias) for _, bias in self.fit.layers))
+        return (self.inputs.shape[1], *(len(bias) for _, bias in self.layers))
 
     @property
     def kind(self) -> Hashable:
         """Tasks of one kind can be trained side by side."""
-        return self._sizes, self.fit.config.n_steps
+        return self._sizes, self.config.n_steps
 
     @property
     def numbers(self) -> int:
@@ -74,31 +68,53 @@ class PrivateTask:
     @property
     def source(self) -> Float32Array:
         """Array of the records, perhaps shared with other tasks."""
-        return self.fit.inputs
+        return self.inputs
 
     @property
     def multiplications(self) -> float:
         """Number of multiplications of the training."""
-        return self.fit.config.n_steps * count_multiplications(self._sizes, self._batch)
+        return self.config.n_steps * count_multiplications(self._sizes, self._batch)
 
     @property
     def _batch(self) -> int:
-        return int(self.fit.config.sampling_rate * len(self.fit.inputs))
+        return int(self.config.sampling_rate * len(self.inputs))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the fit's class, whose module imports torch."""
-        return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
+
+def is_supported(config: TrainingConfig) -> bool:
+    """Return True if a stack trains as a configuration says.
+
+    Fields that are not named here get their defaults, so a configuration that uses one differs.
+    """
+    known: dict[str, Any] = {}
+    if config.clipping != "adaptive":
+        known["clipping"] = config.clipping
+    if config.averaging != "ema":
+        known["averaging"] = config.averaging
+    if config.device.partition(":")[0] in ("auto", "cuda"):  # a stack trains there, too
+        known["device"] = config.device
+    return config == type(config)(
+        n_records=config.n_records,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        relation=config.relation,
+        noise_multiplier=config.noise_multiplier,
+        max_grad_norm=config.max_grad_norm,
+        optimizer=config.optimizer,
+        optimizer_params=config.optimizer_params,
+        learning_rate=config.learning_rate,
+        schedule=config.schedule,
+        **known,
+    )
 
 
 def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     """Train several networks of one kind."""
-    fits = [task.fit for task in tasks]
-    configs = [fit.config for fit in fits]
+    configs = [task.config for task in tasks]
     first = configs[0]
-    stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
-    records = [append_step_columns(fit) for fit in fits]
+    stack = PerceptronStack([task.layers for task in tasks], tasks[0].activation, _N_FACTS)
+    records = [append_step_columns(task) for task in tasks]
     size = stack.weights.shape[1]
-    draws = [Draws(task.fit, size, task.seed) for task in tasks]
+    draws = [Draws(task, size) for task in tasks]
     optimizer = make_optimizer(stack, configs)
     divisor = np.array([[config.batch_size] for config in configs], np.float32)
     rates = np.array([step_sizes(config, size) for config in configs], np.float32)
@@ -108,7 +124,8 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
         # Abadi et al. 2016, Algorithm 1: "Take a random sample", "Compute" and "Clip gradient",
         # "Add noise" and "Descent", for all networks at once
         stack.load(records, [next(network.batches) for network in draws])
-        _average_clipped(stack, clip, first.max_grad_norm, divisor)
+        sum_clipped_gradients(stack, clip, first.max_grad_norm)
+        stack.gradient /= divisor
         for gradient, network in zip(stack.gradient, draws, strict=True):
             gradient += next(network.noise)
         optimizer.step(rates[:, step, None])
@@ -116,17 +133,17 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
             average += stack.weights
     averaged = first.n_steps - first.first_averaged
     final = average / np.float32(averaged) if averaged else stack.weights
-    return [stack.network(i, final) for i in range(len(fits))]
+    return [stack.network(i, final) for i in range(len(tasks))]
 
 
 class Draws:
     """Batches and noise of one network, drawn for several steps at a time for speed."""
 
-    def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
-        self.random = SecureRandom(seed)
-        config = fit.config
-        self.batches = self._batches(PoissonSampler(config.sampling_rate), len(fit.inputs))
-        self.noise = self._noise(n_parameters, _noise_std(config))
+    def __init__(self, task: PrivateTask, n_parameters: int) -> None:
+        self.random = SecureRandom(task.seed)
+        sampler = PoissonSampler(task.config.sampling_rate)
+        self.batches = self._batches(sampler, len(task.inputs))
+        self.noise = self._noise(n_parameters, _noise_std(task.config))
 
     def _batches(self, sampler: PoissonSampler, n: int) -> Iterator[NDArray[np.int64]]:
         # One draw from n * steps records: each is included independently, in every step.
@@ -167,18 +184,10 @@ def _noise_std(config: TrainingConfig) -> float:
     return config.noise_std * config.max_grad_norm / config.batch_size
 
 
-def append_step_columns(fit: StackedFit) -> Float32Array:
+def append_step_columns(task: PrivateTask) -> Float32Array:
     """Return the records with their label, its weight, and their squared norm plus one."""
-    square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
-    return append_columns(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
-
-
-def _average_clipped(
-    stack: PerceptronStack, clip: Clip, norm: float, divisor: Float32Array
-) -> None:
-    """Sum the batch's clipped gradients, and divide by the expected size."""
-    sum_clipped_gradients(stack, clip, norm)
-    stack.gradient /= divisor
+    square = np.einsum("nk,nk->n", task.inputs, task.inputs) + 1.0
+    return append_columns(task.inputs, task.targets, task.loss_weight[task.targets], square)
 
 
 def sum_clipped_gradients(

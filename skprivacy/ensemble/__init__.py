@@ -9,17 +9,15 @@ Files, in reading order:
 - ``students``: PropagationStudent, and the default choice of the student
 - ``drawn_records``: queries drawn from noisy marginals, without public records
 - ``knn``: PrivateKNNClassifier
-- ``vote_analysis``: Renyi costs of a matrix of votes
-- ``published_cost``: sanitized_cost: publication of the data-dependent cost
+- ``vote_analysis``: Renyi costs of a matrix of votes; sanitized_cost, which publishes them
 """
 
 from .aggregators import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
-from .published_cost import sanitized_cost
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import VoteAnalysis, analyze_votes
+from .vote_analysis import VoteAnalysis, analyze_votes, sanitized_cost
 
 __all__ = [
     "ConfidentGNMax",

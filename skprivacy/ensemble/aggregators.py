@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import is_number
+from .._validation import is_number, whole
 from ..accounting import (
     ComposedEvent,
     Event,
@@ -30,7 +30,9 @@ from ..mechanisms import Gaussian, Laplace, SecureRandom
 # integers that float64 holds. The proof of the winners' cost counts on ties being that rare.
 MAX_TEACHERS = 1 << 18
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
-Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+Counts = NDArray[np.int64]
+Labels = NDArray[np.int64]
+Student = Callable[[Labels], NDArray[np.float64]]
 
 
 class Aggregator(StatesArithmetic, ABC):
@@ -48,10 +50,12 @@ class Aggregator(StatesArithmetic, ABC):
 
     asks_student: ClassVar[bool] = False
 
+    noise: float | None
+
     @property
-    @abstractmethod
     def has_noise(self) -> bool:
         """Whether the noise is set, so that calibration is not needed."""
+        return self.noise is not None
 
     @abstractmethod
     def with_noise(self, noise: float) -> Aggregator:
@@ -87,12 +91,8 @@ class Aggregator(StatesArithmetic, ABC):
 
     @abstractmethod
     def release(
-        self,
-        votes: NDArray[np.int64],
-        moved: int,
-        random: SecureRandom,
-        student: Student | None = None,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
+    ) -> Labels:
         """Return the noisy label of each query.
 
         Parameters
@@ -166,10 +166,6 @@ class _NoisyMax(Aggregator):
     def __post_init__(self) -> None:
         _check_noise("noise", self.noise)
 
-    @property
-    def has_noise(self) -> bool:
-        return self.noise is not None
-
     def with_noise(self, noise: float) -> _NoisyMax:
         return replace(self, noise=noise)
 
@@ -208,12 +204,8 @@ class GNMax(_NoisyMax):
     _kind = "gnmax"
 
     def release(
-        self,
-        votes: NDArray[np.int64],
-        moved: int,
-        random: SecureRandom,
-        student: Student | None = None,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
+    ) -> Labels:
         return _noisy_winners(votes, _require_noise(self.noise), moved, random)
 
 
@@ -244,12 +236,8 @@ class LNMax(_NoisyMax):
     _kind = "lnmax"
 
     def release(
-        self,
-        votes: NDArray[np.int64],
-        moved: int,
-        random: SecureRandom,
-        student: Student | None = None,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
+    ) -> Labels:
         # Papernot et al. 2017, noisy max: Laplace noise on each count. A vote that moves changes
         # two counts by one each, hence the L1 sensitivity of 2.
         mechanism = Laplace(_require_noise(self.noise) / (2.0 * moved), 2.0 * moved)
@@ -270,15 +258,11 @@ class ThresholdedGNMax(Aggregator):
         _check_noise("noise", self.noise)
         if not (is_number(self.threshold) and math.isfinite(self.threshold)):
             raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
-        check_positive_integer("max_answers", self.max_answers)
-
-    @property
-    def has_noise(self) -> bool:
-        return self.noise is not None
+        whole("max_answers", self.max_answers)
 
     def with_noise(self, noise: float) -> ThresholdedGNMax:
-        tests = 4.0 * noise if self.threshold_noise is None else self.threshold_noise
-        return replace(self, noise=noise, threshold_noise=tests)
+        ready = replace(self, noise=noise)
+        return replace(ready, threshold_noise=ready.test_noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
         n_answers = min(self.max_answers, n_queries)
@@ -289,14 +273,11 @@ class ThresholdedGNMax(Aggregator):
     @property
     def test_noise(self) -> float:
         """Standard deviation of the noise of a test, in votes."""
-        return (
-            4.0 * _require_noise(self.noise)
-            if self.threshold_noise is None
-            else self.threshold_noise
-        )
+        given = self.threshold_noise
+        return 4.0 * _require_noise(self.noise) if given is None else given
 
     def _pass_threshold(
-        self, largest: NDArray[np.int64], moved: int, random: SecureRandom
+        self, largest: Counts, moved: int, random: SecureRandom
     ) -> NDArray[np.bool_]:
         """Return which numbers pass the test; a neighbour changes each by at most ``moved``."""
         spread = math.sqrt(len(largest)) * moved  # L2 sensitivity of all tests as one vector
@@ -304,13 +285,8 @@ class ThresholdedGNMax(Aggregator):
         return np.asarray(noisy >= self.threshold)
 
     def _release_winners(
-        self,
-        votes: NDArray[np.int64],
-        chosen: NDArray[np.intp],
-        n_rows: int,
-        moved: int,
-        random: SecureRandom,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, chosen: NDArray[np.intp], n_rows: int, moved: int, random: SecureRandom
+    ) -> Labels:
         """Return the noisy winners of the chosen queries, as one release of ``n_rows`` rows.
 
         ``n_rows`` is public, the number of chosen queries need not be: spare rows have no votes.
@@ -347,12 +323,8 @@ class ConfidentGNMax(ThresholdedGNMax):
     arithmetic = "exact"
 
     def release(
-        self,
-        votes: NDArray[np.int64],
-        moved: int,
-        random: SecureRandom,
-        student: Student | None = None,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
+    ) -> Labels:
         # Papernot et al. 2018, Algorithm 1, line 1: is the largest noisy count at least T?
         passed = np.flatnonzero(self._pass_threshold(votes.max(axis=1), moved, random))
         answered = passed[: self.max_answers]
@@ -362,12 +334,6 @@ class ConfidentGNMax(ThresholdedGNMax):
         # Papernot et al. 2018, Algorithm 1, line 2: the noisy arg-max
         labels[answered] = self._release_winners(votes, answered, n_rows, moved, random)
         return labels
-
-
-def check_positive_integer(name: str, value: int) -> None:
-    """Raise ValueError unless the value is an integer of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number >= 1.")
 
 
 @dataclass(frozen=True)
@@ -437,15 +403,11 @@ class InteractiveGNMax(ThresholdedGNMax):
         super().__post_init__()
         if not (is_number(self.reinforce) and 0 < self.reinforce <= 1):
             raise ValueError(f"reinforce={self.reinforce!r} must be a probability in (0, 1].")
-        check_positive_integer("n_rounds", self.n_rounds)
+        whole("n_rounds", self.n_rounds)
 
     def release(
-        self,
-        votes: NDArray[np.int64],
-        moved: int,
-        random: SecureRandom,
-        student: Student | None = None,
-    ) -> NDArray[np.int64]:
+        self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
+    ) -> Labels:
         if student is None:
             raise ValueError("student=None: InteractiveGNMax needs a student. Pass a function.")
         labels = np.full(len(votes), UNANSWERED, np.int64)
@@ -465,7 +427,7 @@ class InteractiveGNMax(ThresholdedGNMax):
             left -= len(answered)
         return labels
 
-    def _own_labels(self, expected: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _own_labels(self, expected: NDArray[np.float64]) -> Labels:
         """Return the student's label of each query, or -1 where it is not sure enough."""
         all_votes, most = expected.sum(axis=1), expected.max(axis=1)
         sure = (all_votes > 0) & (most >= self.reinforce * all_votes)
@@ -491,9 +453,7 @@ def _require_noise(noise: float | None) -> float:
     return float(noise)
 
 
-def _noisy_winners(
-    votes: NDArray[np.int64], noise: float, moved: int, random: SecureRandom
-) -> NDArray[np.int64]:
+def _noisy_winners(votes: Counts, noise: float, moved: int, random: SecureRandom) -> Labels:
     """Return the class with most votes after Gaussian noise; all queries are one release.
 
     The noisy counts must not leave this function: only the winners are charged.

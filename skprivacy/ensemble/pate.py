@@ -330,11 +330,10 @@ class PATEClassifier(TeacherEnsembleClassifier):
         with self._private_fit() as fit:
             check_not_private(X_public, X)
             X, y, who = self._read_records(X, y, groups)
-            self._check_partition(groups)
+            relation, moved = self._relation_and_moved_votes(groups)
             self._assume_schemas(fit)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            relation, moved = self._relation_and_moved_votes()
             public, marginals = self._choose_public_records(fit, X, X_public, relation, random)
             X = with_public_categories(X, public)
             queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
@@ -385,15 +384,13 @@ class PATEClassifier(TeacherEnsembleClassifier):
         marginals = Marginals(schema, len(self.classes_), *target, relation)
         return to_container_of(X, draw_records(schema, N_DRAWN, random)), marginals
 
-    def _check_partition(self, groups: Any) -> None:
+    def _relation_and_moved_votes(self, groups: Any) -> tuple[str, int]:
+        """Return the relation, and the number of votes of a query that a neighbour moves."""
         if groups is not None and self.partition != "hash":
             raise ValueError(
                 f"groups are given with partition={self.partition!r}, which would split them. Use "
                 "partition='hash', which gives each group to one teacher."
             )
-
-    def _relation_and_moved_votes(self) -> tuple[str, int]:
-        """Return the relation, and the number of votes of a query that a neighbour moves."""
         relation = self.relation or ("add_remove" if self.partition == "hash" else "zero_out")
         if (self.partition, relation) not in MOVED_VOTES:
             raise ValueError(

@@ -131,7 +131,9 @@ def partition_by_hash(
     key = random.bytes(32)  # independent of the data
     parts = [X] if y is None else [X, y]
     digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
+        hashlib.blake2b(row, digest_size=8, key=key).digest()
+        for start in range(0, num_samples(X), _ROWS_PER_SLICE)
+        for row in _row_bytes([_slice_rows(part, start) for part in parts])
     )
     # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
@@ -181,11 +183,6 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
             "record. Nothing was charged. Pass a classifier."
         )
-
-
-def _iterate_row_bytes(parts: list[Any]) -> Iterator[bytes]:
-    for start in range(0, num_samples(parts[0]), _ROWS_PER_SLICE):
-        yield from _row_bytes([_slice_rows(part, start) for part in parts])
 
 
 def _slice_rows(values: Any, start: int) -> pd.DataFrame:

@@ -288,11 +288,10 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self.classes_, codes = public_classes(fit, labels, self.classes)
             plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
-            relation = self.relation
             unit = who.unit if plan.of_parties else "record"
             with fit.charged(
                 plan.event,
-                relation=relation,
+                relation=self.relation,
                 at_delta=self.delta,
                 unit=unit,
                 arithmetic=plan.mechanism.arithmetic,
@@ -343,8 +342,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             local_steps=self.local_steps,
             local_learning_rate=self.local_learning_rate,
         )
-        relation = self.relation
-        return plan.with_noise_for(float(self.epsilon), float(self.delta), relation), settings
+        target = float(self.epsilon), float(self.delta), self.relation
+        return plan.with_noise_for(*target), settings
 
     def _check_unit(self, of_parties: bool, alone: bool) -> None:
         if alone and (of_parties or self.n_records is not None):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from .._validation import PlainNumbers, flag, is_number, not_negative, number, positive, whole
+from .._validation import PlainNumbers, flag, is_number, not_negative, positive, probability, whole
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -116,12 +116,9 @@ class FederatedPlan(PlainNumbers):
             whole(name, getattr(self, name))
         for name in ("max_grad_norm", "learning_rate", "local_learning_rate"):
             positive(name, getattr(self, name))
-        number("sampling_rate", self.sampling_rate, "in (0, 1]")
-        number("momentum", self.momentum, "in [0, 1)")
-        if not 0 < self.sampling_rate <= 1:
+        probability("momentum", self.momentum)
+        if not (is_number(self.sampling_rate) and 0 < self.sampling_rate <= 1):
             raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum={self.momentum!r} must be in [0, 1).")
         if self.n_units > _MAX_UNITS:
             raise ValueError(
                 f"n_units={self.n_units!r} must be {_MAX_UNITS} at most: sums of more "

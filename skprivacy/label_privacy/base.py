@@ -36,12 +36,12 @@ from .posterior import fit_on_posterior, fit_on_weights
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 LABEL_DOCS = {
-    "label_estimator": """\
+    "label_model": """\
 estimator : classifier or pipeline, default=None
     Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
     record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
-    logistic regression on min-max scaled features.""",
-    "label_rounds": """\
+    logistic regression on min-max scaled features.
+%(label_epsilon)s
 n_rounds : int, default=3
     Number of times that the probabilities of the true labels are estimated. All rounds use the
     labels released once, so more rounds cost time, not privacy.
@@ -52,22 +52,26 @@ n_folds : int, default=3
 epsilon : float, default=1.0
     Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
     **and without any guarantee**, for comparison.""",
-    "store_labels": """\
+    "label_run": """\
+%(classes)s
 store_labels : bool, default=False
-    Whether to keep the released labels as ``labels_``.""",
-    "folds_seed": """\
+    Whether to keep the released labels as ``labels_``.
 random_state : int, RandomState instance or None, default=None
-    Seed of the folds and the estimator, never of the noise.""",
-    "label_estimator_": """\
-estimator_ : classifier
-    The fitted estimator. It predicts indices of ``classes_``.""",
-    "reports_": """\
-labels_ : ndarray of shape (n_samples,)
-    With ``store_labels``: the reported labels.""",
-    "labelled_": """\
+    Seed of the estimator and of all choices of records, never of the noise.
+%(budget)s
+%(noise_seed)s""",
+    "label_attributes": """\
 labelled_ : ndarray of shape (n_groups,)
-    With ``store_labels``: positions of the records of ``labels_``, one record of each group.""",
-    "label_edge_cases": """\
+    With ``store_labels``: positions of the records of ``labels_``, one record of each group.
+%(classes_)s
+estimator_ : classifier
+    The fitted estimator. It predicts indices of ``classes_``.
+%(guarantee_attributes)s
+%(feature_attributes)s""",
+    "label_notes": """\
+With ``groups`` all labels of a group are protected together, and one of them is released. Features
+and membership are public and unprotected.
+
 **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
 estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.""",
 }

@@ -48,32 +48,20 @@ class ALIBIClassifier(NoisyLabelClassifier):
 
     Parameters
     ----------
-    %(label_estimator)s
-    %(label_epsilon)s
-    %(label_rounds)s
-    %(classes)s
-    %(store_labels)s
-    %(folds_seed)s
-    %(budget)s
-    %(noise_seed)s
+    %(label_model)s
+    %(label_run)s
 
     Attributes
     ----------
-    %(classes_)s
-    %(label_estimator_)s
     labels_ : ndarray of shape (n_samples, n_classes)
         With ``store_labels``: the noisy one-hot vectors.
-    %(labelled_)s
-    %(guarantee_attributes)s
-    %(feature_attributes)s
+    %(label_attributes)s
 
     Notes
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label: the vector of a record is
-    one release of L1 sensitivity 2. With ``groups`` all labels of a group are protected together,
-    and one of them is released. Features and membership are public and unprotected.
-
-    %(label_edge_cases)s
+    one release of L1 sensitivity 2.
+    %(label_notes)s
 
     References
     ----------
@@ -101,8 +89,8 @@ class ALIBIClassifier(NoisyLabelClassifier):
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
 
     def _release_labels(
-        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], Floats, Floats]:
         k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, LARGEST_EPSILON)
         mechanism = Laplace(scale / _SENSITIVITY, _SENSITIVITY)
         # Malek et al. 2021, ALIBI: Laplace noise of scale 2 / epsilon on the one-hot label
@@ -129,34 +117,23 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
 
     Parameters
     ----------
-    %(label_estimator)s
-    %(label_epsilon)s
-    %(label_rounds)s
-    %(classes)s
-    %(store_labels)s
-    %(folds_seed)s
-    %(budget)s
-    %(noise_seed)s
+    %(label_model)s
+    %(label_run)s
 
     Attributes
     ----------
-    %(classes_)s
-    %(label_estimator_)s
-    %(reports_)s
-    %(labelled_)s
-    %(guarantee_attributes)s
-    %(feature_attributes)s
+    labels_ : ndarray of shape (n_samples,)
+        With ``store_labels``: the reported labels.
+    %(label_attributes)s
 
     Notes
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: it also holds
-    against an observer of the reports. With ``groups`` all labels of a group are protected
-    together, and one of them is reported. Features and membership are public and unprotected.
+    against an observer of the reports.
+    %(label_notes)s
 
     **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,
     which is also behind the forward-corrected loss of Patrini et al. All weights are positive.
-
-    %(label_edge_cases)s
 
     References
     ----------
@@ -186,8 +163,8 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         return RandomizedResponse(self.epsilon, n_classes).event
 
     def _release_labels(
-        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], Floats, Floats]:
         reports, likelihood, true = _respond(codes, len(self.classes_), self.epsilon, noise)
         prior = estimate_first_prior(
             self._unfitted_model(X), X, reports, true, likelihood, self.n_folds, random
@@ -207,35 +184,23 @@ class LP2STClassifier(NoisyLabelClassifier):
 
     Parameters
     ----------
-    %(label_estimator)s
-    %(label_epsilon)s
-    %(label_rounds)s
+    %(label_model)s
     first_share : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
-    %(classes)s
-    %(store_labels)s
-    random_state : int, RandomState instance or None, default=None
-        Seed of the first stage's records, the folds and the estimator, never of the noise.
-    %(budget)s
-    %(noise_seed)s
+    %(label_run)s
 
     Attributes
     ----------
-    %(classes_)s
-    %(label_estimator_)s
-    %(reports_)s
-    %(labelled_)s
-    %(guarantee_attributes)s
-    %(feature_attributes)s
+    labels_ : ndarray of shape (n_samples,)
+        With ``store_labels``: the reported labels.
+    %(label_attributes)s
 
     Notes
     -----
     **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages have disjoint
     records, so a label is released once. The candidates of the second stage depend on released
-    labels and public features alone. With ``groups`` all labels of a group are protected together,
-    and one of them is released. Features and membership are public and unprotected.
-
-    %(label_edge_cases)s
+    labels and public features alone.
+    %(label_notes)s
 
     References
     ----------

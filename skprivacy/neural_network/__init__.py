@@ -4,21 +4,18 @@ Files, in reading order:
 
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
-- ``training_options``: Optimizer, Clipping and Distributed, values of their parameters
+- ``settings``: Optimizer, Clipping and Distributed, and values for "auto", from public facts
 - ``network``: the base of both: checks, plan, training and prediction
 - ``network_docs``: paragraphs that their docstrings share
 - ``_training/``: private training runs; start with ``_training/engine``
 - ``_gradients/``: clipped sums of per-example gradients
-- ``auto_settings``: values for "auto", from public facts
 - ``skorch_net``: DPNeuralNet
 - ``semi_supervised``: ConsistencyStudent (FixMatch) and VATStudent
 - ``augmentation``: random views of images
 - ``contrastive``: loss and training loop of contrastive encoders
-- ``scarf``: SCARFEncoder, for tables
-- ``simclr``: SimCLREncoder, for images
+- ``encoders``: SCARFEncoder, for tables, and SimCLREncoder, for images
 - ``scattering``: ScatteringTransformer
 - ``batch_norm``: freeze_batch_norm
-- ``each_record``: torch functions whose rounding is independent of other records
 """
 
 from __future__ import annotations
@@ -29,30 +26,24 @@ from typing import TYPE_CHECKING, Any
 from .._extras import name_missing_extra
 
 if TYPE_CHECKING:
-    from ._training.update_rules import PrivateAdam
-    from .augmentation import RandomDistortion, RandomFlip, RandomShift
+    from .augmentation import RandomShift
     from .batch_norm import freeze_batch_norm
     from .dpsgd_classifier import DPSGDClassifier
     from .dpsgd_regressor import DPSGDRegressor
-    from .scarf import SCARFEncoder
+    from .encoders import SCARFEncoder, SimCLREncoder
     from .scattering import ScatteringTransformer
-    from .semi_supervised import ColumnCorruption, ConsistencyStudent, VATStudent
-    from .simclr import SimCLREncoder
+    from .semi_supervised import ConsistencyStudent, VATStudent
+    from .settings import Clipping, Distributed, Optimizer
     from .skorch_net import DPNeuralNet
-    from .training_options import Clipping, Distributed, Optimizer
 
 __all__ = [
     "Clipping",
-    "ColumnCorruption",
     "ConsistencyStudent",
     "DPNeuralNet",
     "DPSGDClassifier",
     "DPSGDRegressor",
     "Distributed",
     "Optimizer",
-    "PrivateAdam",
-    "RandomDistortion",
-    "RandomFlip",
     "RandomShift",
     "SCARFEncoder",
     "ScatteringTransformer",
@@ -63,21 +54,17 @@ __all__ = [
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
-    "Clipping": "training_options",
-    "ColumnCorruption": "semi_supervised",
+    "Clipping": "settings",
     "ConsistencyStudent": "semi_supervised",
     "DPNeuralNet": "skorch_net",
     "DPSGDClassifier": "dpsgd_classifier",
     "DPSGDRegressor": "dpsgd_regressor",
-    "Distributed": "training_options",
-    "Optimizer": "training_options",
-    "PrivateAdam": "_training.update_rules",
-    "RandomDistortion": "augmentation",
-    "RandomFlip": "augmentation",
+    "Distributed": "settings",
+    "Optimizer": "settings",
     "RandomShift": "augmentation",
-    "SCARFEncoder": "scarf",
+    "SCARFEncoder": "encoders",
     "ScatteringTransformer": "scattering",
-    "SimCLREncoder": "simclr",
+    "SimCLREncoder": "encoders",
     "VATStudent": "semi_supervised",
     "freeze_batch_norm": "batch_norm",
 }

@@ -1,7 +1,6 @@
 """Random views of images for augmentation multiplicity (De et al. 2022).
 
-:class:`RandomDistortion` draws affine and elastic distortions, for drawings and handwriting. Start
-reading at :class:`Views`.
+Start reading at :class:`Views`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._validation import is_number, is_whole
+from .._validation import flag, is_whole, whole
 from ._training.torch_modes import is_off_cpu
 
 Augment = Callable[[Tensor], Tensor]
@@ -27,20 +26,22 @@ _ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Shift each image by some pixels up or down and left or right; new pixels are zero.
+    """Shift each image by some pixels up or down and left or right, and mirror it if asked.
 
     Parameters
     ----------
     shape : tuple of int
         Channels, height and width of the image in each row.
     pixels : int, default=2
-        The largest shift in each direction. All shifts are equally likely.
+        The largest shift in each direction. All shifts are equally likely; new pixels are zero.
+    flip : bool, default=False
+        Whether to mirror each image left to right with probability 1/2.
 
     Raises
     ------
     ValueError
-        If ``shape`` is not three positive integers, ``pixels`` is not a positive integer, or the
-        rows do not hold images of that shape.
+        If ``shape`` is not three positive integers, ``pixels`` is not an integer of at least 0, or
+        the rows do not hold images of that shape.
 
     Examples
     --------
@@ -52,14 +53,18 @@ class RandomShift:
 
     shape: tuple[int, int, int]
     pixels: int = 2
+    flip: bool = False
 
     def __post_init__(self) -> None:
         check_image_shape(self.shape)
-        if not isinstance(self.pixels, int) or self.pixels < 1:
-            raise ValueError(f"pixels={self.pixels!r} must be a positive whole number.")
+        whole("pixels", self.pixels, least=0)
+        flag("flip", self.flip)
 
     def __call__(self, rows: Tensor) -> Tensor:
         images = F.pad(rows_as_images(rows, self.shape), [self.pixels] * 4)
+        if self.flip:
+            mirrored = torch.rand(len(rows), 1, 1, 1, device=rows.device) < 0.5
+            images = torch.where(mirrored, images.flip(-1), images)
         n, (channels, height, width) = len(rows), self.shape
         start = torch.randint(2 * self.pixels + 1, (2, n), device=rows.device)
         down = start[0][:, None] + torch.arange(height, device=rows.device)
@@ -67,39 +72,6 @@ class RandomShift:
         example = torch.arange(n, device=rows.device)[:, None, None, None]
         channel = torch.arange(channels, device=rows.device)[:, None, None]
         return images[example, channel, down[:, None, :, None], across[:, None, None, :]].flatten(1)
-
-
-@dataclass(frozen=True)
-class RandomFlip:
-    """Mirror each image left to right with probability 1/2.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Channels, height and width of the image in each row.
-
-    Raises
-    ------
-    ValueError
-        If ``shape`` is not three positive integers, or the rows do not hold images of that shape.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skprivacy.neural_network import RandomFlip
-    >>> RandomFlip((3, 32, 32))(torch.ones(5, 3072)).shape
-    torch.Size([5, 3072])
-    """
-
-    shape: tuple[int, int, int]
-
-    def __post_init__(self) -> None:
-        check_image_shape(self.shape)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        images = rows_as_images(rows, self.shape)
-        flipped = torch.rand(len(rows), 1, 1, 1, device=rows.device) < 0.5
-        return torch.where(flipped, images.flip(-1), images).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -125,13 +97,7 @@ class Views:
         given, count = augment, 1
         if isinstance(augment, tuple) and len(augment) == 2 and not callable(augment[1]):
             given, count = augment
-        steps = (given,) if callable(given) else tuple(given) if np.iterable(given) else ()
-        if not steps or not all(callable(step) for step in steps):
-            raise ValueError(
-                f"augment={augment!r} must be a function of a tensor of rows or a list of "
-                "functions, such as RandomShift((1, 28, 28)), or a tuple of these and the number "
-                "of views."
-            )
+        steps = augmentation_steps("augment", given)
         if not is_whole(count) or count < 1:
             raise ValueError(
                 f"augment={augment!r} must end with the number of views, a positive integer."
@@ -147,7 +113,7 @@ class Views:
     @property
     def are_built_in(self) -> bool:
         """Whether all steps come from this library, hence treat each record by itself."""
-        return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
+        return all(isinstance(step, RandomShift) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
         # De et al. 2022, augmentation multiplicity: K views of each record, consecutively
@@ -221,6 +187,17 @@ class Views:
             return self(inputs.clone())
 
 
+def augmentation_steps(name: str, given: Any) -> tuple[Augment, ...]:
+    """Return the functions of rows that the value of a parameter means."""
+    steps = (given,) if callable(given) else tuple(given) if np.iterable(given) else ()
+    if not steps or not all(map(callable, steps)):
+        raise ValueError(
+            f"{name}={given!r} must be a function of a tensor of rows or a list of functions, such "
+            "as RandomShift((1, 28, 28))."
+        )
+    return steps
+
+
 def check_image_shape(shape: Any) -> None:
     good = isinstance(shape, tuple) and len(shape) == 3
     if not good or not all(isinstance(size, int) and size > 0 for size in shape):
@@ -238,56 +215,16 @@ def rows_as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomDistortion:
-    """Rotate, scale, slant, shift and bend each image, change its strokes, and cover a part of it.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Channels, height and width of the image in each row. Pixels from outside of an image are
-        zero.
-    degrees : float, default=20.0
-        The largest rotation either way.
-    scale : float, default=0.25
-        The largest relative change of size.
-    slant : float, default=0.3
-        The largest shear, as a share of the height.
-    shift : float, default=0.1
-        The largest shift in each direction, as a share of height and width.
-    bend : float, default=0.08
-        Standard deviation of the elastic movement, as a share of half of height and width.
-    thickness : float, default=1.0
-        Growth or shrinkage of strokes: 1 is up to one pixel on each side, 0 is none.
-    cover : float, default=0.4
-        The longest side of the covered rectangle, as a share of height and width.
-
-    Raises
-    ------
-    ValueError
-        If ``shape`` is not three positive integers, another parameter is negative or not finite, or
-        the rows do not hold images of that shape.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skprivacy.neural_network import RandomDistortion
-    >>> RandomDistortion((1, 28, 28))(torch.ones(5, 784)).shape
-    torch.Size([5, 784])
-    """
+    """Rotate, scale, slant, shift and bend each image, change its strokes and cover a part."""
 
     shape: tuple[int, int, int]
-    degrees: float = 20.0
-    scale: float = 0.25
-    slant: float = 0.3
-    shift: float = 0.1
-    bend: float = 0.08
-    thickness: float = 1.0
-    cover: float = 0.4
-
-    def __post_init__(self) -> None:
-        check_image_shape(self.shape)
-        for name, value in vars(self).items():
-            if name != "shape" and not (is_number(value) and 0 <= value < math.inf):
-                raise ValueError(f"{name}={value!r} must be a number of at least 0.")
+    degrees: float = 20.0  # the largest rotation either way
+    scale: float = 0.25  # the largest relative change of size
+    slant: float = 0.3  # the largest shear, as a share of the height
+    shift: float = 0.1  # the largest shift in each direction, as a share of height and width
+    bend: float = 0.08  # deviation of the elastic movement, as a share of half of height and width
+    thickness: float = 1.0  # 1 lets strokes grow or shrink by up to one pixel on each side
+    cover: float = 0.4  # longest side of the covered rectangle, as a share of height and width
 
     def __call__(self, rows: Tensor) -> Tensor:
         images = rows_as_images(rows, self.shape)

@@ -20,8 +20,7 @@ from .._environment import one_torch_thread, progress_bar, threads_for
 from .._input_data import validate_data
 from .._validation import VERBOSE, Interval, check_random_state
 from ..base import rolls_back_on_error
-from ._training.torch_modes import ordinary_torch, usable_device
-from .each_record import map_each_record
+from ._training.torch_modes import map_each_record, ordinary_torch, usable_device
 
 ENCODER_DOCS = {
     "public_encoder": """\

@@ -15,18 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._docs import fill_docs
-from .._input_data import ClassifierMixin, column_or_1d
+from .._input_data import ClassifierMixin, column_or_1d, single_precision
 from .._sklearn import StrOptions
+from .._stacked.stacked_dpsgd import PrivateTask, is_supported
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes
 from ._gradients.losses import LabelEntropy
+from ._gradients.perceptron import PerceptronGradients
 from ._gradients.trial import Probe
-from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
-from .auto_settings import PublicFacts, Recipe, do_bins_pay_off
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
-from .training_options import Clipping, Distributed, Optimizer
+from .settings import Clipping, Distributed, Optimizer, PublicFacts, Recipe, do_bins_pay_off
 
 
 @fill_docs(NETWORK_DOCS)
@@ -39,10 +39,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     Parameters
     ----------
-    %(network_shape)s
-    %(augment)s
-    %(epsilon_or_noise)s
-    %(training_noise)s
+    %(network_model)s
     max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1, larger with
         ``class_prior``, and no limit without privacy. A :class:`Clipping` also sets the way.
@@ -59,13 +56,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Public factors of the loss for some labels, applied before gradients are clipped. "balanced"
         needs ``class_prior``, divides by it, and gives the rarest class the factor 1. With
         ``class_prior``, ``predict_proba`` undoes the factors.
-    %(n_records)s
-    %(max_group_size)s
-    %(network_device)s
-    %(noise_seed)s
-    %(budget)s
-    **module_params : dict
-        Arguments of a ``module`` class, as ``module__x``.
+    %(network_run)s
 
     Attributes
     ----------
@@ -79,10 +70,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         Whether a record may have several labels.
     module_ : torch.nn.Module
         The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
-    %(guarantee_attributes)s
-    %(network_attributes)s
-    %(settings_attributes)s
-    %(feature_attributes)s
+    %(fitted_network)s
 
     Notes
     -----
@@ -229,19 +217,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             Their labels.
         classes : array-like of shape (n_classes,), default=None
             As the parameter of the same name; used by the first call only.
-        groups : array-like of shape (n_samples,), default=None
-            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
-
-        Returns
-        -------
-        DPSGDClassifier
-            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
-            is in all of them.
-
-        Raises
-        ------
-        ValueError
-            As in ``fit``, or if the earlier training protects another unit.
+        %(continued_fit)s
         """
         return self._fit(X, y, groups, not hasattr(self, "module_"), classes)
 
@@ -349,27 +325,55 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight_, dtype=torch.float32, device="cpu")
         if self.multilabel_:
-            return LabelEntropy("none", weight)
+            return LabelEntropy(weight)
         return nn.CrossEntropyLoss(weight, reduction="none")
 
     def _probe(self, device: str, views: int) -> Probe:
         shape, labels = (self.n_features_in_,), self.multilabel_
         return Probe.for_shape(shape, self._n_outputs(), device, views, labels=labels)
 
-    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
+    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
         """Return a function that describes a fit for stacked training, or None if it cannot do so.
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
         undoes_weights = self.class_prior is not None and self.class_weight is not None
-        stackable = type(self) is DPSGDClassifier and not undoes_weights and is_stackable_fit(self)
-        return self._stacked_fit if stackable else None
+        built_in = self.module is None and not self._module_params() and self._processes is None
+        if type(self) is not DPSGDClassifier or undoes_weights or not built_in:
+            return None
+        try:
+            self._validate_params()
+            # The options that a stack may lack do not depend on these public facts.
+            config = self._plan(1, self._recipe(1, 1, 2))
+        except ValueError:
+            return None  # fit raises the error
+        return self._describe_fit if is_supported(config) else None
 
     @ordinary_torch("cpu")
-    def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
+    def _describe_fit(self, X: ArrayLike, y: ArrayLike) -> PrivateTask:
         rows, y = self._rows(X, y, True)
         targets = self._encode(PrivateFit(self), y, True)
-        return as_stacked_fit(self, rows, targets)
+        recipe = self._recipe(len(rows), rows.shape[1], len(self.classes_))
+        config = self._plan(len(rows), recipe)
+        module = self._make_module(recipe, self.random_state)
+        loss: Any = self._loss()
+        weight, loss.weight = loss.weight, None  # all else must be as the perceptron has it
+        if not PerceptronGradients.fits(module, loss):
+            raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
+        layers = [layer for layer in module.children() if isinstance(layer, nn.Linear)]
+        return PrivateTask(
+            config=config.with_noise_for(self.epsilon, self.delta, self.noise_multiplier),
+            inputs=single_precision(rows),
+            targets=targets.astype(np.intp),
+            classes=self.classes_,
+            layers=[
+                (m.weight.detach().numpy().T.copy(), m.bias.detach().numpy().copy()) for m in layers
+            ],
+            activation=recipe.activation,
+            loss_weight=np.ones(len(self.classes_), np.float32)
+            if weight is None
+            else weight.numpy(),
+        )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class, or of each label by itself.

@@ -25,11 +25,11 @@ from ._training.mapped_rows import MappedRows
 from ._training.training_config import SequentialBatches, TrainingConfig
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
-from .training_options import Clipping, Distributed, Optimizer
+from .settings import Clipping, Distributed, Optimizer
 
 _TARGET_GRID = 2.0**12
 _ROWS_AT_A_TIME = 1 << 14
-# Chosen in the benchmark of automatic settings for regression, as in auto_settings.
+# Chosen in the benchmark of automatic settings for regression, as in settings.
 _NOISE_SHARE = 0.1  # of the noise norm that shrinks the weights
 _MEMORY = 25.0  # training time after which noise is forgotten, at a usual scale of features
 
@@ -43,10 +43,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
 
     Parameters
     ----------
-    %(network_shape)s
-    %(augment)s
-    %(epsilon_or_noise)s
-    %(training_noise)s
+    %(network_model)s
     max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped, for targets scaled to [-1, 1].
         "auto" is 0.3, and no limit without privacy; outside the study (see Notes) it is 1.
@@ -56,13 +53,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Lowest and highest target, from public knowledge; other targets are clipped. ``None`` reads
         them off ``y``, and the guarantee then names this as an assumption.
     %(target_scale)s
-    %(n_records)s
-    %(max_group_size)s
-    %(network_device)s
-    %(noise_seed)s
-    %(budget)s
-    **module_params : dict
-        Arguments of a ``module`` class, as ``module__x``.
+    %(network_run)s
 
     Attributes
     ----------
@@ -72,10 +63,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     module_ : torch.nn.Module
         The trained network, on the CPU: maps inputs of shape (n, n_features) to targets scaled to
         [-1, 1].
-    %(guarantee_attributes)s
-    %(network_attributes)s
-    %(settings_attributes)s
-    %(feature_attributes)s
+    %(fitted_network)s
 
     Notes
     -----
@@ -195,19 +183,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
-        groups : array-like of shape (n_samples,), default=None
-            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
-
-        Returns
-        -------
-        DPSGDRegressor
-            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
-            is in all of them.
-
-        Raises
-        ------
-        ValueError
-            As in ``fit``, or if the earlier training protects another unit.
+        %(continued_fit)s
         """
         return self._fit(X, y, groups, not hasattr(self, "module_"))
 
@@ -241,7 +217,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return 1
 
     def _loss(self) -> nn.Module:
-        return SquaredError("none")
+        return SquaredError()
 
     def _probe(self, device: str, views: int) -> Probe:
         return Probe.for_shape((self.n_features_in_,), None, device, views)

@@ -47,16 +47,18 @@ from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, PerGroup, TrainingConfig
 from .augmentation import Views
-from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
 from .network_docs import NETWORK_DOCS
-from .training_options import (
+from .settings import (
     GRAD_NORM,
     Clipping,
     Distributed,
     Optimizer,
+    PublicFacts,
+    Recipe,
     TrainingOption,
     as_clipping,
     as_optimizer,
+    resolve_auto_settings,
 )
 
 Self = TypeVar("Self", bound="PrivateNetwork")
@@ -95,7 +97,6 @@ _OPTIONS: dict[str, Callable[[Any], TrainingOption]] = {
     "max_grad_norm": as_clipping,
     "optimizer": as_optimizer,
 }
-_NO_FIXED_SETTINGS: Mapping[str, Any] = {}
 # Fitted attributes that must agree in the processes of a distributed training ...
 _PUBLIC_ATTRIBUTES = frozenset({"class_prior_", "classes_", "target_bounds_", "target_scale_"})
 # ... and parameters that may differ.
@@ -394,9 +395,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         data = training_rows(rows), torch.from_numpy(targets), whose
         n = peers.count(*data)
         shape = n, self.n_features_in_, self._n_outputs()
-        recipe = self._recipe(
-            *shape, {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}
-        )
+        fixed = None if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}
+        recipe = self._recipe(*shape, fixed)
         config = replace(
             self._plan(n, recipe),
             per_group=per_group,
@@ -412,7 +412,9 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             ):
                 fit.assume("the weights that training starts from are public")
         device, probe = usable_device(self._device), None
-        if needs_public_rows(device) or not self._needs_no_trial(module, loss, config):
+        # The tests check the gradients of the built-in perceptron by a loop.
+        built_in = self.module is None and config.views is None
+        if needs_public_rows(device) or not (built_in and PerceptronGradients.fits(module, loss)):
             probe = self._probe(device, 1 if config.views is None else config.views.count)
         start = self._synchronize_start(peers, module, config, first)
         random = SecureRandom(self.noise_seed)
@@ -421,13 +423,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             yield run
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
 
-    def _needs_no_trial(self, module: nn.Module, loss: nn.Module, config: TrainingConfig) -> bool:
-        """Return True for the built-in perceptron, whose gradients the tests check by a loop."""
-        built_in = self.module is None and config.views is None
-        return built_in and PerceptronGradients.fits(module, loss)
-
     def _recipe(
-        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
+        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] | None = None
     ) -> Recipe:
         """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
         facts = self._public_facts(n, n_features, n_outputs)
@@ -441,7 +438,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             "averaging": self._optimizer.averaging,
             "max_grad_norm": self._clipping.norm,
         }
-        return resolve_auto_settings({**settings, **fixed}, facts)
+        return resolve_auto_settings({**settings, **(fixed or {})}, facts)
 
     def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
         return PublicFacts(

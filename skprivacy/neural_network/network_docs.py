@@ -1,7 +1,7 @@
 """Paragraphs that the docstrings of private networks share, for `skprivacy._docs.fill_docs`."""
 
 NETWORK_DOCS = {
-    "network_shape": """\
+    "network_model": """\
 hidden_layer_sizes : tuple of int or "auto", default="auto"
     Units of each hidden layer. An empty tuple gives a private linear model, which does best with
     few records or a small ``epsilon``. "auto" follows from public facts: see the notes. Units are
@@ -10,7 +10,10 @@ module : type or torch.nn.Module, default=None
     A network to train instead of the perceptron. A class takes its arguments from ``module__x``
     parameters. A ready-made module is copied, and its weights must be public. The module maps rows
     of shape (n, n_features) to one logit per class, or to one number for regression. It must not
-    mix examples: batch normalisation is refused. Reshape images inside it.""",
+    mix examples: batch normalisation is refused. Reshape images inside it.
+%(augment)s
+%(epsilon_or_noise)s
+%(training_noise)s""",
     "augment": """\
 augment : callable, list of callables, or tuple (these, int), default=None
     Random changes of the rows in training, such as :class:`RandomShift` for images. Each maps a
@@ -53,12 +56,32 @@ max_group_size : int or None, default=2
     before training. The noise does not depend on this number: 5 is better where the records of a
     group differ much, see :doc:`/grouped_records`. ``None`` uses all. A :class:`Clipping` says how
     their gradients are joined.""",
-    "network_device": """\
+    "network_run": """\
+%(n_records)s
+%(max_group_size)s
 device : str or Distributed, default="auto"
     Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
     :class:`Distributed` trains in several processes.
 random_state : int, RandomState instance or None, default=None
-    Seeds the initial weights only. It never makes sampling or noise reproducible.""",
+    Seeds the initial weights only. It never makes sampling or noise reproducible.
+%(noise_seed)s
+%(budget)s
+**module_params : dict
+    Arguments of a ``module`` class, as ``module__x``.""",
+    "continued_fit": """\
+groups : array-like of shape (n_samples,), default=None
+    As in ``fit``. All calls must protect the same unit: records, or groups of one name.
+
+Returns
+-------
+object
+    Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that is in
+    all of them.
+
+Raises
+------
+ValueError
+    As in ``fit``, or if the earlier training protects another unit.""",
     "network_attributes": """\
 noise_multiplier_ : float
     Standard deviation of the noise divided by ``max_grad_norm``. For "logistic" noise it is the
@@ -68,12 +91,15 @@ max_grad_norm_ : float
     The clipping norm of the last step. With "adaptive" clipping it differs from ``max_grad_norm``.
 n_steps_ : int
     Number of training steps.""",
-    "settings_attributes": """\
+    "fitted_network": """\
+%(guarantee_attributes)s
+%(network_attributes)s
 settings_ : dict
     Value of each setting that can be "auto", in the last training.
 gradients_ : {"book-keeping", "torch.func", "one by one"}
     How per-example gradients were computed, from fast to slow. A warning names the layers that
-    need the slowest way.""",
+    need the slowest way.
+%(feature_attributes)s""",
     "network_guarantees": """\
 **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
 ``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one

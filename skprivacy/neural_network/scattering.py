@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from .._environment import one_torch_thread
 from .._input_data import check_array
 from .._validation import sequence, whole
-from .each_record import map_each_record
+from ._training.torch_modes import map_each_record
 
 _ANGLES, _SLANT = 8, 0.5
 _GROUPS = 27
@@ -110,21 +110,19 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         pixels = math.prod(images.shape[1:])
         side = math.isqrt(pixels)
         if self.image_shape is not None:
-            height, width = _check_pair("image_shape", self.image_shape)
+            shape = sequence("image_shape", self.image_shape)
+            for size in shape:
+                whole("image_shape", size)
         else:
-            height, width = images.shape[1:] if images.ndim == 3 else (side, side)
-        if (
-            height * width != pixels
-            or min(height, width) < 12
-            or height % _POOLED
-            or width % _POOLED
-        ):
+            shape = images.shape[1:] if images.ndim == 3 else (side, side)
+        fits = len(shape) == 2 and math.prod(shape) == pixels and min(shape) >= 12
+        if not fits or any(size % _POOLED for size in shape):
             raise ValueError(
                 f"image_shape={self.image_shape!r} does not fit rows of {pixels} pixels; expected "
                 "a height and a width with that product, multiples of 4 and at least 12. Pad or "
                 "resize the images."
             )
-        self.image_shape_ = (height, width)
+        self.image_shape_ = int(shape[0]), int(shape[1])
         self.n_features_in_ = pixels
         self.data_independent_ = True
         return self
@@ -213,12 +211,3 @@ def _wavelets(scale: int) -> Tensor:
     real = bell * (frequency * along).cos()
     real -= bell * (real.sum((1, 2)) / bell.sum((1, 2)))[:, None, None]
     return torch.cat([real, bell * (frequency * along).sin()])[:, None]
-
-
-def _check_pair(name: str, value: Any) -> tuple[int, int]:
-    numbers = sequence(name, value)
-    if len(numbers) != 2:
-        raise ValueError(f"{name}={value!r} must be a height and a width, such as (28, 28).")
-    for number in numbers:
-        whole(name, number)
-    return int(numbers[0]), int(numbers[1])

@@ -24,9 +24,10 @@ from torch.nn import functional as F
 from .._docs import fill_docs
 from .._environment import threads_for
 from .._input_data import ClassifierMixin, check_one_type, validate_data
-from .._validation import Interval, check_random_state, is_number
+from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
 from ._gradients.perceptron import layer_sizes
+from .augmentation import augmentation_steps
 from .network import make_module
 
 STUDENT_DOCS = {
@@ -43,6 +44,11 @@ learning_rate : float, default=0.001
     Initial step size of Adam; it falls to 0.
 random_state : int, RandomState instance or None, default=None
     Seeds the weights, the batches and the perturbations.""",
+    "student_notes": """\
+**Guarantees.** The student is private only if its labels are; it adds no protection.
+
+**Edge cases.** All columns share one scale; standardise them by public facts. A single class is
+always predicted.""",
     "student_attributes": """\
 classes_ : ndarray of shape (n_classes,)
     The labels, sorted, without -1.
@@ -197,38 +203,12 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class ColumnCorruption:
-    """Replace some numbers of each row by numbers of other rows in the same column.
+    """Replace a ``share`` of each row's numbers by numbers of other rows in the same column.
 
-    It mixes rows, so it is for public records only, never for private training.
-
-    Parameters
-    ----------
-    share : float, default=0.3
-        Probability of replacing each number, in (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If ``share`` is not in (0, 1).
-
-    References
-    ----------
-    D. Bahri et al., "SCARF: self-supervised contrastive learning using random feature corruption",
-    ICLR 2022.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skprivacy.neural_network import ColumnCorruption
-    >>> ColumnCorruption(0.5)(torch.eye(4)).shape
-    torch.Size([4, 4])
+    As in SCARF (Bahri et al. 2022). It mixes rows, so it is for public records only.
     """
 
     share: float = 0.3
-
-    def __post_init__(self) -> None:
-        if not is_number(self.share) or not 0 < self.share < 1:
-            raise ValueError(f"share={self.share!r} must be a number between 0 and 1, such as 0.3.")
 
     def __call__(self, rows: Tensor) -> Tensor:
         others = rows.gather(0, torch.randint(len(rows), rows.shape))
@@ -261,7 +241,8 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         Weak augmentation of all records: functions of a tensor of rows, such as
         :class:`RandomShift`. ``None`` leaves the records as they are.
     strong : callable or list of callables, default=None
-        Strong augmentation, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
+        Strong augmentation, likewise. ``None`` replaces three in ten numbers of each row by numbers
+        of other rows in the same column, which suits tables.
     threshold : float, default=0.95
         Least probability of a confident prediction, in (0, 1).
     unlabeled_weight : float, default=1.0
@@ -274,10 +255,8 @@ class ConsistencyStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** The student is private only if its labels are; it adds no protection.
-
-    **Edge cases.** All columns share one scale; standardise them by public facts. Without confident
-    predictions only the labels teach. A single class is always predicted.
+    %(student_notes)s
+    Without confident predictions only the labels teach.
 
     References
     ----------
@@ -331,14 +310,20 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         self.random_state = random_state
 
     def _labeled_view(self, rows: Tensor) -> Tensor:
-        return _view(self.weak, rows)
+        return rows if self.weak is None else self._view("weak", rows)
+
+    def _view(self, name: str, rows: Tensor) -> Tensor:
+        for step in augmentation_steps(name, getattr(self, name)):
+            rows = step(rows)
+        return rows
 
     def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         # FixMatch (Sohn et al. 2020), Section 2: pseudo-labels from weakly augmented rows
         with torch.no_grad():
-            sureness, answer = network(_view(self.weak, rows)).softmax(1).max(1)
+            sureness, answer = network(self._labeled_view(rows)).softmax(1).max(1)
         # ... and their cross-entropy on strongly augmented rows, where the network is confident
-        distorted = network(_view(self.strong or ColumnCorruption(), rows))
+        strong = ColumnCorruption()(rows) if self.strong is None else self._view("strong", rows)
+        distorted = network(strong)
         sure = (sureness >= self.threshold).float()
         return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
 
@@ -366,10 +351,7 @@ class VATStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** The student is private only if its labels are; it adds no protection.
-
-    **Edge cases.** All columns share one scale; standardise them by public facts. A single class is
-    always predicted.
+    %(student_notes)s
 
     References
     ----------
@@ -427,15 +409,6 @@ class VATStudent(SemiSupervisedNetwork):
         # The local distributional smoothness loss of Miyato et al. 2018
         moved = network(rows + self.radius * unit * worst).log_softmax(1)
         return entropy + F.kl_div(moved, logs.detach(), log_target=True, reduction="batchmean")
-
-
-def _view(steps: Any, rows: Tensor) -> Tensor:
-    given = steps if isinstance(steps, list | tuple) else [steps]
-    if steps is not None and not all(map(callable, given)):
-        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
-    for step in [steps] if callable(steps) else steps or []:
-        rows = step(rows)
-    return rows
 
 
 def _worst_direction(network: nn.Module, rows: Tensor, logs: Tensor, length: float) -> Tensor:

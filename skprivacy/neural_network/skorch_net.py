@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -46,7 +47,7 @@ from .network import (
     training_rows,
 )
 from .network_docs import NETWORK_DOCS
-from .training_options import AVERAGING, Clipping
+from .settings import AVERAGING, Clipping
 
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
@@ -72,9 +73,9 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     max_grad_norm : float, Clipping or "auto", default="auto"
         L2 norm to which the gradient of each record is clipped. "auto" is 1. A :class:`Clipping`
         also sets the way.
-    optimizer : type, default=torch.optim.SGD
-        An optimizer that needs one gradient per step, such as :class:`PrivateAdam`, which corrects
-        for the noise. It sees all weights as one vector.
+    optimizer : type or "adam", default=torch.optim.SGD
+        An optimizer that needs one gradient per step. It sees all weights as one vector. "adam" is
+        Adam that subtracts the known variance of the noise from its second moment.
     lr : float or "auto", default="auto"
         Step size. "auto" follows from the noise for SGD, and is 0.01 for other optimizers.
     max_epochs : int, default=30
@@ -170,7 +171,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         delta: float = 1e-5,
         noise_multiplier: float | None = None,
         max_grad_norm: float | str | Clipping = "auto",
-        optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+        optimizer: type[torch.optim.Optimizer] | str = torch.optim.SGD,
         lr: float | str = "auto",
         max_epochs: int = 30,
         batch_size: int | str = "auto",
@@ -392,7 +393,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             per_group=per_group,
         )
         config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
-        if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
+        is_sgd = self.optimizer != "adam" and issubclass(self.optimizer, torch.optim.SGD)
+        if self.lr != "auto" or not is_sgd:
             return config
         n_weights = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
         # step_size_for_noise is fitted to a momentum of 0.9: rescale to the same effective step.
@@ -407,14 +409,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
             return
         probe = _probe(rows, targets, self.device, 1)
-        try:
-            with torch.no_grad():
-                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
-        except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
-            raise ValueError(
-                f"module={kind} cannot take the records of X, each of shape "
-                f"{tuple(probe.inputs.shape[1:])}: {error}"
-            ) from error
+        with torch.no_grad(), _name_shape(kind, probe.inputs):
+            n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
@@ -443,14 +439,21 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
         for start in range(0, len(rows), size):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
-            try:
+            with _name_shape(type(self.module_).__name__, rows):
                 outputs = self.evaluation_step((part, None), training=training)
-            except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
-                raise ValueError(
-                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
-                    f"shape {tuple(rows.shape[1:])}: {error}"
-                ) from error
             yield to_device(outputs, device)
+
+
+@contextmanager
+def _name_shape(kind: str, rows: Tensor | MappedRows) -> Iterator[None]:
+    """Name the module and the shape of records in errors of torch, which names shapes only."""
+    try:
+        yield
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(
+            f"module={kind} cannot take the records of X, each of shape {tuple(rows.shape[1:])}: "
+            f"{error}"
+        ) from error
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

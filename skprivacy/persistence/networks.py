@@ -15,15 +15,13 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from ..neural_network._gradients.perceptron import ACTIVATIONS
-from ..neural_network.auto_settings import Recipe
 from ..neural_network.contrastive import ContrastiveEncoder
 from ..neural_network.dpsgd_classifier import DPSGDClassifier
 from ..neural_network.dpsgd_regressor import DPSGDRegressor
+from ..neural_network.encoders import SCARFEncoder, SimCLREncoder
 from ..neural_network.network import make_module
-from ..neural_network.scarf import SCARFEncoder
-from ..neural_network.simclr import SimCLREncoder
+from ..neural_network.settings import Clipping, Optimizer, Recipe, TrainingOption
 from ..neural_network.skorch_net import DPNeuralNet
-from ..neural_network.training_options import Clipping, Optimizer, TrainingOption
 from .value_checks import restore_guarantee
 
 _KINDS: dict[str, type] = {

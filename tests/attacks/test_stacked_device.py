@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy._stacked import device_dpsgd, is_stackable, tensors, train_stacked
+from skprivacy._stacked import device_networks, is_stackable, train_stacked
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import stacked_dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
@@ -107,9 +107,9 @@ class Ahead(EstimatorsDraws):
 def test_private_networks(change, device, monkeypatch):
     """Batches and noise are the same here; of the noise itself see below."""
     monkeypatch.setattr(host_dpsgd, "Draws", EstimatorsDraws)
-    monkeypatch.setattr(device_dpsgd, "DeviceDraws", Ahead)
-    monkeypatch.setattr(device_dpsgd, "_NORMALS", 1)  # a step's noise at a time, as it is drawn
-    monkeypatch.setattr(device_dpsgd, "_STEPS", 1)
+    monkeypatch.setattr(device_networks, "DeviceDraws", Ahead)
+    monkeypatch.setattr(device_networks, "_NORMALS", 1)  # a step's noise at a time, as it is drawn
+    monkeypatch.setattr(device_networks, "_STEPS", 1)
     model = DPSGDClassifier(
         hidden_layer_sizes=(9,), epsilon=5.0, delta=1e-3, classes=range(3), epochs=4, noise_seed=0
     ).set_params(**change)
@@ -136,7 +136,7 @@ def test_private_noise_is_released_by_the_mechanism(device):
     )  # fmt: skip
     with (
         mock.patch.object(FloatGaussian, "_release", seen),
-        mock.patch.object(device_dpsgd, "_NORMALS", 10_000),
+        mock.patch.object(device_networks, "_NORMALS", 10_000),
     ):
         train_stacked(model, X, y, ROWS, range(4), device=device)
     assert {(m.noise_multiplier, m.sensitivity) for m, _ in tape} == {(2.0, 0.5)}
@@ -161,7 +161,7 @@ def test_seeds_decide(device):
 @pytest.mark.parametrize("room", [1, 20_000])
 def test_groups_that_fit_are_trained_one_after_another(room):
     sizes = []
-    original = tensors.TensorStack.__init__
+    original = device_networks.TensorStack.__init__
 
     def counted(self, start, *rest):
         sizes.append(len(start))
@@ -174,7 +174,7 @@ def test_groups_that_fit_are_trained_one_after_another(room):
     sizes.clear()
     with (
         mock.patch.object(training, "_DEFAULT_FREE_NUMBERS", room),
-        mock.patch.object(tensors.TensorStack, "__init__", counted),
+        mock.patch.object(device_networks.TensorStack, "__init__", counted),
     ):
         parts = train_stacked(net, X, y, rows, range(12), device="cpu")
     assert sum(sizes) == 12
@@ -189,7 +189,7 @@ def test_out_of_memory_is_said():
 
     X, y = problem()
     with (
-        mock.patch.object(tensors.TensorStack, "forward", out_of_memory),
+        mock.patch.object(device_networks.TensorStack, "forward", out_of_memory),
         pytest.raises(MemoryError, match=r"device='cpu' has too little memory"),
     ):
         train_stacked(MLPClassifier((9,)), X, y, ROWS, range(4), device="cpu")

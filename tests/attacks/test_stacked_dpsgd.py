@@ -4,7 +4,7 @@ import pickle
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -30,7 +30,6 @@ from skprivacy.neural_network import (
     Optimizer,
     RandomShift,
 )
-from skprivacy.neural_network._training import stacked_fit as stacking
 from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
 
@@ -47,8 +46,8 @@ def problem(n=300, n_classes=3):
 class EstimatorsDraws:
     """Batches and noise from the stream of the private estimator, in the order it takes them."""
 
-    def __init__(self, fit, n_parameters, seed):
-        self.random = SecureRandom(seed)
+    def __init__(self, fit, n_parameters):
+        self.random = SecureRandom(fit.seed)
         self.random.random_bytes(7)  # the estimator has seeded torch's dropout
         config = fit.config
         self.batches = self.draw(PoissonSampler(config.sampling_rate), len(fit.inputs))
@@ -133,7 +132,7 @@ def description(n, **change):
 
 def test_batches_drawn_ahead_are_independent_trials():
     fit = description(300)
-    batches = list(islice(stacked_dpsgd.Draws(fit, 5, 0).batches, 1000))
+    batches = list(islice(stacked_dpsgd.Draws(fit, 5).batches, 1000))
     taken = np.array([np.bincount(rows, minlength=300) for rows in batches])
     assert taken.max() == 1  # no record twice, none out of range
     assert taken.shape == (1000, 300)
@@ -148,14 +147,14 @@ def test_batches_drawn_ahead_are_independent_trials():
 
 
 def test_batches_of_a_sampling_rate_of_one_are_whole():
-    batches = stacked_dpsgd.Draws(description(90, batch_size=90), 5, 0).batches
+    batches = stacked_dpsgd.Draws(description(90, batch_size=90), 5).batches
     assert all((next(batches) == np.arange(90)).all() for _ in range(100))
 
 
 @pytest.mark.parametrize("size", [7, 40_000])
 def test_noise_drawn_ahead_is_fresh_in_every_step(size):
     fit = description(300)
-    rows = np.array(list(islice(stacked_dpsgd.Draws(fit, size, 0).noise, 10)))
+    rows = np.array(list(islice(stacked_dpsgd.Draws(fit, size).noise, 10)))
     assert len(np.unique(rows)) > 0.99 * rows.size
     size_of_noise = fit.config.noise_multiplier / fit.config.batch_size  # the norm is 1
     assert kstest(rows.ravel() / size_of_noise, "norm").pvalue > 1e-6
@@ -163,7 +162,7 @@ def test_noise_drawn_ahead_is_fresh_in_every_step(size):
 
 @pytest.mark.slow
 def test_a_process_that_trains_needs_no_torch():
-    tasks = [stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
+    tasks = [replace(description(60), seed=seed) for seed in (0, 1)]
     code = (
         "import pickle, sys; train, tasks = pickle.load(sys.stdin.buffer); "
         "train(tasks); sys.exit('torch' in sys.modules)"
@@ -295,10 +294,7 @@ def test_a_new_setting_is_refused_by_construction(twice, monkeypatch):
         return NewConfig(**vars(plan(self, n, recipe)), twice=twice)
 
     monkeypatch.setattr(DPSGDClassifier, "_plan", planned)
-    monkeypatch.setattr(stacking, "TrainingConfig", NewConfig)  # has a default for what is new
     assert is_stackable(DPSGDClassifier()) is not twice
-    monkeypatch.setattr(stacking, "TrainingConfig", TrainingConfig)  # knows nothing of it
-    assert not is_stackable(DPSGDClassifier())
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,6 @@ from skprivacy.neural_network import (
     DPSGDClassifier,
     DPSGDRegressor,
     Optimizer,
-    PrivateAdam,
 )
 from skprivacy.preprocessing import (
     BoundedColumn,
@@ -331,7 +330,7 @@ NETWORKS = {
     "DPNeuralNet": _net(),
     "DPNeuralNet-labels-adam": _net(
         lambda n: (several_labels(n)[0], several_labels(n)[1].astype(float)),
-        criterion=nn.BCEWithLogitsLoss, optimizer=PrivateAdam, averaging="ema",
+        criterion=nn.BCEWithLogitsLoss, optimizer="adam", averaging="ema",
     ),
     "DPSGDRegressor": _regressor(),
     "DPSGDRegressor-log": _regressor(target_scale="log"),

@@ -14,13 +14,15 @@ from sklearn.svm import LinearSVC
 
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent
-from skprivacy.ensemble import ConfidentGNMax, InteractiveGNMax, PATEClassifier
+from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
 
+from ..contracts import cases
 from ..contracts import records as contracts
 from ..contracts import single_release as contracts_once
-from ..contracts.cases import CASES, PUBLIC, Case, _pate, three_classes
+from ..contracts.cases import CASES, Case, three_classes
+from .test_pate import PUBLIC, X, Y, free_tests, model
 
 RNG = np.random.default_rng(0)
 SILENT = {"threshold_noise": 0.0, "noise": 0.0}  # without chance
@@ -105,40 +107,35 @@ def test_the_student_is_shown_the_labels_of_earlier_rounds_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("params", "named"),
+    ("make", "named"),
     [
-        ({"reinforce": 0.0}, "reinforce=0.0"),
-        ({"reinforce": 1.1}, "reinforce=1.1"),
-        ({"n_rounds": 0}, "n_rounds=0"),
-        ({"n_rounds": 1.5}, "n_rounds=1.5"),
-        ({"threshold": np.nan}, "threshold=nan"),
-        ({"max_answers": 0}, "max_answers=0"),
-        ({"noise": -1.0}, "noise=-1.0"),
+        (lambda: InteractiveGNMax(3.0, 2, reinforce=0.0), "reinforce=0.0"),
+        (lambda: InteractiveGNMax(3.0, 2, reinforce=1.1), "reinforce=1.1"),
+        (lambda: InteractiveGNMax(3.0, 2, n_rounds=0), "n_rounds=0"),
+        (lambda: InteractiveGNMax(3.0, 2, n_rounds=1.5), "n_rounds=1.5"),
+        (lambda: ConfidentGNMax(np.inf, 3), "threshold=inf"),
+        (lambda: ConfidentGNMax(3.0, 0), "max_answers=0"),
+        (lambda: ConfidentGNMax(3.0, 2, threshold_noise=-1.0), "threshold_noise=-1.0"),
+        (lambda: GNMax(-1.0), "noise=-1.0"),
+        (lambda: LNMax(np.nan), "noise=nan"),
     ],
 )
-def test_what_makes_no_sense_is_refused(params, named):
+def test_what_makes_no_sense_is_refused(make, named):
     with pytest.raises(ValueError, match=named):
-        InteractiveGNMax(**{"threshold": 3.0, "max_answers": 2, **params})
+        make()
 
 
 # ------------------------------------------------------------------------------- in an estimator
 
-X = RNG.normal(size=(3000, 3))
-Y = np.where(X[:, 0] > 0, "well", "ill")
-RECORDS = RNG.normal(size=(600, 3))
 
-
-def model(aggregator, **params):
-    defaults = {"n_teachers": 60, "n_queries": 40, "classes": ["ill", "well"], "epsilon": 8.0}
-    return PATEClassifier(
-        GaussianNB(), GaussianNB(), aggregator=aggregator, random_state=0, **{**defaults, **params}
-    )
+def asking(aggregator, **params):
+    return model(None, GaussianNB(), aggregator=aggregator, **{"n_queries": 40, **params})
 
 
 @pytest.mark.heavy
 def test_tests_and_answers_are_charged_whatever_happens():
     aggregator = InteractiveGNMax(20.0, max_answers=15)
-    fitted = model(aggregator, store_labels=True).fit(X, Y, X_public=RECORDS)
+    fitted = asking(aggregator, store_labels=True).fit(X, Y, X_public=PUBLIC)
     ready = fitted.aggregator_
     assert fitted.privacy_event_ == ComposedEvent(
         (
@@ -156,7 +153,7 @@ def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
     """Without noise: fewer are answered than by Confident, and more have a label."""
     common = {"threshold": 35.0, "max_answers": 40, "threshold_noise": 0.0, "noise": 0.0}
     fits = [
-        model(kind(**common), epsilon=np.inf, store_labels=True).fit(X, Y, X_public=RECORDS)
+        asking(kind(**common), epsilon=np.inf, store_labels=True).fit(X, Y, X_public=PUBLIC)
         for kind in (ConfidentGNMax, InteractiveGNMax)
     ]
     answered = []
@@ -167,7 +164,7 @@ def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
         return winners(self, votes, chosen, *rest)
 
     with mock.patch.object(InteractiveGNMax, "_release_winners", counted):
-        clone(fits[1]).fit(X, Y, X_public=RECORDS)
+        clone(fits[1]).fit(X, Y, X_public=PUBLIC)
     plain, rounds = ((fit.labels_ >= 0).sum() for fit in fits)
     assert sum(answered) < 0.6 * plain
     assert answered[0] > sum(answered[1:])
@@ -177,9 +174,9 @@ def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
 
 def test_a_student_without_probabilities_is_refused_before_anything_is_charged():
     budget = PrivacyBudget(100.0, 1e-3)
-    asked = model(InteractiveGNMax(20.0, 15), budget=budget).set_params(student=LinearSVC())
+    asked = asking(InteractiveGNMax(20.0, 15), budget=budget).set_params(student=LinearSVC())
     with pytest.raises(ValueError, match="no predict_proba"):
-        asked.fit(X, Y, X_public=RECORDS)
+        asked.fit(X, Y, X_public=PUBLIC)
     assert budget.entries().empty
 
 
@@ -190,10 +187,10 @@ def test_probabilities_that_are_no_numbers_expect_nothing():
             return np.full((len(X), 2), np.nan)
 
     aggregator = InteractiveGNMax(20.0, 40, **SILENT)
-    lost = model(aggregator, epsilon=np.inf, store_labels=True).set_params(student=Lost())
-    plain = model(ConfidentGNMax(20.0, 40, **SILENT), epsilon=np.inf, store_labels=True)
+    lost = asking(aggregator, epsilon=np.inf, store_labels=True).set_params(student=Lost())
+    plain = asking(ConfidentGNMax(20.0, 40, **SILENT), epsilon=np.inf, store_labels=True)
     np.testing.assert_array_equal(
-        lost.fit(X, Y, X_public=RECORDS).labels_, plain.fit(X, Y, X_public=RECORDS).labels_
+        lost.fit(X, Y, X_public=PUBLIC).labels_, plain.fit(X, Y, X_public=PUBLIC).labels_
     )
 
 
@@ -201,7 +198,7 @@ def test_probabilities_that_are_no_numbers_expect_nothing():
 
 # Some tests pass, some labels are kept, some queries are dropped.
 MIXED = Case(
-    _pate(
+    cases._pate(
         aggregator=InteractiveGNMax(
             threshold=2.0, max_answers=8, n_rounds=3, reinforce=0.6, threshold_noise=1.5
         ),
@@ -232,10 +229,6 @@ def test_no_private_record_reaches_a_student_but_through_a_release():
     tests, labels = np.concatenate(passed), np.concatenate(own)
     for outcome in (tests, ~tests & (labels >= 0), ~tests & (labels < 0)):
         assert outcome.any()  # about a fifth of 144 and more
-
-
-def free_tests(original):
-    return lambda self, n_queries, moved: original(self, n_queries, moved).events[1]
 
 
 def first_round_charged(original):
@@ -332,4 +325,4 @@ def test_a_student_of_private_records_is_caught():
         pytest.raises(AssertionError),
     ):
         often(REPLAY, MIXED)
-    assert len(VOTED[0]) == 12 < len(PUBLIC)
+    assert len(VOTED[0]) == 12 < len(cases.PUBLIC)

@@ -10,17 +10,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy._stacked import (
-    device_mlp as apart,
-)
-from skprivacy._stacked import (
-    scheduling as devices,
-)
-from skprivacy._stacked import (
-    train_alone,
-    train_isolated_networks,
-)
-from skprivacy._stacked.device_mlp import train_mlps
+from skprivacy._stacked import device_networks, scheduling, train_alone, train_isolated_networks
+from skprivacy._stacked.stacked_mlp import MLPTask
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import PATEClassifier, teachers
 from skprivacy.label_privacy import LabelPATEClassifier
@@ -49,7 +40,7 @@ PLAIN["in order"] = MLPClassifier((6,), "relu", batch_size=40, max_iter=4, shuff
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch):
     """Let "cpu:0", another name of the processor, be a device."""
-    monkeypatch.setattr(devices, "_PROCESSORS", {"cpu"})
+    monkeypatch.setattr(scheduling, "_PROCESSORS", {"cpu"})
 
 
 def trained(net, X, y, parts, device):
@@ -94,12 +85,15 @@ def test_shadows_trained_side_by_side_are_caught(change):
     """The planted bug: the longest part decides on the steps of all."""
 
     def side_by_side(net, records, n_features, classes, seeds, device):
-        tasks = [apart._task(net, r, classes, int(s)) for r, s in zip(records, seeds, strict=True)]
-        able = [i for i, task in enumerate(tasks) if task is not None and len(task.rows)]
-        layers = dict(zip(able, train_mlps([tasks[i] for i in able], device), strict=True))
-        return [layers.get(i) for i in range(len(tasks))]
+        able = [i for i, own in enumerate(records) if own is not None and len(own)]
+        tasks = [
+            MLPTask(net, records[i], np.arange(len(records[i])), classes, int(seeds[i]))
+            for i in able
+        ]
+        layers = dict(zip(able, device_networks.train_mlps(tasks, device), strict=True))
+        return [layers.get(i) for i in range(len(records))]
 
-    with mock.patch.object(apart, "train_isolated", side_by_side):
+    with mock.patch.object(device_networks, "train_isolated", side_by_side):
         _, members = trained(SMALL, X, Y, PARTS, "cpu:0")
         _, then = trained(SMALL, *CHANGES[change](X, Y, PARTS), "cpu:0")
     assert any(weights(then[i]) != weights(members[i]) for i in then if i != CHANGED)
@@ -128,7 +122,7 @@ def test_a_part_that_trains_no_network_votes_by_the_public_rule(change):
 
 def test_groups_are_public():
     whole, members = trained(SMALL, X, Y, PARTS, "cpu:0")
-    with mock.patch.object(apart, "_MAX_NUMBERS", 1):
+    with mock.patch.object(device_networks, "_MAX_NUMBERS", 1):
         parts, alone = trained(SMALL, X, Y, PARTS, "cpu:0")
     np.testing.assert_array_equal(whole, parts)
     for i in members:

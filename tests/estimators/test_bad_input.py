@@ -83,15 +83,21 @@ def test_estimators_refuse_records_that_are_none(X, y, message):
         assert budget.entries().empty
 
 
-@pytest.mark.parametrize("y", [LABELS[:-1], np.full(20, "ill"), np.full(20, np.nan), LABELS + 0.5])
+@pytest.mark.parametrize(
+    "y",
+    [
+        LABELS[:-1], np.full(20, "ill"), np.full(20, np.nan), LABELS + 0.5,
+        np.ones((20, 2, 1)),
+    ],
+)  # fmt: skip
 def test_estimators_refuse_targets_that_are_none(y):
     for estimator in estimators():
         if isinstance(estimator, PrivateStandardScaler):
             continue
-        if (y[0] == 0.5) and not hasattr(estimator, "classes"):
+        if np.ravel(y)[0] == 0.5 and not hasattr(estimator, "classes"):
             continue
         budget = PrivacyBudget(1e3, 0.01)
-        with pytest.raises(ValueError, match=r"\by\b|label type|inconsistent"):
+        with pytest.raises(ValueError, match=r"\by\b|label type|inconsistent|dim 3"):
             estimator.set_params(budget=budget).fit(NUMBERS, y)
         assert budget.entries().empty
 

@@ -71,16 +71,11 @@ def test_a_party_is_called_by_the_name_of_its_column():
     assert federation().fit(X, y, parties=hospital).privacy_.unit == "record"
 
 
-def test_what_is_accounted_for():
-    model = federation(epsilon=3.0, batch_size=30).fit(X, y, parties=PARTIES)
-    noise = model.noise_multiplier_
-    assert model.privacy_event_ == RepeatedEvent(
-        PoissonSampledEvent(1 / 3, GaussianEvent(noise)), 20
-    )
-    assert 2.99 < model.epsilon_ <= 3.0
-    model = federation(epsilon=3.0, unit="party").fit(X, y, parties=PARTIES)
-    noise = model.noise_multiplier_
-    assert model.privacy_event_ == RepeatedEvent(PoissonSampledEvent(1.0, GaussianEvent(noise)), 20)
+@pytest.mark.parametrize(("params", "rate"), [({"batch_size": 30}, 1 / 3), ({"unit": "party"}, 1)])
+def test_what_is_accounted_for(params, rate):
+    model = federation(epsilon=3.0, **params).fit(X, y, parties=PARTIES)
+    step = PoissonSampledEvent(rate, GaussianEvent(model.noise_multiplier_))
+    assert model.privacy_event_ == RepeatedEvent(step, 20)
     assert 2.99 < model.epsilon_ <= 3.0
 
 

@@ -190,7 +190,6 @@ OWN: dict[str, dict[str, Any]] = {
     "ConfidentGNMax": {"threshold_noise": 5.0, "noise": 5.0},
     "InteractiveGNMax": {"threshold_noise": 5.0, "noise": 5.0},
     "analyze_votes": {"delta": 1e-5},
-    "PrivateAdam": {"params": [torch.nn.Parameter(torch.zeros(3))]},
     "ScatteringTransformer": {"image_shape": (12, 12)},
     "ScatteringTransformer.fit": {"X": np.ones((N, 144))},
     "SimCLREncoder.fit": {"X_public": IMAGES},

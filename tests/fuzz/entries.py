@@ -72,7 +72,7 @@ EXEMPT: dict[str, set[str]] = {
     "it writes where it is told to": {"PrivacyBudget.export", "create_key"},
     "called by the library with what it has checked": {
         "Schema.confirm", "FederatedPlan.contribution", "FederatedPlan.step",
-        "PublicRecords.encoder_like", "Updates.weights_of", "PrivateAdam.step", "AttackFinding.of",
+        "PublicRecords.encoder_like", "Updates.weights_of", "AttackFinding.of",
         "AuditReport.violated_by",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},

@@ -177,17 +177,6 @@ def test_words_and_frames(kind):
         model.predict(frame.rename(columns={"a": "z"}))
 
 
-@pytest.mark.slow
-def test_missing_values_are_the_estimators_business():
-    X, y = two_classes(600)
-    X[::7, 2] = np.nan
-    trees = HistGradientBoostingClassifier(max_iter=5, early_stopping=False)
-    model = RandomizedResponseClassifier(trees, classes=[0, 1], n_rounds=1).fit(X, y)
-    assert len(model.predict(X)) == 600
-    with pytest.raises(ValueError, match="NaN"):
-        RandomizedResponseClassifier(classes=[0, 1]).fit(X, y)
-
-
 class Picky(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         raise RuntimeError("not these features")

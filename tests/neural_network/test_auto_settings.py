@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network.auto_settings import PublicFacts, Recipe, resolve_auto_settings
+from skprivacy.neural_network.settings import PublicFacts, Recipe, resolve_auto_settings
 
 AUTO = {field.name: "auto" for field in fields(Recipe)}
 

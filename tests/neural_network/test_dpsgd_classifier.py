@@ -7,11 +7,9 @@ import threading
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -23,7 +21,7 @@ from skprivacy import config_context
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomFlip
+from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomShift
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.torch_modes import private_randomness
@@ -55,12 +53,6 @@ def test_epsilon_is_kept_and_used_up(blobs, epsilon, batch_size):
     assert 0.99 * epsilon < model.epsilon_ <= epsilon
     assert model.privacy_.epsilon() == model.epsilon_
     assert repr(model.privacy_).startswith("(")
-
-
-def test_without_noise_there_is_no_guarantee(blobs):
-    model = private(epsilon=np.inf).fit(*blobs)
-    assert model.epsilon_ == np.inf
-    assert model.noise_multiplier_ == 0
 
 
 @pytest.mark.heavy
@@ -102,17 +94,6 @@ def test_averaging_takes_noise_away(blobs):
     assert spread[0.5] < spread[0.0]
 
 
-def test_string_labels_and_frames(blobs):
-    X, y = blobs
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    labels = np.array(["no", "yes"], dtype=object)[y]
-    model = private(classes=["yes", "no"]).fit(frame, labels)
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert set(model.predict(frame)) == {"no", "yes"}
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert model.score(frame, labels) > 0.87  # 0.964 +- 0.011
-
-
 def test_a_class_without_records_is_still_a_class(blobs):
     model = private(classes=[0, 1, 2]).fit(*blobs)
     assert model.predict_proba(blobs[0]).shape == (400, 3)
@@ -142,7 +123,7 @@ def test_relation_follows_from_what_is_public(blobs):
         ({"module": nn.Linear(3, 2)}, ["the module treats", "the weights that training starts"]),
         ({"module": lambda: nn.Linear(3, 2)}, ["the module treats"]),
         ({"augment": lambda rows: rows}, ["augmentations treat"]),
-        ({"augment": RandomFlip((1, 1, 3))}, []),
+        ({"augment": RandomShift((1, 1, 3))}, []),
     ],
 )
 def test_code_that_is_taken_on_trust_is_an_assumption(blobs, params, named):
@@ -157,13 +138,6 @@ def test_a_noise_seed_voids_the_guarantee(blobs):
         second = private(noise_seed=1, random_state=0).fit(*blobs)
     assert first.privacy_.kind == "estimate"
     assert np.array_equal(first.predict_proba(blobs[0]), second.predict_proba(blobs[0]))
-
-
-def test_random_state_drives_the_initial_weights(blobs):
-    params = {"epsilon": np.inf, "batch_size": 10**6, "epochs": 1}
-    a, b, c = (_weights(private(random_state=s, **params).fit(*blobs)) for s in (0, 0, 1))
-    assert np.array_equal(a, b)
-    assert not np.allclose(a, c)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38, 1e300])
@@ -189,12 +163,18 @@ BAD_PARAMETERS = [
     ({"max_grad_norm": 0.0}, "max_grad_norm"),
     ({"max_grad_norm": np.inf}, "max_grad_norm"),
     ({"max_grad_norm": np.nan}, "max_grad_norm"),
+    ({"max_grad_norm": 1e30}, "max_grad_norm"),
+    # At 1e-28 rounding took clipped gradients up to 1.4 times the norm.
+    ({"max_grad_norm": 1e-30}, "max_grad_norm"),
     ({"learning_rate": np.inf}, "learning_rate"),
     ({"batch_size": 0}, "batch_size"),
     ({"batch_size": 2.5}, "batch_size"),
     ({"epochs": 0}, "epochs"),
     ({"optimizer": Optimizer(momentum=1.0)}, "momentum"),
     ({"optimizer": Optimizer(averaging=1.5)}, "averaging"),
+    ({"optimizer": Optimizer(averaging="mean")}, "averaging"),
+    ({"optimizer": Optimizer(averaging_decay=1.0)}, "averaging_decay"),
+    ({"noise": "laplace"}, "noise"),
     ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
     ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),
     ({"device": "abacus"}, "device='abacus'"),
@@ -219,28 +199,6 @@ def _never(*args):
     raise AssertionError("private data was released")
 
 
-def _bad_data(X, y):
-    return {
-        "sparse": (sparse.csr_matrix(X), y, "[Ss]parse"),
-        "no rows": (X[:0], y[:0], "0 sample"),
-        "no columns": (X[:, :0], y, "0 feature"),
-        "one-dimensional": (X[:, 0], y, "2D array"),
-        "other length": (X, y[:-1], "inconsistent numbers"),
-        "text": (np.full(X.shape, "a", dtype=object), y, "text or dates"),
-        "continuous target": (X, X[:, 0], "not in classes"),
-        "missing target": (X, np.where(y == 0, np.nan, 1.0), "NaN"),
-        "target with rows of rows": (X, np.stack([y, y], 1)[:, :, None], "dim 3"),
-    }
-
-
-@pytest.mark.parametrize("name", _bad_data(np.zeros((4, 2)), np.zeros(4)))
-def test_bad_data_is_refused_before_anything_is_released(blobs, name, monkeypatch):
-    monkeypatch.setattr(FloatGaussian, "release", _never)
-    X, y, match = _bad_data(*blobs)[name]
-    with pytest.raises((ValueError, TypeError), match=match):
-        private().fit(X, y)
-
-
 def test_one_row():
     model = private(delta=0.01).fit([[0.5, 1.0]], [1])
     assert model.predict_proba([[0.5, 1.0]]).shape == (1, 2)
@@ -252,14 +210,6 @@ def test_prediction_refuses_what_is_not_finite(blobs):
         model.predict([[np.nan, 0.0, 0.0]])
     with pytest.raises(ValueError, match="3 features"):
         model.predict([[0.0, 0.0]])
-
-
-def test_object_numbers_and_duplicated_columns(blobs):
-    X, y = blobs
-    assert private().fit(X.astype(object), y).score(X, y) > 0.9
-    frame = pd.DataFrame(np.c_[X, X], columns=["a", "b", "c"] * 2)
-    with pytest.raises(ValueError, match="more than one column named 'a'"):
-        private().fit(frame, y)
 
 
 @pytest.mark.slow
@@ -468,8 +418,9 @@ def test_a_ready_made_module_is_where_training_starts(blobs):
         assert torch.equal(public.state_dict()[name], before[name])
 
 
-def test_random_state_drives_a_class_of_modules(blobs):
-    params = {"module": Perceptron, "epsilon": np.inf, "batch_size": 10**6, "epochs": 1}
+@pytest.mark.parametrize("module", [None, Perceptron])
+def test_random_state_drives_the_initial_weights(blobs, module):
+    params = {"module": module, "epsilon": np.inf, "batch_size": 10**6, "epochs": 1}
     before = torch.get_rng_state()
     a, b, c = (_weights(private(random_state=s, **params).fit(*blobs)) for s in (0, 0, 1))
     assert np.array_equal(a, b)
@@ -490,7 +441,7 @@ def test_random_state_drives_a_class_of_modules(blobs):
         ({"max_grad_norm": Clipping("none")}, "Clipping"),
         ({"optimizer": "lbfgs"}, "optimizer"),
         ({"optimizer": Optimizer(schedule="plateau")}, "schedule"),
-        ({"class_weight": "balanced"}, "class_weight"),
+        ({"class_weight": "balanced"}, "class_weight='balanced' would count the private labels"),
         ({"class_weight": {5: 1.0}}, "class_weight"),
         ({"class_weight": {0: -1.0}}, "class_weight"),
         ({"class_weight": {0: np.nan}}, "class_weight"),
@@ -626,13 +577,6 @@ def test_further_training_that_fails_leaves_the_earlier_model_its_claim(blobs, m
         model.set_params(epsilon=0.1).partial_fit(*blobs)
     assert np.array_equal(_weights(model), before)
     assert 8.9 < model.privacy_.epsilon() == model.epsilon_ <= 9.0
-
-
-@pytest.mark.parametrize("norm", [1e-30, 1e30])
-def test_a_clipping_norm_that_single_precision_does_not_hold_is_refused(blobs, norm):
-    """At 1e-28 rounding took clipped gradients up to 1.4 times the norm."""
-    with pytest.raises(ValueError, match="max_grad_norm"):
-        private(max_grad_norm=norm).fit(*blobs)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 100.0], ids=["refused", "fitted"])

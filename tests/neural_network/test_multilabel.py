@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import get_tags
 
-from skprivacy import config_context, load_model, save_model
+from skprivacy import config_context
 from skprivacy.neural_network import DPSGDClassifier
 
 
@@ -108,14 +106,3 @@ def test_further_training_keeps_the_form(rows):
     assert model.partial_fit(X, y).epsilon_ > 8.0
     with pytest.raises(ValueError, match="dimensions"):
         model.partial_fit(X, y[:, 0])
-
-
-def test_saved_and_pickled(rows, tmp_path):
-    X, y = rows
-    model = private(epochs=1, classes=["x", "y", "z"]).fit(X, y)
-    save_model(model, tmp_path / "m")
-    for again in (load_model(tmp_path / "m"), pickle.loads(pickle.dumps(model))):
-        assert np.array_equal(again.predict(X), model.predict(X))
-        assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
-        assert again.classes_.tolist() == ["x", "y", "z"]
-        assert again.privacy_ == model.privacy_

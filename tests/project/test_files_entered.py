@@ -10,7 +10,7 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 # The fits of exact sums enter six files of skprivacy/sums: the same program runs on engines. An
 # audit enters the three files of audit/comparability, and a sweep the file of its baselines.
 LIMITS = {
-    "DPSGDClassifier.fit": 24,  # with its options, and the configuration of progress
+    "DPSGDClassifier.fit": 23,  # with the configuration of progress
     "PATEClassifier.fit": 21,  # with the warning of a student of one class, which noise may cause
     "FunctionalMechanismRegressor.fit": 19,
     "audit of a forest": 34,

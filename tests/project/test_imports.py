@@ -53,10 +53,8 @@ LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 MAY_IMPORT_TORCH = {
     "neural_network",
     "_environment.py",
-    "_stacked/device_dpsgd.py",
-    "_stacked/device_mlp.py",
+    "_stacked/device_networks.py",
     "_stacked/scheduling.py",
-    "_stacked/tensors.py",
     "attacks/membership/white_box_encoder.py",
     "attacks/model_answers.py",
     "attacks/network_view.py",

@@ -10,5 +10,4 @@ Files, in reading order:
 - ``trial``: choice of the method by a trial; per-example gradients of any module
 - ``group_batches``: batches of drawn groups, clipped jointly
 - ``losses``: losses with one number per example
-- ``device_clipping``: adaptive clipping on the device of the gradients
 """

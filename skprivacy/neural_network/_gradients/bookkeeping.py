@@ -131,20 +131,12 @@ def _pairs_are_faster(positions: int, n_in: int, n_out: int) -> bool:
     return positions**2 * (n_in + n_out) < ROW_COST * n_in * n_out
 
 
-def _conv2d(layer: nn.Conv2d, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    return _convolution(layer, a, d.flatten(2).mT, n)
-
-
-def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    return _convolution(layer, a, d.mT, n)
-
-
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     """Return the contributions of a convolution: a linear layer on the patch at every position.
 
     Patches are large: a few examples at a time are multiplied and squared, in the cache.
     """
-    grads, views = _by_position(d, n), len(a) // n
+    grads, views = _by_position(d.flatten(2).mT, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
     n_in, groups = channels * math.prod(window), layer.groups
     if groups == 1 and _pairs_are_faster(positions, n_in, n_out):
@@ -256,8 +248,8 @@ def _embedding(layer: nn.Embedding, index: Tensor, d: Tensor, n: int) -> list[Co
 
 RULES: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, int], list[Contribution]]] = {
     nn.Linear: _linear,
-    nn.Conv1d: _conv1d,
-    nn.Conv2d: _conv2d,
+    nn.Conv1d: _convolution,
+    nn.Conv2d: _convolution,
     nn.LayerNorm: _layer_norm,
     nn.GroupNorm: _group_norm,
     nn.Embedding: _embedding,

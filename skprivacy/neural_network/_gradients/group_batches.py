@@ -66,9 +66,7 @@ class GroupBucket:
     """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each."""
 
     m: int
-    most: (
-        int  # largest size in such a bucket, by a group's own size: decides how norms are computed
-    )
+    most: int  # largest size in such a bucket; decides how norms are computed
     who: slice  # the groups
     part: slice  # their examples
     places: Tensor | None = None  # padded positions of examples; None if all groups have m

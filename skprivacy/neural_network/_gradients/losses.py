@@ -9,9 +9,8 @@ from torch.nn import functional as F
 class LabelEntropy(nn.Module):
     """Binary cross-entropy of outputs and 0/1 targets of shape (n, labels), summed by row."""
 
-    def __init__(self, reduction: str, weight: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor | None = None) -> None:
         super().__init__()
-        assert reduction == "none"
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
 
@@ -22,10 +21,6 @@ class LabelEntropy(nn.Module):
 
 class SquaredError(nn.Module):
     """Half the squared difference between outputs of shape (n, 1) and targets of shape (n,)."""
-
-    def __init__(self, reduction: str) -> None:
-        super().__init__()
-        assert reduction == "none"
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         return 0.5 * (output.flatten() - target).square()

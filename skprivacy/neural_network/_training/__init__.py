@@ -13,5 +13,4 @@ Files, in reading order:
 - ``torch_modes``: torch's global modes during private training
 - ``adversarial``: a generator beside a private discriminator
 - ``gradient_canaries``: canaries in gradient space, for audits
-- ``stacked_fit``: a run as arrays, for training many networks at once
 """

@@ -28,9 +28,7 @@ from .training_config import TrainingConfig
 _LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
 _ADAM_BETAS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
 _TEMPERATURE = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category
-_MIN_DISTANCE_TO_BOUND = (
-    1e-3  # distance of normal numbers from 0 and 1, where the logit has no gradient
-)
+_MIN_DISTANCE_TO_BOUND = 1e-3  # of normal numbers, from 0 and 1, where the logit has no gradient
 _HEAD_START = 0.3  # share of steps before the generator starts: the discriminator learns first
 _GENERATOR_RATE = 0.03  # learning rate of the generator relative to the discriminator's
 _AVERAGE_DECAY = 0.999  # decay of the average of the generator's weights
@@ -79,17 +77,13 @@ class Generator(nn.Module):
         outputs = outputs + torch.where(torch.tensor(self._number), normal.logit(), normal.log())
         parts = outputs.split(self.plan.widths, 1)
         return torch.cat(
-            [_number(p) if p.shape[1] == 1 else _gumbel_softmax(p, chance) for p in parts], 1
+            [p.sigmoid() if p.shape[1] == 1 else _gumbel_softmax(p, chance) for p in parts], 1
         )
 
     def start(self, means: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
         """Set the mean rows and the factor of normal rows."""
         self.means = torch.from_numpy(means).float()
         self.factor = torch.from_numpy(factor).float()
-
-
-def _number(part: Tensor) -> Tensor:
-    return part.sigmoid()
 
 
 def _gumbel_softmax(part: Tensor, chance: torch.Generator) -> Tensor:
@@ -102,11 +96,6 @@ def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
     for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(_LEAKY_SLOPE)]
     return nn.Sequential(*layers[:-1])
-
-
-def _discriminator(plan: GeneratorPlan, hidden_layer_sizes: Sequence[int]) -> nn.Sequential:
-    """Return a network with one output per label: how real a row with that label looks."""
-    return _perceptron((sum(plan.widths), *hidden_layer_sizes, plan.n_classes))
 
 
 class RealOrGenerated(nn.Module):
@@ -232,7 +221,9 @@ def make_networks(
     """Return a discriminator and a generator whose weights depend only on ``random``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random.randint(1 << 31)))
-        return _discriminator(plan, hidden_layer_sizes), Generator(plan)
+        # One output per label: how real a row with that label looks.
+        sizes = sum(plan.widths), *hidden_layer_sizes, plan.n_classes
+        return _perceptron(sizes), Generator(plan)
 
 
 def load_generator(

@@ -23,9 +23,12 @@ from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise
-from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from .._gradients.clipped_sum import (
+    AdaptiveClippingOnDevice,
+    BatchSum,
+    ClippedGradientSum,
+)
 from .._gradients.clipping import AdaptiveClipping, Clip, set_accumulator
-from .._gradients.device_clipping import AdaptiveClippingOnDevice
 from .._gradients.group_batches import GroupRows
 from .._gradients.trial import Probe
 from .graph_step import FIXED_ON, GraphStep, Run

@@ -18,8 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...mechanisms import Mechanism, PoissonSampler, SecureRandom
-from .._gradients.clipped_sum import PaddedSum, Table, lengths_for
-from .._gradients.device_clipping import AdaptiveClippingOnDevice
+from .._gradients.clipped_sum import (
+    AdaptiveClippingOnDevice,
+    PaddedSum,
+    Table,
+    lengths_for,
+)
 from .._gradients.losses import LabelEntropy, PerExample, SquaredError
 from .._gradients.trial import Probe
 from .update_rules import MomentumSGD

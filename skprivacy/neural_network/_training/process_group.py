@@ -129,7 +129,15 @@ class ProcessGroup(Peers):
         with reserve_release(budget if self.rank == 0 else None, *terms) as receipt:
             self._charge = "a charge may have been made: look at the budget before a new fit."
             # no process reads a record before the budget is charged
-            self._charge = _explain_charge(self._exchange(receipt)[0])
+            charged = self._exchange(receipt)[0]
+            stays = (
+                "the run counts as made (without a budget)"
+                if charged is None
+                else f"{charged} stays"
+            )
+            self._charge = (
+                f"{stays}; a resumed run could release a step twice, so fit again, at a new charge."
+            )
             self._training = True
             yield receipt
 
@@ -218,12 +226,6 @@ class ProcessGroup(Peers):
                 "or has not answered within the timeout of init_process_group. The model is "
                 f"restored, and {self._charge}"
             ) from error
-
-
-def _explain_charge(receipt: Receipt | None) -> str:
-    """Return what a lost process leaves behind, once the budget is charged."""
-    made = "the run counts as made (without a budget)" if receipt is None else f"{receipt} stays"
-    return f"{made}; a resumed run could release a step twice, so fit again, at a new charge."
 
 
 def _default_group_timeout() -> timedelta:

@@ -34,7 +34,7 @@ def refuse_nonprivate_settings(net: Any, base: type) -> None:
             f"train_split={net.train_split!r} would publish a measurement of private records. "
             "Leave train_split=None, and score public records after fit."
         )
-    for callback in _list_callbacks(net.callbacks):
+    for callback in () if net.callbacks in (None, "disable") else net.callbacks:
         kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
         if isinstance(callback, type):
             kind = callback.__name__
@@ -69,23 +69,21 @@ def refuse_several_modules(net: Any) -> None:
         )
 
 
-def _list_callbacks(callbacks: Any) -> list[Any]:
-    return [] if callbacks in (None, "disable") else list(callbacks)
-
-
 def _refuse_optimizer(net: Any) -> None:
-    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
-        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
-    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise ValueError(
-            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
-            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
-        )
     if hasattr(net, "optimizer__param_groups"):
         raise ValueError(
             "optimizer__param_groups is not supported, because all weights form one vector. Set "
             "requires_grad=False on weights that stay fixed."
+        )
+    if isinstance(net.optimizer, str) and net.optimizer == "adam":
+        return
+    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
+        raise ValueError(f"optimizer={net.optimizer!r} must be 'adam' or a class of torch.optim.")
+    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
+            "step, and each would cost privacy. Use torch.optim.SGD or 'adam'."
         )
 
 

@@ -1,9 +1,12 @@
-"""Torch's global modes during private training: precision, autocast, generators and devices."""
+"""Torch's global modes during private training: precision, generators and devices.
+
+:func:`map_each_record` keeps the rounding of a record independent of other records.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -208,3 +211,21 @@ def numpy_sees(values: Tensor) -> bool:
 def is_off_cpu(values: Tensor) -> bool:
     """Return True if a tensor is on another device than the CPU."""
     return not values.is_cpu
+
+
+def map_each_record(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Return ``function`` of each row, computed in one call per row.
+
+    Products and convolutions round a row by its position and by the number of rows. Here each call
+    has the same shape. Each row is copied to the same memory, because some kernels round by
+    alignment.
+    """
+    record = torch.empty_like(rows[:1])
+    results = rows.new_empty(0)
+    for i, row in enumerate(rows):
+        record[0] = row
+        result = function(record)
+        if not i:
+            results = result.new_empty((len(rows), *result.shape[1:]))
+        results[i] = result[0]
+    return results

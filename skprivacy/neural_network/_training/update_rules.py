@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._validation import is_number, not_negative, sequence
 from .torch_modes import numpy_sees
 
 _NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
@@ -21,22 +20,8 @@ class PrivateAdam(torch.optim.Optimizer):
     The noise of DP-SGD has a known variance. Uncorrected, it dominates the second moment, and Adam
     becomes plain momentum. The second moment averages few steps, so the corrected moment has an
     error. Its smallest value is therefore set to the standard deviation of that error.
+    ``noise_std`` is the standard deviation of the noise in each coordinate of the gradient.
 
-    Parameters
-    ----------
-    params : iterable of torch.nn.Parameter
-        Parameters to train.
-    lr : float, default=1e-2
-        Step size.
-    betas : tuple of float, default=(0.9, 0.999)
-        Decay of the first and of the second moment per step.
-    noise_std : float, default=0.0
-        Standard deviation of the noise in each coordinate of the gradient.
-    eps : float, default=1e-8
-        Added to the root of the second moment.
-
-    References
-    ----------
     Q. Tang, F. Shpilevskiy and M. Lécuyer, "DP-AdamBC: your DP-Adam is actually DP-SGD (unless you
     apply bias correction)", AAAI 2024.
     """
@@ -49,24 +34,11 @@ class PrivateAdam(torch.optim.Optimizer):
         noise_std: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
-        for name, value in {"lr": lr, "noise_std": noise_std, "eps": eps}.items():
-            not_negative(name, value)
-        if not all(map(is_number, sequence("betas", betas))) or len(betas) != 2:
-            raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
-        params = params if isinstance(params, Tensor) else sequence("params", params)
-        if not len(params):
-            raise ValueError("params is empty; expected at least one tensor. Pass the parameters.")
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
-        """Update every parameter that has a gradient.
-
-        Parameters
-        ----------
-        closure : object, default=None
-            Ignored; PyTorch passes it.
-        """
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

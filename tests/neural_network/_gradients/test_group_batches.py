@@ -10,7 +10,7 @@ from torch import nn
 from skprivacy._groups import Groups
 from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
+from skprivacy.neural_network._gradients.clipping import _SAFETY
 from skprivacy.neural_network._gradients.contributions import (
     DenseGradients,
     Lookups,
@@ -26,27 +26,17 @@ from skprivacy.neural_network._gradients.trial import (
 from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.training_config import PerGroup
 
-from ..test_augmentation import MODULES, VIEWS, mean_gradients
-from .test_contributions import BOOK_KEEPING, LOSS, batch
+from ..test_augmentation import MODULES, VIEWS
+from .test_contributions import BOOK_KEEPING, LOSS, batch, clipped, engine_of, gradient_rows
 
+pytestmark = pytest.mark.filterwarnings("ignore:module=Recurrent:UserWarning")
 CPU = torch.device("cpu")
 SIZES = np.array([1, 1, 2, 2, 2, 3, 5, 6, 11])
 MEAN = pytest.mark.parametrize("mean", [True, False], ids=["mean", "sum"])
 
 
-def engine_of(module, clip, clipping="flat", views=1):
-    _, grad = flatten_parameters(module)
-    probe = Probe.for_shape((72,), 3, views=views)
-    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
-
-
 def gradients_of_people(rows, sizes, mean):
     return torch.stack([r.mean(0) if mean else r.sum(0) for r in rows.split(sizes.tolist())])
-
-
-def one_view(module, X, y):
-    """Return the gradients of single examples in double precision."""
-    return mean_gradients(module, X.repeat_interleave(VIEWS, 0), y)
 
 
 @pytest.mark.everyday(10)
@@ -58,8 +48,8 @@ def test_equals_a_loop_over_people(name, clip, mean):
     torch.manual_seed(0)
     module = MODULES[name]()
     X, y = batch(int(SIZES.sum()))
-    rows = gradients_of_people(one_view(module, X, y), SIZES, mean)
-    expected = (rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
+    rows = gradients_of_people(gradient_rows(module, X, y), SIZES, mean)
+    expected = clipped(rows, clip)
     engine, grad = engine_of(module, clip / _SAFETY)
     grad.zero_()
     engine(X, y, GroupedExamples(SIZES, mean, CPU))
@@ -73,8 +63,8 @@ def test_views_of_records_of_people(name):
     module = MODULES[name]()
     sizes = np.array([1, 2, 5])
     X, y = batch(VIEWS * 8)[0], batch(8)[1]
-    rows = gradients_of_people(mean_gradients(module, X, y), sizes, True)
-    expected = (rows * (0.05 / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
+    rows = gradients_of_people(gradient_rows(module, X, y, VIEWS), sizes, True)
+    expected = clipped(rows, 0.05)
     engine, grad = engine_of(module, 0.05 / _SAFETY, views=VIEWS)
     grad.zero_()
     engine(X, y, GroupedExamples(sizes, True, CPU))
@@ -87,7 +77,7 @@ def test_the_other_ways_join_people_too(name, way):
     torch.manual_seed(0)
     module = BOOK_KEEPING[name]()
     X, y = batch(int(SIZES.sum()))
-    rows = gradients_of_people(one_view(module, X, y), SIZES, True)
+    rows = gradients_of_people(gradient_rows(module, X, y), SIZES, True)
     shares = GroupedExamples(SIZES, True, CPU)
     norms = sum(shares.squared_norms(c.joint_norms(shares)) for c in way(module, LOSS)(X, y))
     torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=1e-4, atol=1e-7)

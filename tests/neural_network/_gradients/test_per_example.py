@@ -1,13 +1,10 @@
-"""Clipped sums against the slow way: one example at a time."""
+"""The built-in perceptron's clipped sums, and the rounding of sums and norms."""
 
 from __future__ import annotations
-
-import copy
 
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, vmap
 
 from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
@@ -18,37 +15,9 @@ from skprivacy.neural_network._gradients.trial import Probe, select_gradient_met
 from skprivacy.neural_network._training.engine import Training, flatten_parameters
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
-LOSS = nn.CrossEntropyLoss(reduction="none")
+from .test_contributions import LOSS, PERCEPTRONS, batch
+
 PROBE = Probe.for_shape((6,), 3)
-NETWORKS = {
-    "linear": lambda: nn.Sequential(nn.Linear(6, 3)),
-    "mlp": lambda: nn.Sequential(
-        nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3)
-    ),
-    "sigmoid": lambda: nn.Sequential(nn.Linear(6, 8), nn.Sigmoid(), nn.Linear(8, 3)),
-    "no bias": lambda: nn.Sequential(nn.Linear(6, 4, bias=False), nn.Sigmoid(), nn.Linear(4, 3)),
-    "with a layer without parameters": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
-}  # fmt: skip
-
-
-def batch(n=17, scale=1.0):
-    generator = torch.Generator().manual_seed(n)
-    return (
-        torch.randn(n, 6, generator=generator) * scale,
-        torch.randint(3, (n,), generator=generator),
-    )
-
-
-def one_at_a_time(module, X, y, clip):
-    """Return the clipped sum of gradients, by batches of one in double precision."""
-    double = copy.deepcopy(module).double()
-    rows = []
-    for x, target in zip(X.double(), y, strict=True):
-        double.zero_grad()
-        LOSS(double(x[None]), target[None]).sum().backward()
-        rows.append(torch.cat([p.grad.reshape(-1) for p in double.parameters()]))
-    rows = torch.stack(rows)
-    return (rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
 
 
 def clipped_sum(module, X, y, clip, parts=1):
@@ -60,53 +29,11 @@ def clipped_sum(module, X, y, clip, parts=1):
     return grad.clone()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("clip", [0.05, 1.0, 1e6])
-def test_equals_a_loop_over_single_examples(name, clip):
-    torch.manual_seed(0)
-    module = NETWORKS[name]()
-    X, y = batch()
-    expected = one_at_a_time(module, X, y, clip)
-    # The clipping norm is lowered a little on purpose; undo it to compare to 1e-5.
-    exact = clipped_sum(module, X, y, clip / _SAFETY)
-    assert (exact - expected).norm() <= 1e-5 * expected.norm()
-
-
-# Opacus: torch warns that its backward hooks start at a module whose input needs no gradient.
-@pytest.mark.heavy
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("name", ["linear", "mlp", "no bias"])
-def test_equals_opacus_and_functorch(name):
-    # Imported here: it takes 0.8 s, which other tests need not wait for.
-    peer = pytest.importorskip("opacus.grad_sample", reason="compares with opacus")
-
-    torch.manual_seed(0)
-    module = NETWORKS[name]()
-    X, y = batch()
-    parameters = {k: p.detach().clone() for k, p in module.named_parameters()}
-
-    def loss(params, x, target):
-        return LOSS(functional_call(module, params, (x[None],)), target[None]).sum()
-
-    per_example = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, X, y)
-    rows = torch.cat([g.flatten(1) for g in per_example.values()], 1)
-    expected = (rows * (0.3 / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
-    wrapped = peer.GradSampleModule(module, loss_reduction="sum")
-    LOSS(wrapped(X), y).sum().backward()
-    theirs = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], 1)
-    torch.testing.assert_close(theirs, rows, rtol=1e-4, atol=1e-6)
-    wrapped.remove_hooks()
-    for p in module.parameters():
-        del p.grad_sample
-    ours = clipped_sum(module, X, y, 0.3 / _SAFETY)
-    assert (ours - expected).norm() <= 1e-5 * expected.norm()
-
-
 @pytest.mark.parametrize("name", ["linear", "mlp", "sigmoid"])
 def test_the_perceptron_by_hand_equals_autograd(name):
     torch.manual_seed(0)
-    module = NETWORKS[name]()
-    X, y = batch()
+    module = PERCEPTRONS[name](6)
+    X, y = batch(17, n_features=6)
     by_hand, by_autograd = PerceptronGradients(module, LOSS), AutogradBackward(module, LOSS)
     found = {id(r.weight): r for r in by_hand(X, y)}
     for expected in by_autograd(X, y):
@@ -126,7 +53,7 @@ def test_the_perceptron_by_hand_equals_autograd(name):
     ],
 )
 def test_anything_else_goes_through_autograd(change):
-    module = change(NETWORKS["mlp"]())
+    module = change(PERCEPTRONS["mlp"](6))
     assert type(select_gradient_method(module, LOSS, PROBE)[0]) is AutogradBackward
     with pytest.raises(ValueError, match="A probe is needed"):
         ClippedGradientSum(module, LOSS, 1.0)
@@ -135,7 +62,7 @@ def test_anything_else_goes_through_autograd(change):
 @pytest.mark.parametrize("name", ["linear", "mlp", "sigmoid"])
 def test_the_perceptron_needs_no_trial(name):
     """It is the method that a trial finds, and it holds as many numbers."""
-    module = NETWORKS[name]()
+    module = PERCEPTRONS[name](6)
     flatten_parameters(module)
     tried, untried = (ClippedGradientSum(module, LOSS, 1.0, probe=probe) for probe in (PROBE, None))
     assert type(tried.gradients) is type(untried.gradients) is PerceptronGradients
@@ -144,14 +71,14 @@ def test_the_perceptron_needs_no_trial(name):
 
 def test_a_module_that_ends_in_softmax_is_told():
     with pytest.warns(UserWarning, match="Leave the final Softmax out"):
-        select_gradient_method(NETWORKS["mlp"]().append(nn.Softmax(1)), LOSS, PROBE)
+        select_gradient_method(PERCEPTRONS["mlp"](6).append(nn.Softmax(1)), LOSS, PROBE)
 
 
 def test_a_caller_without_gradients_changes_nothing():
     torch.manual_seed(0)
-    X, y = batch()
+    X, y = batch(17, n_features=6)
     for name in ("mlp", "no bias"):
-        module = NETWORKS[name]()
+        module = PERCEPTRONS[name](6)
         expected = clipped_sum(module, X, y, 0.1)
         with torch.no_grad():
             assert torch.equal(clipped_sum(module, X, y, 0.1), expected)
@@ -160,39 +87,10 @@ def test_a_caller_without_gradients_changes_nothing():
 @pytest.mark.parametrize("parts", [2, 5, 17])
 def test_micro_batches_change_nothing(parts):
     torch.manual_seed(0)
-    module = NETWORKS["mlp"]()
-    X, y = batch()
+    module = PERCEPTRONS["mlp"](6)
+    X, y = batch(17, n_features=6)
     whole = clipped_sum(module, X, y, 0.1)
     assert torch.allclose(clipped_sum(module, X, y, 0.1, parts), whole, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38, -3e38])
-def test_a_row_without_finite_gradient_adds_nothing_and_harms_nobody(bad):
-    torch.manual_seed(0)
-    module = NETWORKS["mlp"]()
-    X, y = batch()
-    expected = clipped_sum(module, X, y, 0.1)
-    X_bad = torch.cat([X, torch.full((1, 6), bad)])
-    assert torch.equal(clipped_sum(module, X_bad, torch.cat([y, y[:1]]), 0.1), expected) or (
-        # The blocking of a matrix product may change with its length.
-        torch.allclose(clipped_sum(module, X_bad, torch.cat([y, y[:1]]), 0.1), expected, atol=1e-6)
-    )
-
-
-@pytest.mark.everyday(2)
-@pytest.mark.heavy
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e15])
-def test_no_example_adds_more_than_the_clipping_norm(scale):
-    torch.manual_seed(0)
-    for name in NETWORKS:
-        module = NETWORKS[name]()
-        X, y = batch(200, scale)
-        _, grad = flatten_parameters(module)
-        engine = ClippedGradientSum(module, LOSS, 0.5, probe=PROBE)
-        for i in range(len(X)):
-            grad.zero_()
-            engine(X[i : i + 1], y[i : i + 1])
-            assert grad.double().norm() <= 0.5
 
 
 @pytest.mark.everyday(1)
@@ -219,13 +117,13 @@ def test_the_norm_of_millions_of_numbers_is_right(value):
 
 
 def test_empty_batch_adds_nothing():
-    module = NETWORKS["mlp"]()
-    X, y = batch()
+    module = PERCEPTRONS["mlp"](6)
+    X, y = batch(17, n_features=6)
     assert not clipped_sum(module, X[:0], y[:0], 1.0).any()
 
 
 def test_flat_parameters_are_the_module():
-    module = NETWORKS["mlp"]()
+    module = PERCEPTRONS["mlp"](6)
     weights, _ = flatten_parameters(module)
     weights.data.fill_(2.0)
     assert all((p == 2).all() for p in module.parameters())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from skprivacy.neural_network import DPSGDClassifier, RandomFlip, augmentation
+from skprivacy.neural_network import DPSGDClassifier, RandomShift, augmentation
 from skprivacy.neural_network._gradients import trial
 from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method
 from skprivacy.neural_network.augmentation import Views
@@ -75,7 +75,7 @@ def test_augmentations_that_fail_on_the_device(error):
         Views.from_augment(augment).check(there(4).inputs)
 
 
-@pytest.mark.parametrize("augment", [noisy, RandomFlip((1, 2, 2))])
+@pytest.mark.parametrize("augment", [noisy, RandomShift((1, 2, 2), 0, flip=True)])
 def test_good_ones_are_tried_on_both(augment):
     seen = set()
     check = Views._check

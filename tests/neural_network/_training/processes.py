@@ -127,42 +127,26 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
 
     found = {"sound": spread()}
     for mutant in (each_adds_noise, nobody_adds_noise, each_keeps_its_own_noise):
-        with mutant():
+        with mock.patch.object(ProcessGroup, "release", mutant):
             found[mutant.__name__] = spread()
     return found
 
 
-@contextmanager
-def each_adds_noise():
-    def release(self, mechanism, total, random):
-        shared = torch.from_numpy(mechanism.release(total, random))
-        dist.all_reduce(shared, group=self._group)
-        return shared.numpy()
-
-    with mock.patch.object(ProcessGroup, "release", release):
-        yield
+def each_adds_noise(self, mechanism, total, random):
+    shared = torch.from_numpy(mechanism.release(total, random))
+    dist.all_reduce(shared, group=self._group)
+    return shared.numpy()
 
 
-@contextmanager
-def nobody_adds_noise():
-    def release(self, mechanism, total, random):
-        shared = torch.from_numpy(total)
-        dist.all_reduce(shared, group=self._group)
-        return shared.numpy()
-
-    with mock.patch.object(ProcessGroup, "release", release):
-        yield
+def nobody_adds_noise(self, mechanism, total, random):
+    shared = torch.from_numpy(total)
+    dist.all_reduce(shared, group=self._group)
+    return shared.numpy()
 
 
-@contextmanager
-def each_keeps_its_own_noise():
-    def release(self, mechanism, total, random):
-        shared = torch.from_numpy(total)
-        dist.all_reduce(shared, group=self._group)
-        return mechanism.release(shared.numpy(), random) + mechanism.release(total * 0, random)
-
-    with mock.patch.object(ProcessGroup, "release", release):
-        yield
+def each_keeps_its_own_noise(self, mechanism, total, random):
+    summed = nobody_adds_noise(self, mechanism, total, random)
+    return mechanism.release(summed, random) + mechanism.release(total * 0, random)
 
 
 def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
@@ -176,11 +160,12 @@ def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _moved(rank: int, mode: str, record: int) -> float:
+def _moved(rank: int, mode: str, theirs: Any, whose: Any = None) -> float:
+    """By how much some records, which are all of a group if there are any, move the first sum."""
     X, y = data()
-    X[record] *= 50.0
+    X[theirs], y[theirs] = 50.0, 1
     nothing = X.copy()
-    nothing[record] = np.nan
+    nothing[theirs] = np.nan
     own = shard(rank) if mode == "sharded" else slice(None)
     sums = []
     for rows in (X, nothing):
@@ -188,8 +173,9 @@ def _moved(rank: int, mode: str, record: int) -> float:
         with _released(inputs):
             private(
                 device=Distributed(mode, device="cpu"), epochs=1, batch_size=10**6,
-                max_grad_norm=Clipping("automatic", 0.7),
-            ).fit(rows[own], y[own])  # fmt: skip
+                max_group_size=None,
+                max_grad_norm=Clipping("automatic", 0.7, group_contribution="sum"),
+            ).fit(rows[own], y[own], groups=None if whose is None else whose[own])  # fmt: skip
         sums.append(inputs[0] if inputs else np.zeros(1))
     return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
 
@@ -231,34 +217,14 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
             lambda: private(device=SHARDED).fit(X[own], y[own], groups=[None, whose[own]][rank])
         ),
         "moved": [
-            _moved_by(rank, mode, whose, household)
+            _moved(rank, mode, whose == household, whose)
             for mode in ("replicated", "sharded")
             for household in (1, 1001)
         ],
     }
     with mock.patch.object(distributed, "_refuse_shared_groups", return_value=None):
-        found["moved in two shards"] = _moved_by(rank, "sharded", across, FIRST // 3)
+        found["moved in two shards"] = _moved(rank, "sharded", across == FIRST // 3, across)
     return found
-
-
-def _moved_by(rank: int, mode: str, whose: Any, household: int) -> float:
-    X, y = data()
-    theirs = whose == household
-    X[theirs], y[theirs] = 50.0, 1
-    nothing = X.copy()
-    nothing[theirs] = np.nan
-    own = shard(rank) if mode == "sharded" else slice(None)
-    sums = []
-    for rows in (X, nothing):
-        inputs: list = []
-        with _released(inputs):
-            private(
-                device=Distributed(mode, device="cpu"), epochs=1, batch_size=10**6,
-                max_group_size=None,
-                max_grad_norm=Clipping("automatic", 0.7, group_contribution="sum"),
-            ).fit(rows[own], y[own], groups=whose[own])  # fmt: skip
-        sums.append(inputs[0] if inputs else np.zeros(1))
-    return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
 
 
 def parts(rank: int, folder: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from skprivacy import load_model, save_model
 from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
@@ -23,7 +22,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import Clipping, DPSGDClassifier, DPSGDRegressor, Optimizer
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, Optimizer
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.training_config import (
     NOISE,
@@ -59,22 +58,18 @@ def test_learns(blobs, noise, optimizer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
-def test_a_regressor_learns_too(blobs, noise, tmp_path):
+def test_a_regressor_learns_too(blobs, noise):
     X = blobs[0]
     y = X[:, 0] - 0.5 * X[:, 1]
     model = DPSGDRegressor(noise=noise, target_bounds=(-5, 5), epsilon=3.0, delta=1e-4).fit(X, y)
     assert model.score(X, y) > 0.5
-    save_model(model, tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    assert again.noise == noise
-    assert again.privacy_ == model.privacy_
-    assert (again.predict(X) == model.predict(X)).all()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
 def test_without_noise_there_is_no_guarantee(blobs, noise):
     model = private(noise=noise, epsilon=np.inf, epochs=1).fit(*blobs)
     assert model.epsilon_ == np.inf
+    assert model.noise_multiplier_ == 0
 
 
 def test_logistic_noise_is_accounted_for_as_logistic_noise(blobs):
@@ -146,26 +141,6 @@ def test_a_public_figure_for_the_number_of_records_is_refused(blobs):
     assert budget.spent() == 0
 
 
-@pytest.mark.parametrize(
-    ("params", "named"),
-    [
-        ({"noise": "laplace"}, "noise"),
-        ({"max_grad_norm": Clipping("adaptively")}, "Clipping"),
-        ({"optimizer": Optimizer(averaging="mean")}, "averaging"),
-        ({"optimizer": Optimizer(averaging_decay=1.0)}, "averaging_decay"),
-        ({"class_weight": "balanced"}, "class_weight='balanced' would count the private labels"),
-        ({"class_weight": {0: -1.0}}, "class_weight"),
-        ({"class_weight": {7: 1.0}}, "class_weight"),
-        ({"class_weight": {0: float("nan")}}, "class_weight"),
-    ],
-)
-def test_bad_settings_are_named_before_anything_is_charged(blobs, params, named):
-    budget = PrivacyBudget(5.0, 1e-3)
-    with pytest.raises(ValueError, match=named):
-        private(**params, budget=budget).fit(*blobs)
-    assert budget.spent() == 0
-
-
 def test_turns_cover_every_record_once_an_epoch():
     turns, random = SequentialBatches(7, 4), SecureRandom()
     for _ in range(3):
@@ -214,23 +189,3 @@ def test_the_exponential_average_is_taken_of_the_weights(blobs):
         for a, b in zip(close.module_.parameters(), to.module_.parameters(), strict=True):
             assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-4)
     assert not torch.equal(last.module_[0].weight, uniform.module_[0].weight)
-
-
-# ---------------------------------------------------------------- public weights
-
-
-@pytest.mark.heavy
-def test_a_public_model_is_where_training_starts(blobs):
-    X, y = blobs
-    public = private(epsilon=np.inf, hidden_layer_sizes=(5,)).fit(X[:200], y[:200])
-    before = [p.detach().clone() for p in public.module_.parameters()]
-    model = private(module=public.module_, epochs=1, batch_size=10**6, learning_rate=1e-12)
-    model.fit(X[200:], y[200:])
-    assert model.gradients_ == "book-keeping"
-    for start, end, kept in zip(
-        before, model.module_.parameters(), public.module_.parameters(), strict=True
-    ):
-        assert torch.allclose(start, end, atol=1e-9)
-        assert torch.equal(start, kept)  # the public model itself is left alone
-    warm = private(module=public.module_, epsilon=0.05, epochs=1).fit(X[200:], y[200:])
-    assert warm.score(X, y) > 0.8  # 0.937 +- 0.014

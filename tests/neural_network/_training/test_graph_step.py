@@ -15,7 +15,7 @@ from torch import nn
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, RandomFlip
+from skprivacy.neural_network import DPSGDClassifier, RandomShift
 from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine, graph_step, mapped_rows
@@ -458,7 +458,7 @@ class Shared(nn.Module):
     ("params", "why"),
     [
         ({"module": Shared}, "computed by torch.func"),
-        ({"augment": (RandomFlip((1, 2, 2)), 2)}, "several views"),
+        ({"augment": (RandomShift((1, 2, 2)), 2)}, "several views"),
         ({"noise": "exact"}, "noise is made by the processor"),
         (
             {"module": nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 2))},

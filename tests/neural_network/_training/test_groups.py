@@ -16,7 +16,7 @@ from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
 from skprivacy.neural_network._training.engine import SingleProcess
-from skprivacy.neural_network.training_options import as_clipping
+from skprivacy.neural_network.settings import as_clipping
 
 from ...contracts import network_groups as people
 from ...contracts.cases import CASES
