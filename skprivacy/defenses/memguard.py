@@ -20,7 +20,7 @@ from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
+from .output_defense import DEFENCE_DOCS, Float64Array, OutputDefense
 
 _STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
 _LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
@@ -86,7 +86,7 @@ class MemGuardClassifier(OutputDefense):
     """
 
     _parameter_constraints = {
-        **CONSTRAINTS,
+        **OutputDefense._parameter_constraints,
         "max_distortion": [Interval(Real, 0, 2, closed="both")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "hidden_layer_sizes": ["array-like"],

@@ -10,10 +10,11 @@ import pytest
 from sklearn.base import clone
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
-from skprivacy.attacks import AggregateAttack, expected_power
+from skprivacy.attacks import AggregateAttack
 from skprivacy.preprocessing import private_histogram, private_mean
 
 N = 200
+expected_power = AggregateAttack.expected_power
 
 
 def people(d, n_reference=0, copies=1, seed=0):

@@ -17,7 +17,6 @@ from skprivacy.attacks import (
     PropertyInference,
     Updates,
     UpdatesMembership,
-    gradient_ascent,
 )
 from skprivacy.attacks.network_view import open_network, weights_of
 from skprivacy.attacks.record_gradients import record_gradients
@@ -307,7 +306,7 @@ def test_ascent_raises_the_loss_before_each_round():
         return descended(model, weights, X[:N], y[:N])
 
     targets, labels = X[:3], y[:3]
-    seen = gradient_ascent(
+    seen = Updates.from_gradient_ascent(
         model, train, targets, labels, ascent=0.5, n_rounds=3, step=0.5, n_records=N
     )
     assert len(sent) == 3
@@ -319,7 +318,9 @@ def test_ascent_raises_the_loss_before_each_round():
     )
     slope = record_gradients(open_network(model)[0], targets, labels).mean(len(start))
     assert seen.before[0] == pytest.approx(start + 0.5 * 3 * slope)
-    idle = gradient_ascent(model, train, X, y, ascent=0, n_rounds=2, step=0.5, n_records=N)
+    idle = Updates.from_gradient_ascent(
+        model, train, X, y, ascent=0, n_rounds=2, step=0.5, n_records=N
+    )
     assert (idle.before[0] == start).all()
     assert (idle.before[1] == idle.after[0]).all()
 
@@ -339,7 +340,7 @@ def test_ascent_on_few_records_tells_more_of_them():
             def train(weights):
                 return descended(model, weights, X[:N], y[:N])
 
-            seen = gradient_ascent(
+            seen = Updates.from_gradient_ascent(
                 model, train, X[rows], y[rows], ascent=ascent, n_rounds=2, step=0.5, n_records=N
             )
             attack = UpdatesMembership(seen).fit(records[200:])
@@ -481,4 +482,4 @@ def test_bad_attacks_are_named():
     ):
         arguments = {"train": lambda w: w, "ascent": 0.0, "n_rounds": 1} | changes
         with pytest.raises(error, match=message):
-            gradient_ascent(network(), X=X[:2], y=y[:2], **arguments, **shared)
+            Updates.from_gradient_ascent(network(), X=X[:2], y=y[:2], **arguments, **shared)

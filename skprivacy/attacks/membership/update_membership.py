@@ -62,7 +62,7 @@ class UpdatesMembership(MembershipAttack):
     of a party's records, and an approximation for several steps. A is computed from inner products
     of gradients, so its cost hardly depends on the number of weights.
 
-    An active attacker creates updates with :func:`gradient_ascent`.
+    An active attacker creates updates with :meth:`Updates.from_gradient_ascent`.
 
     References
     ----------
