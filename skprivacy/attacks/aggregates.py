@@ -116,14 +116,6 @@ class AggregateAttack(BaseEstimator):
     >>> attack = AggregateAttack(n_records=100).fit(patients.mean(axis=0), reference)
     >>> attack.evaluate(patients, strangers).auc > 0.99
     True
-
-    With the noise of a private release:
-
-    >>> from skprivacy.preprocessing import private_mean
-    >>> release = private_mean(patients, bounds=(0, 1), epsilon=1.0, delta=1e-5)
-    >>> attack = AggregateAttack(n_records=100, noise_std=None).fit(release.value, reference)
-    >>> attack.evaluate(patients, strangers).auc < 0.9
-    True
     """
 
     _parameter_constraints: dict[str, Any] = {

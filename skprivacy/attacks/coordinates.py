@@ -52,13 +52,7 @@ class Coordinates:
 
     def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
-        numbers, texts = split_columns(X)
-        if (numbers.shape[1], texts.shape[1]) != self._width:
-            raise ValueError(
-                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
-                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
-                f"{self._name} records have. Pass the same columns, of the same types."
-            )
+        numbers, texts = _split_alike(X, name, self._width, self._name)
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
         points = [np.clip(scaled, -_FAR, _FAR)]
@@ -78,13 +72,8 @@ class Cells:
 
     def encode(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
-        numbers, texts = split_columns(X)
-        if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
-            raise ValueError(
-                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
-                f"columns; expected {len(self._bin_edges)} and {len(self._values)}, as in the "
-                "reference. Pass the same columns, of the same types."
-            )
+        widths = len(self._bin_edges), len(self._values)
+        numbers, texts = _split_alike(X, name, widths, "reference")
         codes = [
             np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
             for column, edges in zip(numbers.T, self._bin_edges, strict=True)
@@ -177,6 +166,20 @@ class NearestRecords:
         # the record itself moves to the end, and the last column is dropped
         order = np.argsort(own, axis=1, kind="stable")
         return np.take_along_axis(found, order, axis=1)[:, : self.n_neighbours]
+
+
+def _split_alike(
+    X: Any, name: str, widths: tuple[int, int], known: str
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Split the columns; ValueError unless there are as many of each kind as in ``known``."""
+    numbers, texts = split_columns(X)
+    if (numbers.shape[1], texts.shape[1]) != widths:
+        raise ValueError(
+            f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
+            f"columns; expected {widths[0]} and {widths[1]}, as the {known} records have. Pass the "
+            "same columns, of the same types."
+        )
+    return numbers, texts
 
 
 def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:

@@ -225,26 +225,6 @@ class Updates:
         ----------
         M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
         and active white-box inference attacks. IEEE S&P 2019.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.datasets import make_classification
-        >>> from sklearn.linear_model import SGDClassifier
-        >>> from skprivacy.attacks import LabeledRecords, Updates, UpdatesMembership
-        >>> X, y = make_classification(900, 100, flip_y=0.3, random_state=0)
-        >>> party = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-4, alpha=0)
-        >>> party = party.partial_fit(X[:100], y[:100], [0, 1])
-        >>> def train(weights):
-        ...     party.coef_, party.intercept_ = weights[None, :-1], weights[-1:]
-        ...     return party.partial_fit(X[:100], y[:100])
-        >>> seen = Updates.from_gradient_ascent(
-        ...     party, train, X[:200], y[:200], ascent=1e-3, n_rounds=3, step=1e-2, n_records=100
-        ... )
-        >>> records = LabeledRecords(X, y)
-        >>> attack = UpdatesMembership(seen).fit(records[200:])
-        >>> attack.evaluate(records[:100], records[100:200]).auc > 0.6
-        True
         """
         if not callable(train):
             raise TypeError(f"train={train!r} must be a function of weights that returns weights.")

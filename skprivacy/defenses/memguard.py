@@ -85,8 +85,7 @@ class MemGuardClassifier(OutputDefense):
     True
     """
 
-    _parameter_constraints = {
-        **OutputDefense._parameter_constraints,
+    _parameter_constraints = OutputDefense._parameter_constraints | {
         "max_distortion": [Interval(Real, 0, 2, closed="both")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "hidden_layer_sizes": ["array-like"],

@@ -171,8 +171,7 @@ class CoarsenedClassifier(OutputDefense):
     array([[0.08, 0.08, 0.85]])
     """
 
-    _parameter_constraints = {
-        **OutputDefense._parameter_constraints,
+    _parameter_constraints = OutputDefense._parameter_constraints | {
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "top_k": [Interval(Integral, 1, None, closed="left"), None],
         "decimals": [Interval(Integral, 0, None, closed="left"), None],

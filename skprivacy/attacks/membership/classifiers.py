@@ -42,9 +42,8 @@ class KnownMembersAttack(MembershipAttack):
 
     _needs_members = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None]
     }
 
     def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
@@ -162,8 +161,7 @@ class ShokriAttack(ShadowAttack):
         Whether to train one attack model for each class. A class without members or without
         non-members among the training vectors uses an attack model for all classes, whose inputs
         also include an indicator of the true class and its probability.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -183,8 +181,7 @@ class ShokriAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ShokriAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ShokriAttack
     >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -192,8 +189,7 @@ class ShokriAttack(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "features": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
@@ -233,11 +229,8 @@ class ShokriAttack(ShadowAttack):
                 self._models[int(c)] = self._train(features[here], trained[here])
 
     def _train(self, features: Float64Array, trained: NDArray[np.bool_]) -> Any:
-        if self.attack_model is not None:
-            return clone(self.attack_model).fit(features, trained)
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(
-            features, trained
-        )
+        base = linear_model() if self.attack_model is None else self.attack_model
+        return clone(base).fit(features, trained)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Return the attack model's input for each prediction."""
@@ -308,15 +301,13 @@ class MLLeaksAttack(ShokriAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, MLLeaksAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import MLLeaksAttack
     >>> attack = MLLeaksAttack(target, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
@@ -377,31 +368,47 @@ class MLLeaksAttack(ShokriAttack):
         return self._model.predict_proba(features)[:, -1]
 
 
-def linear_model() -> Any:
-    """Return the default attack model."""
-    return make_pipeline(
-        StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
-    )
+def linear_model(class_weight: str | None = None) -> Any:
+    """Return the default attack model: logistic regression on scaled inputs."""
+    regression = LogisticRegression(C=0.1, class_weight=class_weight, max_iter=1000)
+    return make_pipeline(StandardScaler(), regression)
 
 
 def fit_folds(
-    X: Any, member: NDArray[np.bool_], fit: Callable[[NDArray[np.intp], int], Any]
+    X: Any,
+    member: NDArray[np.bool_],
+    fit: Callable[[NDArray[np.intp], int], Any],
+    n_folds: int = N_FOLDS,
+    names: tuple[str, str] = ("members", "non-members"),
 ) -> list[Any]:
     """Return ``fit(rows, k)`` for each fold k, where ``rows`` lie outside the fold.
 
     On records that an attack model was fitted on, its overfitting would look like leakage.
     """
-    fold, models = fingerprints(X) % N_FOLDS, []
-    for k in range(N_FOLDS):
+    fold, models = fingerprints(X) % n_folds, []
+    for k in range(n_folds):
         rows = np.flatnonzero(fold != k)
         if len(np.unique(member[rows])) < 2:
             raise ValueError(
-                f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
+                f"There are {int(member.sum())} {names[0]} and {int((~member).sum())} {names[1]}, "
+                f"too few to hold out one fold of {n_folds}; expected dozens. Pass more records."
             )
         with one_blas_thread():
             models.append(fit(rows, k))
     return models
+
+
+def fit_attack_models(
+    attack_model: Any, X: Any, features: Float64Array, member: NDArray[np.bool_]
+) -> list[Any]:
+    """Return an attack model for each fold of the records, fitted on the features of the others."""
+    base = linear_model("balanced") if attack_model is None else attack_model
+    return fit_folds(X, member, lambda rows, _: clone(base).fit(features[rows], member[rows]))
+
+
+def member_probabilities(models: list[Any], X: Any, features: Float64Array) -> Float64Array:
+    """Return the probability of membership by the attack model that was not fitted on a record."""
+    return score_folds(models, X, lambda m, rows: m.predict_proba(features[rows])[:, -1])
 
 
 def score_folds(
@@ -419,6 +426,5 @@ def score_folds(
 
 def _default_model() -> Any:
     """Return a linear model, best where members are few, averaged with a forest, best with many."""
-    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
     forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
-    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")
+    return VotingClassifier([("linear", linear_model()), ("forest", forest)], voting="soft")

@@ -43,8 +43,7 @@ class ShadowAttack(MembershipAttack):
     # Whether the attack asks the pool only about records given to ``fit`` or scored.
     _asks_given_records_only: ClassVar[bool] = False
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "pool": [Interval(Integral, 2, None, closed="left"), ShadowPool],
         "random_state": ["random_state"],
     }

@@ -47,8 +47,7 @@ class ShadowThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ShadowThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ShadowThreshold
     >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -56,8 +55,7 @@ class ShadowThreshold(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "signal": [StrOptions(set(scores.SIGNALS))],
         "per_class": ["boolean"],
     }
@@ -131,15 +129,13 @@ class SignalThreshold(MembershipAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, SignalThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import SignalThreshold
     >>> attack = SignalThreshold(target, per_class=True).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "signal": [StrOptions(set(scores.SIGNALS))],
         "per_class": ["boolean"],
     }
@@ -184,8 +180,7 @@ class ReferenceThreshold(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Notes
     -----
@@ -199,8 +194,7 @@ class ReferenceThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ReferenceThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ReferenceThreshold
     >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,7 +27,14 @@ from .. import scores
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from ..updates import nearest_columns
-from .classifiers import N_FOLDS, KnownMembersAttack, fit_folds, linear_model, score_folds
+from .classifiers import (
+    N_FOLDS,
+    KnownMembersAttack,
+    fit_attack_models,
+    fit_folds,
+    member_probabilities,
+    score_folds,
+)
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
@@ -83,20 +89,14 @@ class WhiteBoxAttack(MembershipAttack):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import LabeledRecords, WhiteBoxAttack
-    >>> X, y = make_classification(200, flip_y=0.5, random_state=0)
-    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> records = LabeledRecords(X, y)
-    >>> attack = WhiteBoxAttack(target, random_state=0).fit(records, np.arange(200) < 100)
-    >>> attack.evaluate(records[:100], records[100:]).auc > 0.6
+    %(memorising_network)s
+    >>> from skprivacy.attacks import WhiteBoxAttack
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(records, member)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -192,30 +192,18 @@ class GradientNormAttack(KnownMembersAttack):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import GradientNormAttack, LabeledRecords
-    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
-    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
-    >>> records = LabeledRecords(X, y)
-    >>> attack = GradientNormAttack(target).fit(records, np.arange(400) < 200)
+    %(memorising_network)s
+    >>> from skprivacy.attacks import GradientNormAttack
+    >>> attack = GradientNormAttack(target).fit(records, member)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
     def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
-        base = linear_model() if self.attack_model is None else self.attack_model
-        features = self._view(X, y)
-        self._models = fit_folds(
-            X, member, lambda rows, _: clone(base).fit(features[rows], member[rows])
-        )
+        self._models = fit_attack_models(self.attack_model, X, self._view(X, y), member)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        features = self._view(X, y)
-        return score_folds(
-            self._models, X, lambda model, rows: model.predict_proba(features[rows])[:, -1]
-        )
+        return member_probabilities(self._models, X, self._view(X, y))
 
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
         layers, _ = _trace_loss(self.target, X, y)

@@ -104,7 +104,7 @@ class Scorer:
 
 def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int) -> Scorer:
     """Train the supervised attack: a mean of encoders, stopped by different records."""
-    scaled, linear = Scaled(view), linear_model().fit(view.signals, member)
+    scaled, linear = Scaled(view), linear_model("balanced").fit(view.signals, member)
     data, truth = scaled(view), torch.as_tensor(member, dtype=torch.float32)
     start = torch.as_tensor(linear.decision_function(view.signals), dtype=torch.float32)
     balance = torch.as_tensor((~member).sum() / member.sum(), dtype=torch.float32)
