@@ -68,7 +68,9 @@ class Cells:
         numbers, texts = split_columns(X)
         self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
-        self.names = _column_names(X)
+        frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
+        number = numeric_columns(frame)
+        self.names = [*frame.columns[number], *frame.columns[~number]]  # as the cells are ordered
 
     def encode(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
@@ -119,12 +121,7 @@ def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     texts = frame.loc[:, ~number].astype(object)
     known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
     numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
-    return numbers, as_texts(known)
-
-
-def as_texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return ``str`` of each value, as Python objects."""
-    return np.asarray(np.vectorize(str, otypes=[object])(values))
+    return numbers, np.asarray(np.vectorize(str, otypes=[object])(known))
 
 
 class NearestRecords:
@@ -188,13 +185,6 @@ def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
         return (known[1:] + known[:-1]) / 2
     shares = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     return np.unique(np.quantile(column[np.isfinite(column)], shares))
-
-
-def _column_names(X: Any) -> list[Any]:
-    """Return the names of the columns, numeric ones first."""
-    frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
-    number = numeric_columns(frame)
-    return [*frame.columns[number], *frame.columns[~number]]
 
 
 def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,12 +14,9 @@ import pytest
 from joblib.parallel import get_active_backend
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import ThreadpoolController
 
@@ -113,26 +110,6 @@ def test_string_labels_and_classes_missing_in_a_half():
     assert np.isfinite(pool.logits(X, y)).all()
 
 
-def test_mixed_frame_in_a_pipeline():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.integers(17, 90, 80),
-            "work": pd.Categorical(rng.choice(["a", "b"], 80)),
-            "note": rng.choice(["x", "y", "z"], 80),
-        },
-        index=rng.permutation(1000)[:80],
-    )
-    y = pd.Series(rng.choice(["no", "yes"], 80), index=frame.index)
-    encode = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), ["work", "note"]), (StandardScaler(), ["age"])
-    )
-    model = make_pipeline(encode, DecisionTreeClassifier())
-    pool = ShadowPool(model, n_shadows=4, random_state=0).fit(frame, y)
-    assert pool.membership(frame)[1].all()
-    assert pool.logits(frame, y).shape == (4, 80)
-
-
 @pytest.mark.parametrize("kind", ["array", "frame", "sparse"])
 def test_large_tables_are_asked_about_in_parts(kind, monkeypatch):
     """What a model needs for a million records at once may be several times the records."""
@@ -209,14 +186,6 @@ def test_reproducible_and_different_models():
 def test_shadow_models_are_silent_and_never_charged():
     X, y = records()
     ShadowPool(Remembering(budget="mine"), n_shadows=2, random_state=0).fit(X, y)
-
-
-def test_processes_agree_with_one_process():
-    X, y = records()
-    model = DecisionTreeClassifier()
-    one = ShadowPool(model, n_shadows=4, random_state=0).fit(X, y)
-    two = ShadowPool(model, n_shadows=4, random_state=0, n_jobs=2).fit(X, y)
-    assert (one.logits(X, y) == two.logits(X, y)).all()
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
@@ -369,14 +338,6 @@ def test_resumes_after_a_real_kill(tmp_path, stacked):
     assert {file: file.stat().st_mtime_ns for file in there} == there  # none trained again
     assert (pool.membership(X)[0].sum(0) == 6).all()
     assert np.isfinite(pool.logits(X, y)).all()
-
-
-def test_survives_pickling(tmp_path):
-    X, y = records()
-    pool = ShadowPool(GaussianNB(), n_shadows=2, random_state=0).fit(X, y)
-    before = pool.logits(X, y)
-    joblib.dump(pool, tmp_path / "pool")
-    assert (joblib.load(tmp_path / "pool").logits(X, y) == before).all()
 
 
 def test_memory_of_the_last_answer_knows_its_question():

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import train_stacked
 from skprivacy._stacked.stacked_mlp import batches_of_epoch
-from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
+from skprivacy.attacks import ShadowPool
 
 
 def problem(n_classes, n=400):
@@ -142,24 +142,6 @@ def test_equal_accuracy_to_separate_training():
         right = [(proba.argmax(1) == y).mean() for proba in pool.iter_proba(X)]
         accuracy[stacked] = np.mean(right)
     assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
-
-
-@pytest.mark.heavy
-def test_attacks_on_stacked_pools():
-    X, y = make_classification(600, flip_y=0.4, random_state=0)
-    labels = np.array(["no", "yes"])[y]
-    target = MLPClassifier((64,), learning_rate_init=0.01, max_iter=60, n_iter_no_change=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        target.fit(X[:300], labels[:300])
-    found = {}
-    records = LabeledRecords(X, labels)
-    for stacked in (False, True):
-        pool = ShadowPool(target, n_shadows=8, random_state=0, stacked=stacked)
-        attack = LiRA(target, pool=pool).fit(records)
-        found[stacked] = attack.evaluate(records[:300], records[300:]).auc
-    assert found[False] > 0.65
-    assert found[True] == pytest.approx(found[False], abs=0.05)
 
 
 def test_stacked_pool_resumes(tmp_path):

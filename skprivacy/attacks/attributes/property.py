@@ -445,14 +445,11 @@ class PropertyInference(BaseEstimator):
         )
 
 
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, Real | np.bool_) and value in (False, True)
-
-
 def _as_bool(group: Any) -> NDArray[np.bool_]:
     """Return the group as bool; refuse text and other numbers, which would convert to True."""
     given = as_array("group", group)
-    if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
+    truths = (isinstance(v, Real | np.bool_) and v in (False, True) for v in given.tolist())
+    if given.ndim != 1 or not all(truths):
         raise ValueError(
             f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
             'each record, for example X["sex"] == "female".'

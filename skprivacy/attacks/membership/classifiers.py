@@ -6,7 +6,6 @@ al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of k
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -38,7 +37,7 @@ ALL_CLASSES = -1
 
 
 class KnownMembersAttack(MembershipAttack):
-    """Base of attacks that learn from known members, and implement ``_learn_members``."""
+    """Base of attacks that learn from known members."""
 
     _needs_members = True
 
@@ -50,13 +49,6 @@ class KnownMembersAttack(MembershipAttack):
         self.target = target
         self.attack_model = attack_model
         self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        assert member is not None  # fit refuses y=None, because of _needs_members
-        self._learn_members(X, y, member)
-
-    @abstractmethod
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None: ...
 
 
 @fill_docs(MEMBERSHIP_DOCS)
@@ -127,7 +119,7 @@ class SupervisedAttack(KnownMembersAttack):
             )
         return result
 
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         base = _default_model() if self.attack_model is None else self.attack_model
         self._prints = np.unique(fingerprints(X))
         self._model = clone(base).fit(self._view(X, y), member)
@@ -286,12 +278,10 @@ class MLLeaksAttack(ShokriAttack):
 
     Notes
     -----
-    The labels of scored records are ignored. Without known
-    members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
-    in other attacks. If these have other features or classes than the target's, it is set on the
-    shadow models' predictions for records that they were not trained on. The ranking of the scores
-    then carries over, but the threshold does not if the target is generally more or less confident
-    than the shadow models.
+    The labels of scored records are ignored. If the records given to ``fit`` have other features or
+    classes than the target's, and no member is known, ``threshold_`` is set on the shadow models'
+    predictions for records that they were not trained on. The ranking of the scores then carries
+    over, but the threshold does not if the target is more or less confident than the shadow models.
 
     References
     ----------
@@ -352,10 +342,9 @@ class MLLeaksAttack(ShokriAttack):
         names = getattr(self.target, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
         renamed = names is not None and columns is not None and list(names) != list(columns)
-        known = bool(
-            np.isin(np.unique(y).astype(str), np.asarray(self._label_classes).astype(str)).all()
-        )
-        return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
+        if renamed or X.shape[1] != getattr(self.target, "n_features_in_", None):
+            return False
+        return bool(np.isin(y.astype(str), np.asarray(self._label_classes).astype(str)).all())
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         # Salem et al. 2019: the highest posteriors in descending order
@@ -398,9 +387,7 @@ def fit_folds(
     return models
 
 
-def fit_attack_models(
-    attack_model: Any, X: Any, features: Float64Array, member: NDArray[np.bool_]
-) -> list[Any]:
+def fit_attack_models(attack_model: Any, X: Any, features: Float64Array, member: Any) -> list[Any]:
     """Return an attack model for each fold of the records, fitted on the features of the others."""
     base = linear_model("balanced") if attack_model is None else attack_model
     return fit_folds(X, member, lambda rows, _: clone(base).fit(features[rows], member[rows]))

@@ -199,7 +199,7 @@ class GradientNormAttack(KnownMembersAttack):
     True
     """
 
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._models = fit_attack_models(self.attack_model, X, self._view(X, y), member)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:

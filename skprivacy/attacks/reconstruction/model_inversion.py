@@ -66,14 +66,18 @@ def invert_class(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.attacks import invert_class
+    >>> from skprivacy.attacks import AttackResult, invert_class
     >>> X, y = load_iris(return_X_y=True)
-    >>> target = LogisticRegression(max_iter=500).fit(X, y)
+    >>> target = LogisticRegression(max_iter=500).fit(X[::2], y[::2])
     >>> x = invert_class(target, 0, (0, 8), random_state=0)
     >>> int(target.predict([x])[0])
     0
+    >>> nearness = -np.linalg.norm(X[y == 0] - x, axis=1)  # every second record is a member
+    >>> AttackResult(nearness[::2], nearness[1::2]).is_chance
+    True
     """
     rng = check_random_state(random_state)
     classes = np.asarray(target.classes_)

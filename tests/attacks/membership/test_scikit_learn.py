@@ -181,9 +181,7 @@ def aimed(attack, leak):
     return attack.set_params(pool=pools[id(target)]) if hasattr(attack, "pool") else attack
 
 
-ON_NETWORKS = {
-    "GradientNormAttack", "IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack",
-}  # fmt: skip
+ON_NETWORKS = {"GradientNormAttack", "IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack"}
 # Few records and weak signals: these need not be above chance here.
 WEAK = {"IndirectInference", "StolenMemoriesAttack", "WhiteBoxAttack", "UpdatesMembership"}
 
