@@ -41,7 +41,7 @@ from .membership.quantile import QuantileAttack
 from .membership.strongest import LearnedRatio, StrongestAttack
 from .membership.thresholds import ReferenceThreshold, ShadowThreshold, SignalThreshold
 from .membership.update_membership import UpdatesMembership
-from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
+from .membership.white_box import StolenMemoriesAttack, WhiteBoxAttack
 from .reconstruction.bayes import BayesInversion
 from .reconstruction.first_layer import FirstLayerInversion
 from .reconstruction.inversion_result import InversionResult
@@ -61,7 +61,6 @@ __all__ = [
     "FirstLayerInversion",
     "GenerativeAttack",
     "GradientInversion",
-    "GradientNormAttack",
     "IndirectInference",
     "InversionResult",
     "LabelCanaries",

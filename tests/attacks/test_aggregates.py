@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AggregateAttack
-from skprivacy.preprocessing import private_histogram, private_mean
+from skprivacy.preprocessing import private_mean
 
 N = 200
 expected_power = AggregateAttack.expected_power
@@ -154,24 +154,6 @@ def test_what_a_private_mean_tells_stays_within_its_guarantee(d):
     if d == 2000:
         plain = AggregateAttack(N).fit(X_in.mean(axis=0), means=p).evaluate(X_in, X_out)
         assert above_the_bound(plain, release.privacy, 1e-9)
-
-
-def test_the_cells_of_a_histogram_are_columns():
-    """With a thousand cells for 200 records, a histogram tells who is in it."""
-    rng = np.random.default_rng(0)
-    values, others = rng.random((2, N))
-    cells = np.linspace(0, 1, 1001)
-
-    def indicators(x):
-        return (np.digitize(x, cells[1:-1])[:, None] == np.arange(1000)).astype(float)
-
-    means = np.full(1000, 1 / 1000)
-    counts = indicators(values).sum(axis=0)
-    attack = AggregateAttack(N).fit(counts / N, means=means)
-    assert attack.evaluate(indicators(values), indicators(others)).auc > 0.85
-    release = private_histogram(values, bins=cells, epsilon=0.5)
-    attack = AggregateAttack(N, noise_std=None).fit(np.ravel(release.value) / N, means=means)
-    assert attack.evaluate(indicators(values), indicators(others)).auc < 0.75
 
 
 def test_a_constant_column_tells_nothing():

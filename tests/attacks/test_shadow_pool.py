@@ -89,9 +89,13 @@ def test_left_out_gives_all_rows_equally_many_models():
     X, y = records()
     pool = ShadowPool(GaussianNB(), n_shadows=4, random_state=0).fit(X, y)
     strangers = X + 1000
-    assert pool.left_out(strangers).all()
-    assert (pool.left_out(np.r_[X, strangers]).sum(0) == 2).all()
-    known = pool.left_out(np.r_[X, strangers])[:, : len(X)]
+
+    def left_out(X):
+        return pool._ask_models(X, np.zeros(len(X), dtype=int)).out
+
+    assert left_out(strangers).all()
+    assert (left_out(np.r_[X, strangers]).sum(0) == 2).all()
+    known = left_out(np.r_[X, strangers])[:, : len(X)]
     assert (known == ~pool.membership(X)[0]).all()
     assert not pool.membership(strangers)[1].any()
     assert not pool.membership(strangers)[0].any()
@@ -243,38 +247,6 @@ def test_forks_after_torch_do_not_hang():
         process.kill()
 
 
-class Dying(Remembering):
-    """Is killed when it is trained for the third time."""
-
-    trained = 0
-
-    def fit(self, X, y):
-        Dying.trained += 1
-        if Dying.trained == 3:
-            raise KeyboardInterrupt
-        return super().fit(X, y)
-
-
-def test_resumes_after_a_kill(tmp_path):
-    X, y = records()
-    pool = ShadowPool(Dying(), n_shadows=6, path=tmp_path / "pool")
-    with pytest.raises(KeyboardInterrupt):
-        pool.fit(X, y)
-    assert not hasattr(pool, "estimators_")
-    pool = clone(pool).fit(X, y)
-    assert Dying.trained == 7  # 2 whole, 1 killed, 4 more
-    trained = pool.membership(X)[0]
-    assert (trained.sum(0) == 3).all()  # the seed was kept, although random_state is None
-    for model, row in zip(pool.estimators_, trained, strict=True):
-        assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
-    with pytest.raises(ValueError, match="other records, of another estimator"):
-        clone(pool).fit(X[:30], y[:30])
-    with pytest.raises(ValueError, match="other records, of another estimator"):
-        clone(pool).set_params(estimator=GaussianNB()).fit(X, y)
-    with pytest.raises(ValueError, match="a pool with other n_shadows than 4"):
-        clone(pool).set_params(n_shadows=4).fit(X, y)
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_files_of_models_without_a_guarantee_are_for_their_owner_alone(tmp_path):
     ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path / "pool").fit(*records())
@@ -331,12 +303,15 @@ def test_resumes_after_a_real_kill(tmp_path, stacked):
     X, y = np.arange(400.0).reshape(200, 2) / 400, np.arange(200) % 3
     net = MLPClassifier((50,), max_iter=200, tol=0.0, n_iter_no_change=200)
     pool = ShadowPool(net, n_shadows=12, path=tmp_path, stacked=stacked)
-    with pytest.raises(ValueError, match="other records"):
-        clone(pool).fit(X[::-1], y)
+    for changed, rows in (({}, X[::-1]), ({"estimator": GaussianNB()}, X), ({"n_shadows": 4}, X)):
+        with pytest.raises(
+            ValueError, match="of other records, of another estimator, or of a pool"
+        ):
+            clone(pool).set_params(**changed, stacked="auto").fit(rows, y)
     (tmp_path / "shadow_0011.joblib.1").write_bytes(b"half a file")  # left by a kill
     pool.fit(X, y)
     assert {file: file.stat().st_mtime_ns for file in there} == there  # none trained again
-    assert (pool.membership(X)[0].sum(0) == 6).all()
+    assert (pool.membership(X)[0].sum(0) == 6).all()  # the seed was kept
     assert np.isfinite(pool.logits(X, y)).all()
 
 

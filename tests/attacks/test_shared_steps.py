@@ -53,7 +53,7 @@ def test_the_pool_is_the_same_and_records_are_transformed_once(records, name, ow
     np.testing.assert_allclose(logits, by_model.logits(X, y), rtol=1e-4, atol=1e-4)
     for model, table in zip(pool.estimators_, pool.iter_proba(X), strict=True):
         np.testing.assert_allclose(model.predict_proba(X), table, rtol=1e-6, atol=1e-12)
-    assert pool.answers_vary(X)
+    assert pool._answers.vary(X)
     # What is kept in a folder takes records as they are, whoever reads it.
     again = ShadowPool(fitted, n_shadows=4, path=tmp_path).fit(X, y)
     np.testing.assert_allclose(again.logits(X, y), logits, rtol=1e-6, atol=1e-9)

@@ -89,7 +89,7 @@ HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
-NORM = attacks.GradientNormAttack(TARGET).fit(RECORDS, np.arange(24) < 12)
+NORM = attacks.WhiteBoxAttack(TARGET, attack_model="linear").fit(RECORDS, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
     X, y, X[:, 0] > 0.5
 )

@@ -36,23 +36,8 @@ N_HIGHEST = 10
 ALL_CLASSES = -1
 
 
-class KnownMembersAttack(MembershipAttack):
-    """Base of attacks that learn from known members."""
-
-    _needs_members = True
-
-    _parameter_constraints = MembershipAttack._parameter_constraints | {
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None]
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
-
 @fill_docs(MEMBERSHIP_DOCS)
-class SupervisedAttack(KnownMembersAttack):
+class SupervisedAttack(MembershipAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
     The attacker knows the membership of some records, as the owner of a model does, and attacks
@@ -95,6 +80,17 @@ class SupervisedAttack(KnownMembersAttack):
     >>> attack.evaluate(records[~known & member], records[~known & ~member]).auc > 0.7
     True
     """
+
+    _needs_members = True
+
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None]
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.

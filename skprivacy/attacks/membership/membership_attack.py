@@ -62,10 +62,6 @@ Returns
 -------
 AttackResult
     The scores of both samples.""",
-    "network_target": """\
-target : fitted network, default=None
-    ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers and
-    returns logits; alone or at the end of a pipeline.""",
     "forest_target": """\
 >>> from sklearn.datasets import make_classification
 >>> from sklearn.ensemble import RandomForestClassifier
@@ -73,14 +69,6 @@ target : fitted network, default=None
 >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
 >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
 >>> records = LabeledRecords(X, y)""",
-    "memorising_network": """\
->>> import numpy as np
->>> from sklearn.datasets import make_classification
->>> from sklearn.neural_network import MLPClassifier
->>> from skprivacy.attacks import LabeledRecords
->>> X, y = make_classification(400, flip_y=0.5, random_state=0)
->>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
->>> records, member = LabeledRecords(X, y), np.arange(400) < 200""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``y``.""",

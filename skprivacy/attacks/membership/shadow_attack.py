@@ -78,7 +78,7 @@ class ShadowAttack(MembershipAttack):
                 )
             pool = ShadowPool(self.target, n_shadows=pool, random_state=self.random_state)
         self.pool_ = pool if hasattr(pool, "estimators_") else clone(pool).fit(X, y)
-        if not self.pool_.answers_vary(X):
+        if not self.pool_._answers.vary(X):
             raise ValueError(
                 f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
             )

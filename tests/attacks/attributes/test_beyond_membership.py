@@ -153,13 +153,6 @@ def test_property_mistakes():
         PropertyInference(GaussianNB(), n_train=90).fit(X, y, group)
 
 
-def test_train_clone_leaves_the_estimator_alone():
-    X, y, _ = town(0, 100)
-    model = GaussianNB()
-    train_clone(model, X, y, np.arange(50), 0)
-    assert not hasattr(model, "classes_")
-
-
 @pytest.mark.slow
 def test_property_inference_is_the_same_with_any_number_of_jobs():
     X, y, group = town(0, 300)
