@@ -66,13 +66,6 @@ def test_each_record_is_in_exactly_half_of_the_models():
     assert sorted(np.unique(trained.sum(1))) == [20, 21]
 
 
-def test_membership_is_the_truth():
-    X, y = records()
-    pool = ShadowPool(Remembering(), n_shadows=4, random_state=0).fit(X, y)
-    for model, row in zip(pool.estimators_, pool.membership(X)[0], strict=True):
-        assert (np.isin(fingerprints(X), list(model.rows_)) == row).all()
-
-
 def test_copies_stay_together():
     X, y = records(20)
     X = np.r_[X, X, X[:5]]

@@ -144,16 +144,6 @@ def test_equal_accuracy_to_separate_training():
     assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
 
 
-def test_stacked_pool_resumes(tmp_path):
-    X, y = problem(3)
-    net = MLPClassifier((6,), max_iter=3)
-    pool = ShadowPool(net, n_shadows=4, path=tmp_path, stacked=True, random_state=0).fit(X, y)
-    (tmp_path / "shadow_0002.joblib").unlink()
-    again = clone(pool).fit(X, y)
-    assert again.logits(X, y)[:2] == pytest.approx(pool.logits(X, y)[:2])
-    assert again.logits(X, y)[2] == pytest.approx(pool.logits(X, y)[2], abs=1e-3)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stacked", [True, False])
 def test_progress_is_shown_when_asked(stacked, capsys):

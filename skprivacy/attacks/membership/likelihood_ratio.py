@@ -172,10 +172,10 @@ class LiRA(TunedAttack):
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
             for rows in split_rows(len(y)):  # bounds the memory: a step copies all models' logits
-                smooth = (scores.smoothed(v, self.floor_) for v in (target[rows], shadow[:, rows]))
-                total[rows] += next(
-                    self._compared(*smooth, shadows.out[:, rows], [self.prior_], self._pooled)
-                )
+                own = scores.smoothed(target[rows], self.floor_)
+                others = scores.smoothed(shadow[:, rows], self.floor_)
+                out = shadows.out[:, rows]
+                total[rows] += next(self._compared(own, others, out, [self.prior_], self._pooled))
         return total
 
     def _variants(self, X: Any) -> list[Any]:

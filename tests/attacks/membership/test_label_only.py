@@ -12,6 +12,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, LabelOnlyAttack
 
+from ..conftest import attack_halves
+
 METHODS = ["noise", "boundary", "hopskipjump"]
 
 
@@ -39,9 +41,7 @@ def test_binary_features_stay_binary(method):
     model = DecisionTreeClassifier(random_state=0).fit(X[:150], y[:150])
     plain = model.predict
     model.predict = lambda X: asked.append(np.unique(X)) or plain(X)
-    records = LabeledRecords(X, y)
-    attack = LabelOnlyAttack(model, method=method, n_queries=40).fit(records)
-    result = attack.evaluate(records[:150], records[150:])
+    result = attack_halves(LabelOnlyAttack(model, method=method, n_queries=40), X, y)
     assert set(np.concatenate(asked)) == {0.0, 1.0}
     assert result.auc_interval[0] > 0.6
 
@@ -62,9 +62,7 @@ def test_mixed_frames_keep_their_types(method):
     y = rng.choice(["good", "poor"], 400)
     encode = make_column_transformer((OneHotEncoder(), ["city", "ill"]), remainder="passthrough")
     model = make_pipeline(encode, DecisionTreeClassifier(random_state=0)).fit(frame[:200], y[:200])
-    records = LabeledRecords(frame, y)
-    attack = LabelOnlyAttack(model, method=method, n_queries=16).fit(records)
-    result = attack.evaluate(records[:200], records[200:])
+    result = attack_halves(LabelOnlyAttack(model, method=method, n_queries=16), frame, y)
     assert result.auc_interval[0] > 0.55
 
 
