@@ -448,8 +448,10 @@ class PropertyInference(BaseEstimator):
 def _as_bool(group: Any) -> NDArray[np.bool_]:
     """Return the group as bool; refuse text and other numbers, which would convert to True."""
     given = as_array("group", group)
-    truths = (isinstance(v, Real | np.bool_) and v in (False, True) for v in given.tolist())
-    if given.ndim != 1 or not all(truths):
+    truths = given.ndim == 1 and all(
+        isinstance(value, Real | np.bool_) and value in (False, True) for value in given.tolist()
+    )
+    if not truths:
         raise ValueError(
             f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
             'each record, for example X["sex"] == "female".'
