@@ -340,9 +340,7 @@ class MLLeaksAttack(ShokriAttack):
         renamed = names is not None and columns is not None and list(names) != list(columns)
         if renamed or X.shape[1] != getattr(self.target, "n_features_in_", None):
             return False
-        labels, known = (
-            np.asarray(part).astype(str) for part in (np.unique(y), self._label_classes)
-        )
+        labels, known = np.unique(y).astype(str), np.asarray(self._label_classes).astype(str)
         return bool(np.isin(labels, known).all())
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
