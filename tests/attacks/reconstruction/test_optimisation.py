@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state
 
 from skprivacy.attacks import (
     BayesInversion,
@@ -67,6 +68,14 @@ def network(n_features, hidden=96, outputs=2, seed=0, activation=torch.nn.ReLU):
 def batches_of(table, n, count):
     X, y = table.others
     return [(X[b * n : (b + 1) * n], y[b * n : (b + 1) * n]) for b in range(count)]
+
+
+def inverted(make, model, table, n, count, norm=None, **settings):
+    """Attack batches of n records; return the attack, their gradients, the batches, the result."""
+    attack = make(model, columns=SCHEMA, max_grad_norm=norm, **settings).fit(*table.own)
+    pairs = batches_of(table, n, count)
+    sent = [party_gradient(model, *pair, max_grad_norm=norm) for pair in pairs]
+    return attack, sent, pairs, attack.evaluate(sent, pairs)
 
 
 # Gradients
@@ -154,10 +163,7 @@ def test_a_step_of_training_gives_its_gradient_away(table):
 @pytest.mark.parametrize("norm", [None, 0.5])
 def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     model = network(table.X.shape[1], hidden=256)
-    attack = FirstLayerInversion(model, columns=SCHEMA, max_grad_norm=norm).fit(*table.own)
-    pairs = batches_of(table, 8, 10)
-    sent = [party_gradient(model, *pair, max_grad_norm=norm) for pair in pairs]
-    result = attack.evaluate(sent, pairs)
+    attack, sent, pairs, result = inverted(FirstLayerInversion, model, table, 8, 10, norm)
     assert result.exact_share > 0.9
     # What is given as found is a record of the batch.
     for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
@@ -171,10 +177,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
 def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     """Without subtracting, only those who had a neuron for themselves at once are found."""
     model = network(table.X.shape[1], hidden=256)
-    attack = FirstLayerInversion(model, columns=SCHEMA).fit(*table.own)
-    pairs = batches_of(table, 16, 4)
-    sent = [party_gradient(model, *pair) for pair in pairs]
-    all_found = attack.evaluate(sent, pairs).exact_share
+    attack, sent, pairs, together = inverted(FirstLayerInversion, model, table, 16, 4)
     seen = []
     alone = attack._single_record_quotients
 
@@ -188,16 +191,14 @@ def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     for pair, gradient in zip(pairs, sent, strict=True):
         seen.clear()
         at_once.append(attack.evaluate([gradient], [pair]).exact_share)
-    assert 0 < np.mean(at_once) < all_found
+    assert 0 < np.mean(at_once) < together.exact_share
 
 
 def test_an_attacker_who_ignores_clipping_finds_nothing_in_the_first_layer(table):
     model = network(table.X.shape[1])
-    pairs = batches_of(table, 4, 5)
-    sent = [party_gradient(model, *pair, max_grad_norm=0.2) for pair in pairs]
-    aware = FirstLayerInversion(model, max_grad_norm=0.2).fit(*table.own)
+    _, sent, pairs, aware = inverted(FirstLayerInversion, model, table, 4, 5, 0.2)
     ignorant = FirstLayerInversion(model).fit(*table.own)
-    assert aware.evaluate(sent, pairs).exact_share > 0.9
+    assert aware.exact_share > 0.9
     assert ignorant.evaluate(sent, pairs).exact_share == 0
 
 
@@ -255,12 +256,8 @@ def test_the_counts_of_labels_in_a_batch(norm):
 @pytest.mark.parametrize("distance", ["cosine", "squared"])
 def test_the_search_finds_numbers_and_categories(table, distance):
     model = network(table.X.shape[1])
-    attack = GradientInversion(
-        model, columns=SCHEMA, distance=distance, max_iter=300, n_init=2, random_state=0
-    ).fit(*table.own)
-    pairs = batches_of(table, 4, 8)
-    sent = [party_gradient(model, *pair) for pair in pairs]
-    result = attack.evaluate(sent, pairs)
+    settings = {"distance": distance, "max_iter": 300, "n_init": 2, "random_state": 0}
+    *_, result = inverted(GradientInversion, model, table, 4, 8, **settings)
     assert result.names == ("age", "work", "income", "region")
     assert result.share > 0.7
     assert result.gain_interval[0] > 0.15
@@ -307,8 +304,6 @@ class RandomRows(InversionAttack):
     """Guesses what the null model of random rows guesses: rows drawn with the same seed."""
 
     def _reconstruct_batches(self, observed, n_records, labels):
-        from sklearn.utils import check_random_state
-
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         drawn = np.random.default_rng(seed).integers(
             len(self.reference_), size=len(observed) * n_records
@@ -321,10 +316,7 @@ class RandomRows(InversionAttack):
 def test_null_models_are_matched_as_the_attack_is(table):
     """The same guesses count alike, whoever makes them, and matching is worth a lot to both."""
     model = network(table.X.shape[1], hidden=4)
-    pairs = batches_of(table, 16, 5)
-    sent = [party_gradient(model, *pair) for pair in pairs]
-    attack = RandomRows(model, columns=SCHEMA, random_state=0).fit(*table.own)
-    result = attack.evaluate(sent, pairs)
+    *_, result = inverted(RandomRows, model, table, 16, 5, random_state=0)
     assert np.array_equal(result.recovered, result.nulls["random rows"])
     unmatched = ColumnLayout.from_columns(table.own[0], SCHEMA).equal(
         table.X[:80], table.X[400:480]
@@ -339,11 +331,10 @@ def test_the_attack_sees_the_gradient_alone(table, make):
     """Given gradients of other records, it recovers what guesses do: it cannot peek at the rows."""
     model = network(table.X.shape[1], hidden=32)
     settings = {"max_iter": 50, "n_init": 1} if make is GradientInversion else {}
-    attack = make(model, columns=SCHEMA, random_state=0, **settings).fit(*table.own)
-    pairs = batches_of(table, 2, 40)
-    sent = [party_gradient(model, *pair) for pair in pairs]
-    assert attack.evaluate(sent[:20], pairs[20:]).gain < 0.1
-    assert attack.evaluate(sent[:20], pairs[20:]).exact_share == 0
+    attack, sent, pairs, _ = inverted(make, model, table, 2, 40, random_state=0, **settings)
+    of_others = attack.evaluate(sent[:20], pairs[20:])
+    assert of_others.gain < 0.1
+    assert of_others.exact_share == 0
 
 
 # Refused
