@@ -101,7 +101,6 @@ REFERENCE = {
     "Defences without proof": "defenses",
     "Attacks": "attacks",
     "Records for an attacker who has none": "attacks.candidate_records",
-    "Model inversion": "attacks.reconstruction.model_inversion",
     "Audits": "audit",
     "Certificates": "certificates",
     "Saved models": "persistence",

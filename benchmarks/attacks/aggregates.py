@@ -28,7 +28,7 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
     calibrate_noise_multiplier,
 )
-from skprivacy.attacks import AggregateAttack, AttackResult, expected_power
+from skprivacy.attacks import AggregateAttack, AttackResult
 from skprivacy.preprocessing import private_histogram, private_mean
 
 N, N_COLUMNS = choose((1_000, 5_000), (100, 200))
@@ -57,7 +57,7 @@ def power(repeats: int) -> None:
 def attack_means(d: int, copies: int, noise: float, seed: int) -> list[float]:
     X, p, v = draw_records(d, copies, seed)
     released = X[:N].mean(axis=0) + noise * np.random.default_rng(seed + 999).normal(size=d)
-    found = [expected_power(N, v, noise_std=noise).auc]
+    found = [AggregateAttack.expected_power(N, v, noise_std=noise).auc]
     for statistic in ("linear", "homer"):
         attack = AggregateAttack(N, statistic=statistic, noise_std=noise)
         attack.fit(released, means=p, variances=v)
@@ -72,7 +72,7 @@ def panel(repeats: int) -> None:
         for seed in range(repeats):
             X, _, v = draw_records(N_COLUMNS, 1, seed, m)
             attack = AggregateAttack(N).fit(X[:N].mean(axis=0), X[2 * N :])
-            expected = expected_power(N, v, n_reference=m).auc
+            expected = AggregateAttack.expected_power(N, v, n_reference=m).auc
             found.append((expected, attack.evaluate(X[:N], X[N : 2 * N]).auc))
         theory, measured = np.mean(found, axis=0)
         print(f"{m:9}{theory:8.3f}{measured:10.3f}")
@@ -88,7 +88,7 @@ def mixtures(repeats: int) -> None:
 
 def attack_mixture(n: int, d: int, seed: int) -> list[float]:
     X, p, v = draw_records(d, 2, seed, n=n)
-    found = [expected_power(n, v).auc]
+    found = [AggregateAttack.expected_power(n, v).auc]
     for statistic in ("linear", "homer"):
         attack = AggregateAttack(n, statistic=statistic).fit(
             X[:n].mean(axis=0), means=p, variances=v

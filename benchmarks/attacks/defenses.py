@@ -26,23 +26,18 @@ from benchmarks.shared.data import fetch_location30
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import attacks
 from skprivacy.attacks import LabeledRecords
-from skprivacy.defenses import (
-    MemGuardClassifier,
-    RoundedClassifier,
-    TemperatureClassifier,
-    TopKClassifier,
-)
+from skprivacy.defenses import CoarsenedClassifier, MemGuardClassifier
 from skprivacy.neural_network import DPSGDClassifier
 
 MEMBERS = choose(1_600, 150)
 EPOCHS = choose(60, 5)
 SHOWN: dict[str, Callable[[Any], Any]] = {
-    "temperature 5": lambda net: TemperatureClassifier(net, temperature=5.0),
-    "temperature 20": lambda net: TemperatureClassifier(net, temperature=20.0),
-    "top 3": lambda net: TopKClassifier(net, k=3),
-    "top 1": lambda net: TopKClassifier(net, k=1),
-    "one decimal": lambda net: RoundedClassifier(net, decimals=1),
-    "label alone": lambda net: RoundedClassifier(net, decimals=0),
+    "temperature 5": lambda net: CoarsenedClassifier(net, temperature=5.0),
+    "temperature 20": lambda net: CoarsenedClassifier(net, temperature=20.0),
+    "top 3": lambda net: CoarsenedClassifier(net, top_k=3),
+    "top 1": lambda net: CoarsenedClassifier(net, top_k=1),
+    "one decimal": lambda net: CoarsenedClassifier(net, decimals=1),
+    "label alone": lambda net: CoarsenedClassifier(net, decimals=0),
 }
 
 

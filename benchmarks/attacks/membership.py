@@ -248,11 +248,15 @@ def scoring() -> None:
     rng = np.random.default_rng(0)
     shadow, target = rng.normal(size=(128, _RECORDS)), rng.normal(size=_RECORDS)
     out = rng.random((128, _RECORDS)) < 0.5
-    for name, score in {
-        "LiRA offline": lambda: scores.lira_offline(target, shadow, out, prior=0.0),
-        "LiRA online": lambda: scores.lira_online(target, shadow, out, prior=0.0),
+    moments = scores.Moments.from_values
+    formulas: dict[str, Callable[[], Any]] = {
+        "LiRA offline": lambda: scores.standard_score(target, moments(shadow, out), 0.0),
+        "LiRA online": lambda: scores.log_ratio(
+            target, moments(shadow, out), moments(shadow, ~out), 0.0
+        ),
         "RMIA": lambda: scores.rmia(target - np.mean(shadow, 0, where=out), target),
-    }.items():
+    }
+    for name, score in formulas.items():
         start = time.perf_counter()
         score()
         print(f"{name:13} {time.perf_counter() - start:.3f} s")

@@ -34,7 +34,6 @@ from skprivacy.attacks import (
     PropertyInference,
     Updates,
     UpdatesMembership,
-    gradient_ascent,
 )
 
 PARTIES, N, ROUNDS, BATCH, GROUPS = choose((4, 300, 5, 30, 5), (2, 60, 2, 30, 2))
@@ -151,7 +150,7 @@ def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, At
         for k in range(GROUPS):  # a few targets at a time: many would drown each other
             targets = np.r_[own[k * 20 : k * 20 + 20], out[k * 20 : k * 20 + 20]]
             nn.utils.vector_to_parameters(torch.as_tensor(start).float(), net.parameters())
-            active = gradient_ascent(
+            active = Updates.from_gradient_ascent(
                 net, parties[0].train, X[targets], y[targets],
                 ascent=ascent, n_rounds=ROUNDS, step=parties[0].step, n_records=N,
             )  # fmt: skip

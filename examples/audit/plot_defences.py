@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skprivacy import DPSGDClassifier
 from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
-from skprivacy.defenses import RoundedClassifier, TemperatureClassifier, TopKClassifier
+from skprivacy.defenses import CoarsenedClassifier
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 X, y = load_digits(return_X_y=True)
@@ -30,10 +30,10 @@ records = LabeledRecords(X, y)  # what attacks classify as members and others
 net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=100, random_state=0)
 models = {
     "none": net,
-    "temperature 20": TemperatureClassifier(net, temperature=20),
-    "top 3 only": TopKClassifier(net, k=3),
-    "one decimal": RoundedClassifier(net, decimals=1),
-    "the label only": TopKClassifier(net, k=1),
+    "temperature 20": CoarsenedClassifier(net, temperature=20),
+    "top 3 only": CoarsenedClassifier(net, top_k=3),
+    "one decimal": CoarsenedClassifier(net, decimals=1),
+    "the label only": CoarsenedClassifier(net, top_k=1),
     "DP-SGD, ε = 8": DPSGDClassifier(epsilon=8, delta=1e-5, classes=np.unique(y), random_state=0),
 }
 

@@ -23,7 +23,7 @@ Files, in reading order:
 - ``torch_gradients``: clipped loss gradients as a party of federated training sends them
 """
 
-from .aggregates import AggregateAttack, expected_power
+from .aggregates import AggregateAttack
 from .attack_result import AttackResult
 from .attributes.attribute import AttributeInference
 from .attributes.label import LabelCanaries, LabelInferenceAttack
@@ -41,14 +41,15 @@ from .membership.quantile import QuantileAttack
 from .membership.strongest import LearnedRatio, StrongestAttack
 from .membership.thresholds import ReferenceThreshold, ShadowThreshold, SignalThreshold
 from .membership.update_membership import UpdatesMembership
-from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
+from .membership.white_box import StolenMemoriesAttack, WhiteBoxAttack
 from .reconstruction.bayes import BayesInversion
 from .reconstruction.first_layer import FirstLayerInversion
 from .reconstruction.inversion_result import InversionResult
+from .reconstruction.model_inversion import invert_class
 from .reconstruction.optimization import GradientInversion
-from .reconstruction.party_gradient import gradient_of_step, party_gradient
+from .reconstruction.party_gradient import party_gradient
 from .shadow_pool import ShadowPool
-from .updates import Updates, gradient_ascent
+from .updates import Updates
 
 __all__ = [
     "RMIA",
@@ -60,7 +61,6 @@ __all__ = [
     "FirstLayerInversion",
     "GenerativeAttack",
     "GradientInversion",
-    "GradientNormAttack",
     "IndirectInference",
     "InversionResult",
     "LabelCanaries",
@@ -90,8 +90,6 @@ __all__ = [
     "UpdatesMembership",
     "VulnerableRecordsAttack",
     "WhiteBoxAttack",
-    "expected_power",
-    "gradient_ascent",
-    "gradient_of_step",
+    "invert_class",
     "party_gradient",
 ]

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._input_data import check_array
 from .._sklearn import StrOptions
-from .._validation import Interval, is_whole
+from .._validation import Interval, whole
 from ..base import rolls_back_on_error
 from ..metrics.rates import as_numbers
 from .attack_result import AttackResult
@@ -51,80 +51,6 @@ class ExpectedPower:
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
         return np.asarray(ndtr(self.mu + ndtri(rates)), dtype=float)
-
-
-def expected_power(
-    n_records: int,
-    variances: ArrayLike,
-    *,
-    noise_std: ArrayLike = 0.0,
-    n_reference: int | None = None,
-) -> ExpectedPower:
-    """Return the expected power of membership inference from means, before publishing them.
-
-    Parameters
-    ----------
-    n_records : int
-        Number of records in each mean.
-    variances : array-like of shape (n_columns,)
-        Variance of each column in the population; p(1 - p) for a frequency.
-    noise_std : float or array-like of shape (n_columns,), default=0.0
-        Standard deviation of the noise that was added to each mean.
-    n_reference : int, default=None
-        Number of other records from which the attacker estimates the population. None: the
-        attacker knows the population exactly.
-
-    Returns
-    -------
-    ExpectedPower
-        With ``mu``, ``auc`` and ``tpr(fpr)``.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of its range.
-
-    Notes
-    -----
-    In the limit of many independent columns, the score of :class:`AggregateAttack` is normal with
-    mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)). Here n is the number of records, m the number
-    of reference records, s_j the noise and v_j the variance. Without noise and with a large
-    reference, this is the number of columns divided by the number of records. Constant columns do
-    not count.
-
-    References
-    ----------
-    S. Sankararaman, G. Obozinski, M. I. Jordan, E. Halperin. Genomic privacy and limits of
-    individual detection in a pool. Nature Genetics 2009.
-
-    C. Dwork, A. Smith, T. Steinke, J. Ullman, S. Vadhan. Robust traceability from trace amounts.
-    FOCS 2015.
-
-    Examples
-    --------
-    >>> from skprivacy.attacks import expected_power
-    >>> frequencies = [0.3] * 5000
-    >>> power = expected_power(1000, [p * (1 - p) for p in frequencies])
-    >>> round(power.auc, 3)
-    0.943
-    >>> print(power.tpr(0.01).round(2))
-    0.46
-    """
-    _check_count("n_records", n_records)
-    if n_reference is not None:
-        _check_count("n_reference", n_reference)
-    v = as_numbers("variances", variances, "one variance per column")
-    if v.ndim != 1 or not v.size or not np.isfinite(v).all() or (v < 0).any():
-        raise ValueError(
-            "variances must be a non-empty sequence of finite numbers from 0; got an array of "
-            f"shape {v.shape}. Pass one variance per column."
-        )
-    s = _check_noise(noise_std, len(v))
-    v, s = v[v > 0], s[v > 0]
-    panel = 0.0 if n_reference is None else n_records / n_reference
-    # mu^2 of the docstring; panel is n / m
-    terms = 1 / (n_records * (1 + panel + n_records * s**2 / v))
-    return ExpectedPower(float(np.sqrt(terms.sum())))
 
 
 class AggregateAttack(BaseEstimator):
@@ -189,14 +115,6 @@ class AggregateAttack(BaseEstimator):
     >>> patients, strangers, reference = genotypes[:100], genotypes[100:200], genotypes[200:]
     >>> attack = AggregateAttack(n_records=100).fit(patients.mean(axis=0), reference)
     >>> attack.evaluate(patients, strangers).auc > 0.99
-    True
-
-    With the noise of a private release:
-
-    >>> from skprivacy.preprocessing import private_mean
-    >>> release = private_mean(patients, bounds=(0, 1), epsilon=1.0, delta=1e-5)
-    >>> attack = AggregateAttack(n_records=100, noise_std=None).fit(release.value, reference)
-    >>> attack.evaluate(patients, strangers).auc < 0.9
     True
     """
 
@@ -329,6 +247,80 @@ class AggregateAttack(BaseEstimator):
             self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
         )
 
+    @staticmethod
+    def expected_power(
+        n_records: int,
+        variances: ArrayLike,
+        *,
+        noise_std: ArrayLike = 0.0,
+        n_reference: int | None = None,
+    ) -> ExpectedPower:
+        """Return the expected power of membership inference from means, before publishing them.
+
+        Parameters
+        ----------
+        n_records : int
+            Number of records in each mean.
+        variances : array-like of shape (n_columns,)
+            Variance of each column in the population; p(1 - p) for a frequency.
+        noise_std : float or array-like of shape (n_columns,), default=0.0
+            Standard deviation of the noise that was added to each mean.
+        n_reference : int, default=None
+            Number of other records from which the attacker estimates the population. None: the
+            attacker knows the population exactly.
+
+        Returns
+        -------
+        ExpectedPower
+            With ``mu``, ``auc`` and ``tpr(fpr)``.
+
+        Raises
+        ------
+        ValueError
+            If a number is out of its range.
+
+        Notes
+        -----
+        In the limit of many independent columns, the score is normal with
+        mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)). Here n is the number of records, m the
+        number of reference records, s_j the noise and v_j the variance. Without noise and with a
+        large reference, this is the number of columns divided by the number of records. Constant
+        columns do not count.
+
+        References
+        ----------
+        S. Sankararaman, G. Obozinski, M. I. Jordan, E. Halperin. Genomic privacy and limits of
+        individual detection in a pool. Nature Genetics 2009.
+
+        C. Dwork, A. Smith, T. Steinke, J. Ullman, S. Vadhan. Robust traceability from trace
+        amounts. FOCS 2015.
+
+        Examples
+        --------
+        >>> from skprivacy.attacks import AggregateAttack
+        >>> frequencies = [0.3] * 5000
+        >>> power = AggregateAttack.expected_power(1000, [p * (1 - p) for p in frequencies])
+        >>> round(power.auc, 3)
+        0.943
+        >>> print(power.tpr(0.01).round(2))
+        0.46
+        """
+        whole("n_records", n_records)
+        if n_reference is not None:
+            whole("n_reference", n_reference)
+        v = as_numbers("variances", variances, "one variance per column")
+        if v.ndim != 1 or not v.size or not np.isfinite(v).all() or (v < 0).any():
+            raise ValueError(
+                "variances must be a non-empty sequence of finite numbers from 0; got an array of "
+                f"shape {v.shape}. Pass one variance per column."
+            )
+        s = _check_noise(noise_std, len(v))
+        v, s = v[v > 0], s[v > 0]
+        panel = 0.0 if n_reference is None else n_records / n_reference
+        # mu^2 of the docstring; panel is n / m
+        terms = 1 / (n_records * (1 + panel + n_records * s**2 / v))
+        return ExpectedPower(float(np.sqrt(terms.sum())))
+
     def _set_population(self, means: ArrayLike, variances: ArrayLike | None) -> None:
         d = self.n_features_in_
         self.means_ = p = _check_row("means", means, d)
@@ -417,11 +409,6 @@ class AggregateAttack(BaseEstimator):
         return np.asarray(records)
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not is_whole(value) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of records, 1 or more.")
-
-
 def _check_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
     row = as_numbers(name, values, "one per column")
     if row.ndim != 1 or not row.size or length not in (None, len(row)):
@@ -436,8 +423,7 @@ def _check_noise(noise_std: ArrayLike, length: int) -> Float64Array:
     s = as_numbers("noise_std", noise_std, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
-            f"noise_std={noise_std!r} must be a standard deviation (0 or more) or one for each "
-            "of the "
-            f"{length} columns."
+            f"noise_std={noise_std!r} must be a standard deviation (0 or more), or one for each of "
+            f"the {length} columns."
         )
     return np.broadcast_to(s, (length,))

@@ -52,13 +52,7 @@ class Coordinates:
 
     def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
-        numbers, texts = split_columns(X)
-        if (numbers.shape[1], texts.shape[1]) != self._width:
-            raise ValueError(
-                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
-                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
-                f"{self._name} records have. Pass the same columns, of the same types."
-            )
+        numbers, texts = _split_alike(X, name, self._width, self._name)
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
         points = [np.clip(scaled, -_FAR, _FAR)]
@@ -74,17 +68,14 @@ class Cells:
         numbers, texts = split_columns(X)
         self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
-        self.names = _column_names(X)
+        frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
+        number = numeric_columns(frame)
+        self.names = [*frame.columns[number], *frame.columns[~number]]  # as the cells are ordered
 
     def encode(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
-        numbers, texts = split_columns(X)
-        if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
-            raise ValueError(
-                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
-                f"columns; expected {len(self._bin_edges)} and {len(self._values)}, as in the "
-                "reference. Pass the same columns, of the same types."
-            )
+        widths = len(self._bin_edges), len(self._values)
+        numbers, texts = _split_alike(X, name, widths, "reference")
         codes = [
             np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
             for column, edges in zip(numbers.T, self._bin_edges, strict=True)
@@ -130,12 +121,7 @@ def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     texts = frame.loc[:, ~number].astype(object)
     known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
     numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
-    return numbers, as_texts(known)
-
-
-def as_texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return ``str`` of each value, as Python objects."""
-    return np.asarray(np.vectorize(str, otypes=[object])(values))
+    return numbers, np.asarray(np.vectorize(str, otypes=[object])(known))
 
 
 class NearestRecords:
@@ -179,19 +165,26 @@ class NearestRecords:
         return np.take_along_axis(found, order, axis=1)[:, : self.n_neighbours]
 
 
+def _split_alike(
+    X: Any, name: str, widths: tuple[int, int], known: str
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Split the columns; ValueError unless there are as many of each kind as in ``known``."""
+    numbers, texts = split_columns(X)
+    if (numbers.shape[1], texts.shape[1]) != widths:
+        raise ValueError(
+            f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
+            f"columns; expected {widths[0]} and {widths[1]}, as the {known} records have. Pass the "
+            "same columns, of the same types."
+        )
+    return numbers, texts
+
+
 def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     known = np.unique(column[np.isfinite(column)])
     if len(known) <= n_bins:
         return (known[1:] + known[:-1]) / 2
     shares = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     return np.unique(np.quantile(column[np.isfinite(column)], shares))
-
-
-def _column_names(X: Any) -> list[Any]:
-    """Return the names of the columns, numeric ones first."""
-    frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
-    number = numeric_columns(frame)
-    return [*frame.columns[number], *frame.columns[~number]]
 
 
 def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -70,11 +70,9 @@ class Answers(NamedTuple):
 
     def ask(self, model: Any, X: Any, classes: Classes) -> Any:
         """Return the model's answers about records; probabilities have a column for each class."""
-        return (
-            predict_aligned(model, X, classes)
-            if self.by_class
-            else call_model(model, self.method, X)
-        )
+        if self.by_class:
+            return predict_aligned(model, X, classes)
+        return call_model(model, self.method, X)
 
     def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
         """Return the log-odds of records, or minus the loss of models without probabilities."""
@@ -89,7 +87,8 @@ def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
     """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
     if hasattr(model, "classes_"):
         if hasattr(model, "predict_proba"):
-            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
+            several = y.ndim > 1 or isinstance(model.classes_, list)
+            return LABEL_SETS if several else PROBABILITIES
         if hasattr(model, "decision_function"):
             return MARGINS
         raise TypeError(
@@ -105,10 +104,12 @@ def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
         return DENSITIES
     if predicts_numbers(model):
         return RESIDUALS
-    if _has_centres(model):
+    last = model[-1] if isinstance(model, Pipeline) else model
+    centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
+    if centres and hasattr(model, "transform"):
         return DISTANCES
     raise TypeError(
-        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
+        f"target={type(last).__name__} must score single records. Expected a classifier with "
         "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
         "with centres."
     )
@@ -279,20 +280,6 @@ def _batches(X: Any) -> list[NDArray[Any]]:
 
 def _estimator_type(estimator: Any) -> str | None:
     return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
-
-
-def _is_multi_output(model: Any) -> bool:
-    return isinstance(model.classes_, list)
-
-
-def _has_centres(model: Any) -> bool:
-    last = model[-1] if isinstance(model, Pipeline) else model
-    centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
-    return centres and hasattr(model, "transform")
-
-
-def _name_last_step(model: Any) -> str:
-    return type(model[-1] if isinstance(model, Pipeline) else model).__name__
 
 
 def _loss(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:

@@ -24,7 +24,9 @@ def as_records(X: Any, name: str = "X") -> Any:
         return sparse.csr_matrix(X) if X.format != "csr" else X
     check_readable(X, name)
     X = as_frame(X, name)
-    records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
+    records = X if isinstance(X, pd.DataFrame) else as_array(name, X)
+    if not records.ndim:
+        raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
     if 0 in records.shape[1:]:
         raise ValueError(
             f"{name} has shape {records.shape}; expected at least one column. Pass records with "
@@ -32,13 +34,6 @@ def as_records(X: Any, name: str = "X") -> Any:
         )
     check_cells(records, name)
     return make_row_major(records)
-
-
-def _as_array(X: Any, name: str) -> NDArray[Any]:
-    records = as_array(name, X)
-    if not records.ndim:
-        raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
-    return records
 
 
 def as_table(X: Any) -> pd.DataFrame:
@@ -80,9 +75,10 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    return apply_in_parts(
-        _fingerprints, X if isinstance(X, pd.DataFrame) else _flatten_rows(np.asarray(X))
-    )
+    if not isinstance(X, pd.DataFrame):
+        X = np.asarray(X)
+        X = X.reshape(len(X), -1) if X.ndim > 2 else X
+    return apply_in_parts(_fingerprints, X)
 
 
 def _fingerprints(X: Any) -> NDArray[np.uint64]:
@@ -184,10 +180,6 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
 
 def _describe_columns(X: Any) -> str:
     return f"of type {type(X).__name__} with numbers in {int(numeric_columns(X).sum())} columns"
-
-
-def _flatten_rows(values: NDArray[Any]) -> NDArray[Any]:
-    return values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
 def _mark_column(column: pd.Series[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows sum to one, and
 ``label`` of shape (n_records,), the column of each record's true class. Calibrated scores
-(:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a record
+(:func:`standard_score`, :func:`log_ratio`, :func:`rmia`) compare the target's signal for a record
 with the signals of shadow models. :class:`Moments` holds the means and variances of signals over IN
 and OUT models.
 """
@@ -106,44 +106,12 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
     return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
 
 
-def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
-    """Return the variance of the used values within columns, pooled over all columns.
+def pooled_variances(values: Float64Array, out: Mask) -> tuple[float, float]:
+    """Return the variance within columns over OUT models and over IN models, pooled over columns.
 
     Each column has its own mean, so differences between records do not count.
     """
-    return Moments.from_values(values, used).pooled()
-
-
-def lira_offline(
-    target: Float64Array,
-    shadow: Float64Array,
-    out: NDArray[np.bool_],
-    *,
-    prior: float = math.inf,
-    pooled: tuple[float, float] | None = None,
-) -> Float64Array:
-    """Return the standard score of the target's signal among OUT models: offline LiRA.
-
-    ``prior`` is the weight, in models, of the pooled variance in each record's variance: with
-    infinity all records share it. Without ``pooled``, a score depends on the other records.
-    """
-    # Carlini et al. 2022, eq. (4), whose normal distribution function saturates
-    return standard_score(target, Moments.from_values(shadow, out), prior, pooled and pooled[0])
-
-
-def lira_online(
-    target: Float64Array,
-    shadow: Float64Array,
-    out: NDArray[np.bool_],
-    *,
-    prior: float = math.inf,
-    pooled: tuple[float, float] | None = None,
-) -> Float64Array:
-    """Return the log-likelihood ratio of the target's signal, IN against OUT: online LiRA."""
-    # Carlini et al. 2022, Algorithm 1, line 15
-    return log_ratio(
-        target, Moments.from_values(shadow, out), Moments.from_values(shadow, ~out), prior, pooled
-    )
+    return Moments.from_values(values, out).pooled(), Moments.from_values(values, ~out).pooled()
 
 
 def rmia(
@@ -204,7 +172,12 @@ def column_means(values: Float64Array, used: Mask) -> Float64Array:
 def standard_score(
     target: Float64Array, out: Moments, prior: float, pooled: float | None = None
 ) -> Float64Array:
-    """Return the standard score of the target's signal among OUT models."""
+    """Return the standard score of the target's signal among OUT models: offline LiRA.
+
+    ``prior`` is the weight, in models, of the pooled variance in each record's variance: with
+    infinity all records share it. Without ``pooled``, a score depends on the other records.
+    """
+    # Carlini et al. 2022, eq. (4), whose normal distribution function saturates
     return (target - out.mean) / out.deviation(prior, pooled)
 
 
@@ -213,13 +186,10 @@ def log_ratio(
     out: Moments,
     inside: Moments,
     prior: float,
-    pooled: tuple[float, float] | None = None,
+    pooled: tuple[float | None, float | None] = (None, None),
 ) -> Float64Array:
-    """Return the log-likelihood ratio of the target's signal, IN against OUT models."""
-    sd_out, sd_in = (
-        moments.deviation(prior, given)
-        for moments, given in zip((out, inside), pooled or (None, None), strict=True)
-    )
+    """Return the log-likelihood ratio of the target's signal, IN against OUT: online LiRA."""
+    sd_out, sd_in = out.deviation(prior, pooled[0]), inside.deviation(prior, pooled[1])
     # the logarithm of Carlini et al. 2022, Algorithm 1, line 15
     z_out, z_in = (target - out.mean) / sd_out, (target - inside.mean) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)

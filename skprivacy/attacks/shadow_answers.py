@@ -47,9 +47,7 @@ class PoolAnswers:
     """The models of a pool, and the kind of their answers."""
 
     models: list[Any]  # models of records without preprocessing
-    shared: (
-        Pipeline | RecordIndex | None
-    )  # first steps, or look-up of records, that all models share
+    shared: Pipeline | RecordIndex | None  # first steps or look-up of records that all share
     asks: Answers
     classes: Any  # ndarray of shape (n_classes,), or None if models do not predict one class
     scale: tuple[float, float] = (0.0, 1.0)  # location and scale of answers that are not log-odds
@@ -72,10 +70,8 @@ class PoolAnswers:
 
     def vary(self, X: Any) -> bool:
         """Return False if all models give the same answers, and these differ between records."""
-        few = safe_indexing(
-            X, np.arange(0, num_samples(X), max(1, num_samples(X) // _COMPARED_FIRST))
-        )
-        for records in (few, X):
+        rows = np.arange(0, num_samples(X), max(1, num_samples(X) // _COMPARED_FIRST))
+        for records in (safe_indexing(X, rows), X):
             models, seen = self._without_shared(records)
             answers = (self._ask(model, seen) for model in models)
             first = next(answers)

@@ -381,27 +381,13 @@ class ShadowPool(BaseEstimator):
         columns, known = self._columns(fingerprints(as_records(X)))
         return self.masks_[:, columns] & known, known
 
-    def left_out(self, X: Any) -> Mask:
-        """Return the models that count as OUT models (not trained on the record) of each record.
+    def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
+        """Return the models that count as OUT models of each record, (n_shadows, n_records).
 
         If the pool contains any of the records, each record gets exactly half of the models. All
         records are then compared with equally many models; otherwise the steadier mean of records
         outside the pool would itself distinguish them.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records, in the pool or not.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_shadows, n_records)
-            True where the model is an OUT model.
         """
-        check_is_fitted(self)
-        return self._left_out(*self._columns(fingerprints(as_records(X))))
-
-    def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
         if not known.any():
             return np.ones((self.n_shadows, len(known)), dtype=bool)
         return ~self.masks_[:, columns]
@@ -430,25 +416,6 @@ class ShadowPool(BaseEstimator):
         """
         check_is_fitted(self)
         return self._answers.proba(as_records(X), classes)
-
-    def answers_vary(self, X: Any) -> bool:
-        """Return whether shadow models give different answers for some record.
-
-        Models that answer every record with the same constant also count as varying: they leak
-        nothing, and an attack measures that correctly.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to ask the models about.
-
-        Returns
-        -------
-        bool
-            False if answers differ between records, but all models agree on each record.
-        """
-        check_is_fitted(self)
-        return self._answers.vary(as_records(X))
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Return the log-odds of the true class under each shadow model.

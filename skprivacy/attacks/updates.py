@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import describe_error
-from .._input_data import label_columns
+from .._input_data import check_consistent_length, label_columns
 from .._validation import is_number, num_samples, positive, sequence, whole
 from ..metrics.rates import as_numbers
 from .network_view import Network, open_network, weights_of
@@ -99,16 +99,17 @@ class Updates:
                 "equally many."
             )
         steps = as_numbers("step", self.step, "one number, or one for each round")
-        if (
-            steps.shape not in ((), (self.n_rounds,))
-            or not (np.isfinite(steps) & (steps > 0)).all()
-        ):
+        fits = steps.shape in ((), (self.n_rounds,))
+        if not (fits and (np.isfinite(steps) & (steps > 0)).all()):
             raise ValueError(
                 f"step={self.step!r} must be a positive number, or one for each of the "
                 f"{self.n_rounds} rounds."
             )
         object.__setattr__(self, "step", np.broadcast_to(steps, self.n_rounds))
-        _check_party(self.n_records, self.max_grad_norm, self.noise_std)
+        whole("n_records", self.n_records)
+        if self.max_grad_norm is not None:
+            positive("max_grad_norm", self.max_grad_norm)
+        _check_finite("noise_std", self.noise_std)
 
     @property
     def n_rounds(self) -> int:
@@ -175,6 +176,75 @@ class Updates:
             noise_std=float(np.linalg.norm(noises)),
         )
 
+    @classmethod
+    def from_gradient_ascent(
+        cls,
+        model: Any,
+        train: Callable[[Float64Array], Any],
+        X: Any,
+        y: Any,
+        *,
+        ascent: float,
+        n_rounds: int,
+        step: float,
+        n_records: int,
+        max_grad_norm: float | None = None,
+        noise_std: float = 0.0,
+    ) -> Updates:
+        """Run rounds as an active attacker by gradient ascent on target records (Nasr et al. 2019).
+
+        Before each round, the weights move up the gradient of the target records' loss. A party
+        that trains on some of these records reduces their loss again, while the loss of other
+        records stays high. :class:`UpdatesMembership` then attacks the weights that come back.
+
+        Parameters
+        ----------
+        model : fitted network
+            The model that the first round begins with, as in :class:`Updates`.
+        train : callable
+            One round of the other parties: takes a vector of weights and returns the weights that
+            come back, as a vector or a network. A server isolates a party by asking only this one.
+        X : {array-like, DataFrame} of shape (n_targets, n_features)
+            The target records.
+        y : array-like of shape (n_targets,)
+            Their classes.
+        ascent : float
+            Step along the sum of the target records' gradients before each round; 0 for an attacker
+            who only isolates a party.
+        n_rounds : int
+            Number of rounds.
+        step, n_records, max_grad_norm, noise_std : float or None
+            As in :class:`Updates`, about what ``train`` does.
+
+        Returns
+        -------
+        Updates
+            The weights that were sent and those that came back.
+
+        References
+        ----------
+        M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
+        and active white-box inference attacks. IEEE S&P 2019.
+        """
+        if not callable(train):
+            raise TypeError(f"train={train!r} must be a function of weights that returns weights.")
+        _check_finite("ascent", ascent)
+        whole("n_rounds", n_rounds)
+        network, as_inputs = open_network(model)
+        X = as_nonempty_records(X, "X")
+        inputs, label = as_inputs(X), labels_as_columns(model, y)
+        check_consistent_length(X, label)
+        weights = weights_of(model)
+        before, after = [], []
+        for _ in range(n_rounds):
+            found = record_gradients(network.with_weights(weights), inputs, label)
+            # Nasr et al. 2019, active attack: gradient ascent on the target records
+            weights = weights + ascent * num_samples(X) * found.mean(len(weights))
+            before.append(weights)
+            weights = call_train(train, weights)
+            after.append(weights)
+        return cls(model, before, after, step, n_records, max_grad_norm, noise_std)
+
     def __repr__(self) -> str:
         return (
             f"Updates({self.n_rounds} rounds of {self.before.shape[1]} weights, each a mean over "
@@ -190,102 +260,6 @@ class Updates:
     def _descent(self, t: int) -> Float64Array:
         """Return the mean gradient implied by the update of round ``t``."""
         return (self.before[t] - self.after[t]) / self.step[t]
-
-
-def gradient_ascent(
-    model: Any,
-    train: Callable[[Float64Array], Any],
-    X: Any,
-    y: Any,
-    *,
-    ascent: float,
-    n_rounds: int,
-    step: float,
-    n_records: int,
-    max_grad_norm: float | None = None,
-    noise_std: float = 0.0,
-) -> Updates:
-    """Run rounds as an active attacker by gradient ascent on target records (Nasr et al. 2019).
-
-    Before each round, the weights move up the gradient of the target records' loss. A party that
-    trains on some of these records reduces their loss again, while the loss of other records stays
-    high. :class:`UpdatesMembership` then attacks the weights that come back.
-
-    Parameters
-    ----------
-    model : fitted network
-        The model that the first round begins with, as in :class:`Updates`.
-    train : callable
-        One round of the other parties: takes a vector of weights and returns the weights that come
-        back, as a vector or a network. A server isolates a party by asking only this party.
-    X : {array-like, DataFrame} of shape (n_targets, n_features)
-        The target records.
-    y : array-like of shape (n_targets,)
-        Their classes.
-    ascent : float
-        Step along the sum of the target records' gradients before each round; 0 for an attacker
-        who only isolates a party.
-    n_rounds : int
-        Number of rounds.
-    step : float
-        Step along the mean gradient in a round: the learning rate times the number of steps.
-    n_records : int
-        Number of records that ``train`` uses, of one party or several.
-    max_grad_norm : float, default=None
-        L2 norm to which each record's gradient is clipped. None: not clipped.
-    noise_std : float, default=0.0
-        Standard deviation of the noise in each weight that comes back.
-
-    Returns
-    -------
-    Updates
-        The weights that were sent and those that came back.
-
-    References
-    ----------
-    M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
-    and active white-box inference attacks. IEEE S&P 2019.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skprivacy.attacks import LabeledRecords, UpdatesMembership, gradient_ascent
-    >>> X, y = make_classification(900, 100, flip_y=0.3, random_state=0)
-    >>> party = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-4, alpha=0)
-    >>> party = party.partial_fit(X[:100], y[:100], [0, 1])
-    >>> def train(weights):
-    ...     party.coef_, party.intercept_ = weights[None, :-1], weights[-1:]
-    ...     return party.partial_fit(X[:100], y[:100])
-    >>> seen = gradient_ascent(
-    ...     party, train, X[:200], y[:200], ascent=1e-3, n_rounds=3, step=1e-2, n_records=100
-    ... )
-    >>> records = LabeledRecords(X, y)
-    >>> attack = UpdatesMembership(seen).fit(records[200:])
-    >>> attack.evaluate(records[:100], records[100:200]).auc > 0.6
-    True
-    """
-    if not callable(train):
-        raise TypeError(f"train={train!r} must be a function of weights that returns weights.")
-    if not (is_number(ascent) and 0 <= ascent < np.inf):
-        raise ValueError(f"ascent={ascent!r} must be a finite number of 0 or more.")
-    whole("n_rounds", n_rounds)
-    network, as_inputs = open_network(model)
-    X = as_nonempty_records(X, "X")
-    inputs, label = as_inputs(X), labels_as_columns(model, y)
-    if len(label) != num_samples(X):
-        raise ValueError(f"y has {len(label)} labels; expected {num_samples(X)}, one per record.")
-    weights = weights_of(model)
-    before, after = [], []
-    for _ in range(n_rounds):
-        found = record_gradients(network.with_weights(weights), inputs, label)
-        # Nasr et al. 2019, active attack: gradient ascent on the target records
-        weights = weights + ascent * num_samples(X) * found.mean(len(weights))
-        before.append(weights)
-        weights = call_train(train, weights)
-        after.append(weights)
-    return Updates(model, before, after, step, n_records, max_grad_norm, noise_std)
 
 
 def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
@@ -324,12 +298,9 @@ def as_weights(given: Any) -> Float64Array:
     return np.array(given, dtype=float) if isinstance(given, ARRAYS) else weights_of(given)
 
 
-def _check_party(n_records: Any, max_grad_norm: Any, noise_std: Any) -> None:
-    whole("n_records", n_records)
-    if max_grad_norm is not None:
-        positive("max_grad_norm", max_grad_norm)
-    if not (is_number(noise_std) and 0 <= noise_std < np.inf):
-        raise ValueError(f"noise_std={noise_std!r} must be a standard deviation of 0 or more.")
+def _check_finite(name: str, value: Any) -> None:
+    if not (is_number(value) and 0 <= value < np.inf):
+        raise ValueError(f"{name}={value!r} must be a finite number of 0 or more.")
 
 
 def _check_weights(name: str, given: Any, n_weights: int) -> Float64Array:

@@ -208,7 +208,7 @@ def _known_features(
     if pool is None:
         return "labels", (rows[1], rows[3])
     X, n_in = np.concatenate([rows[0], rows[2]]), len(rows[0])
-    left_out, total = pool.left_out(X), np.zeros(1)
+    left_out, total = ~pool.membership(X)[0], np.zeros(1)
     for proba, mask in zip(pool.iter_proba(X), left_out, strict=True):
         total = total + np.where(mask[:, None], proba, 0.0)
     with np.errstate(invalid="ignore"):  # a record that all models were trained on has none

@@ -241,7 +241,7 @@ def audit(
                 verbose=verbose,
                 keep_models=any(getattr(attack, "_needs_models", True) for attack in served),
             ).fit(*ordered[:3], groups=ordered[3])
-        unmeasured = [] if pool is None or pool.answers_vary(X) else served
+        unmeasured = [] if pool is None or pool._answers.vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
     for attack in served:

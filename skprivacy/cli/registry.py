@@ -37,7 +37,7 @@ MODELS = {
     "RandomizedResponseClassifier": "label_privacy",
 }
 ATTACKS = (
-    "GradientNormAttack", "IndirectInference", "LabelOnlyAttack", "LearnedRatio", "LiRA",
+    "IndirectInference", "LabelOnlyAttack", "LearnedRatio", "LiRA",
     "LossThreshold", "MLLeaksAttack", "QuantileAttack", "ReferenceThreshold", "RMIA",
     "ShadowThreshold", "ShokriAttack", "SignalThreshold", "StolenMemoriesAttack",
     "StrongestAttack", "SupervisedAttack", "VulnerableRecordsAttack", "WhiteBoxAttack",

@@ -5,19 +5,13 @@ they help. Randomised smoothing proves robustness, not privacy.
 
 Files, in reading order:
 
-- ``output_defense``: OutputDefense, the base; temperature, top-k and rounding
+- ``output_defense``: OutputDefense, the base; CoarsenedClassifier: temperature, top-k, rounding
 - ``memguard``: MemGuardClassifier (Jia et al. 2019)
 - ``randomized_smoothing``: SmoothedClassifier, with a certified radius
 """
 
 from .memguard import MemGuardClassifier
-from .output_defense import RoundedClassifier, TemperatureClassifier, TopKClassifier
+from .output_defense import CoarsenedClassifier
 from .randomized_smoothing import SmoothedClassifier
 
-__all__ = [
-    "MemGuardClassifier",
-    "RoundedClassifier",
-    "SmoothedClassifier",
-    "TemperatureClassifier",
-    "TopKClassifier",
-]
+__all__ = ["CoarsenedClassifier", "MemGuardClassifier", "SmoothedClassifier"]

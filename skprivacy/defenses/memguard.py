@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
@@ -20,7 +21,7 @@ from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from .output_defense import CONSTRAINTS, DEFENCE_DOCS, Float64Array, OutputDefense
+from .output_defense import DEFENCE_DOCS, Float64Array, OutputDefense
 
 _STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
 _LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
@@ -85,8 +86,7 @@ class MemGuardClassifier(OutputDefense):
     True
     """
 
-    _parameter_constraints = {
-        **CONSTRAINTS,
+    _parameter_constraints = OutputDefense._parameter_constraints | {
         "max_distortion": [Interval(Real, 0, 2, closed="both")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "hidden_layer_sizes": ["array-like"],
@@ -185,14 +185,13 @@ def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
     label = proba.argmax(axis=1)
     wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of the opposite guess
     best = proba.copy()
-    open_rows = np.arange(len(proba))
+    rows = np.arange(len(proba))
     for weight in _SIZE_WEIGHTS:
-        found = _search(start[open_rows], proba[open_rows], label[open_rows],
-                        wanted[open_rows], weight, attack)  # fmt: skip
-        solved = _is_solved(found, label[open_rows], wanted[open_rows], attack)
-        best[open_rows[solved]] = found[solved]
-        open_rows = open_rows[solved]  # a larger weight is tried where the smaller one succeeded
-        if not len(open_rows):
+        found = _search(start[rows], proba[rows], label[rows], wanted[rows], weight, attack)
+        solved = _is_solved(found, label[rows], wanted[rows], attack)
+        best[rows[solved]] = found[solved]
+        rows = rows[solved]  # a larger weight is tried where the smaller one succeeded
+        if not len(rows):
             break
     return best
 
@@ -209,11 +208,11 @@ def _search(
     logits = start.copy()
     moving = np.arange(len(start))
     for _ in range(_STEPS):
-        shown = _softmax(logits[moving])
+        shown = softmax(logits[moving], axis=1)
         moving = moving[~_is_solved(shown, label[moving], wanted[moving], attack)]
         if not len(moving):
             break
-        shown = _softmax(logits[moving])
+        shown = softmax(logits[moving], axis=1)
         logit, slope = _attack_logit(shown, attack)
         # Jia et al. 2019: the gradient of L1 + c2 L2 + c3 L3, that is of the attack's confidence
         # (L1), of the lead of another label (L2) and of the size of the noise (L3)
@@ -222,7 +221,7 @@ def _search(
         gradient += _LABEL_WEIGHT * _slope_of_label(logits[moving], label[moving])
         length = np.linalg.norm(gradient, axis=1, keepdims=True)
         logits[moving] -= _STEP * gradient / np.maximum(length, _FLOOR)
-    return _softmax(logits)
+    return np.asarray(softmax(logits, axis=1))
 
 
 def _is_solved(shown: Float64Array, label: Any, wanted: Float64Array, attack: Any) -> Any:
@@ -261,11 +260,6 @@ def _attack_logit(proba: Float64Array, attack: MLPClassifier) -> tuple[Float64Ar
     by_class = np.empty_like(proba)
     np.put_along_axis(by_class, order, slope, 1)
     return logit, by_class
-
-
-def _softmax(logits: Float64Array) -> Float64Array:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _coins(proba: Float64Array, key: bytes) -> Float64Array:

@@ -1,7 +1,6 @@
 """Output defences: classifiers that change their probabilities before showing them.
 
-Temperature, top-k and rounding follow Shokri et al. 2017, section VIII. Start reading at the base,
-:class:`OutputDefense`.
+Temperature, top-k and rounding follow Shokri et al. 2017, section VIII.
 """
 
 from __future__ import annotations
@@ -26,20 +25,10 @@ from ..base import roll_back_on_error
 Float64Array = NDArray[np.float64]
 Self = TypeVar("Self", bound="OutputDefense")
 DEFENCE_DOCS = {
-    "defended_estimator": """\
-estimator : classifier with ``predict_proba``
-    Cloned and fitted.""",
     "fitted_estimator": """\
 estimator_ : classifier
     The fitted clone, unprotected. Share predictions only, not this object.""",
-    "shokri": """\
-R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
-learning models", S&P 2017, section VIII.""",
-    "still_separate": """\
-**Guarantees.** None. The shown probabilities still separate members from non-members, and so do
-labels alone.""",
 }
-CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
 
 
 @fill_docs
@@ -55,7 +44,9 @@ class OutputDefense(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     nothing that ``predict_proba`` does not.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
+    _parameter_constraints: dict[str, list[Any]] = {
+        "estimator": [HasMethods(["fit", "predict_proba"])]
+    }
     estimator: Any
 
     def __sklearn_tags__(self) -> Any:
@@ -136,14 +127,19 @@ class OutputDefense(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
 
 
 @fill_docs(DEFENCE_DOCS)
-class TemperatureClassifier(OutputDefense):
-    """Classifier with probabilities softened by a temperature. It proves nothing.
+class CoarsenedClassifier(OutputDefense):
+    """Classifier with softened, truncated or rounded probabilities. It proves nothing.
 
     Parameters
     ----------
-    %(defended_estimator)s
-    temperature : float, default=5.0
+    estimator : classifier with ``predict_proba``
+        Cloned and fitted.
+    temperature : float, default=1.0
         Divisor of the log-probabilities: 1 changes nothing, larger is softer.
+    top_k : int, default=None
+        Number of probabilities shown; the other classes share the rest equally. ``None`` shows all.
+    decimals : int, default=None
+        Number of decimal digits to keep; 0 shows the label alone. ``None`` keeps all.
 
     Attributes
     ----------
@@ -152,146 +148,63 @@ class TemperatureClassifier(OutputDefense):
 
     Notes
     -----
-    **Guarantees.** None. An attacker who knows the temperature undoes it.
+    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
+    labels alone. An attacker who knows the temperature undoes it.
 
-    **Edge cases.** Probabilities of 0 stay 0, and labels stay as they are.
-
-    References
-    ----------
-    %(shokri)s
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.defenses import TemperatureClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = TemperatureClassifier(DecisionTreeClassifier(max_depth=2, random_state=0)).fit(X, y)
-    >>> model.predict_proba(X[60:61]).round(2)
-    array([[0.  , 0.61, 0.39]])
-    """
-
-    _parameter_constraints = {
-        **CONSTRAINTS,
-        "temperature": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(self, estimator: Any, *, temperature: float = 5.0) -> None:
-        self.estimator = estimator
-        self.temperature = temperature
-
-    def _disguise(self, proba: Float64Array) -> Float64Array:
-        # Shokri et al. 2017, section VIII: increase the entropy of the prediction vector. Relative
-        # to the largest probability, so that no row underflows to zeros.
-        softer = (proba / proba.max(axis=1, keepdims=True)) ** (1 / self.temperature)
-        return np.asarray(softer / softer.sum(axis=1, keepdims=True))
-
-
-@fill_docs(DEFENCE_DOCS)
-class TopKClassifier(OutputDefense):
-    """Classifier that shows the probabilities of the k likeliest classes only. It proves nothing.
-
-    Parameters
-    ----------
-    %(defended_estimator)s
-    k : int, default=1
-        Number of probabilities shown; the other classes share the rest equally.
-
-    Attributes
-    ----------
-    %(fitted_estimator)s
-    %(classes_)s
-
-    Notes
-    -----
-    %(still_separate)s
-
-    **Edge cases.** Of equal probabilities the first classes are shown. With ``k`` of at least the
-    number of classes nothing changes.
+    **Edge cases.** The changes are made in the order of the parameters. Probabilities of 0 stay 0
+    under a temperature. Of equal probabilities the first ``top_k`` are shown. Rounded probabilities
+    are divided by their sum. Where all of them would be 0, the likeliest class gets 1. Of classes
+    that rounding makes equal, ``predict`` takes the first.
 
     References
     ----------
-    %(shokri)s
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov, "Membership inference attacks against machine
+    learning models", S&P 2017, section VIII.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skprivacy.defenses import TopKClassifier
+    >>> from skprivacy.defenses import CoarsenedClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> TopKClassifier(GaussianNB(), k=1).fit(X, y).predict_proba(X[70:71]).round(2)
+    >>> CoarsenedClassifier(GaussianNB(), top_k=1).fit(X, y).predict_proba(X[70:71]).round(2)
     array([[0.08, 0.08, 0.85]])
     """
 
-    _parameter_constraints = {
-        **CONSTRAINTS,
-        "k": [Interval(Integral, 1, None, closed="left")],
+    _parameter_constraints = OutputDefense._parameter_constraints | {
+        "temperature": [Interval(Real, 0, None, closed="neither")],
+        "top_k": [Interval(Integral, 1, None, closed="left"), None],
+        "decimals": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    def __init__(self, estimator: Any, *, k: int = 1) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        decimals: int | None = None,
+    ) -> None:
         self.estimator = estimator
-        self.k = k
-
-    def _disguise(self, proba: Float64Array) -> Float64Array:
-        # Shokri et al. 2017, section VIII: restrict the prediction vector to the top k classes
-        n_hidden = proba.shape[1] - self.k
-        if n_hidden <= 0:
-            return proba
-        hidden = np.argsort(-proba, axis=1, kind="stable")[:, self.k :]
-        rest = np.take_along_axis(proba, hidden, 1).sum(axis=1, keepdims=True)
-        shown = proba.copy()
-        np.put_along_axis(shown, hidden, rest / n_hidden, 1)
-        return shown
-
-
-@fill_docs(DEFENCE_DOCS)
-class RoundedClassifier(OutputDefense):
-    """Classifier with rounded probabilities. It proves nothing.
-
-    Parameters
-    ----------
-    %(defended_estimator)s
-    decimals : int, default=1
-        Number of decimal digits to keep.
-
-    Attributes
-    ----------
-    %(fitted_estimator)s
-    %(classes_)s
-
-    Notes
-    -----
-    %(still_separate)s
-
-    **Edge cases.** Rounded probabilities are divided by their sum. Where all of them would be 0,
-    the likeliest class gets 1. Of classes that rounding makes equal, ``predict`` takes the first.
-
-    References
-    ----------
-    %(shokri)s
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from skprivacy.defenses import RoundedClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> RoundedClassifier(GaussianNB()).fit(X, y).predict_proba(X[70:71])
-    array([[0. , 0.2, 0.8]])
-    """
-
-    _parameter_constraints = {
-        **CONSTRAINTS,
-        "decimals": [Interval(Integral, 0, None, closed="left")],
-    }
-
-    def __init__(self, estimator: Any, *, decimals: int = 1) -> None:
-        self.estimator = estimator
+        self.temperature = temperature
+        self.top_k = top_k
         self.decimals = decimals
 
     def _disguise(self, proba: Float64Array) -> Float64Array:
-        # Shokri et al. 2017, section VIII: coarsen the precision of the prediction vector
-        rounded = proba.round(self.decimals)
-        empty = rounded.sum(axis=1) == 0
-        rounded[empty, proba[empty].argmax(axis=1)] = 1.0
-        return np.asarray(rounded / rounded.sum(axis=1, keepdims=True))
+        # Shokri et al. 2017, section VIII: increase the entropy of the prediction vector, restrict
+        # it to the top k classes, coarsen its precision
+        if self.temperature != 1:
+            # relative to the largest probability, so that no row underflows to zeros
+            softer = (proba / proba.max(axis=1, keepdims=True)) ** (1 / self.temperature)
+            proba = softer / softer.sum(axis=1, keepdims=True)
+        if self.top_k is not None and self.top_k < proba.shape[1]:
+            hidden = np.argsort(-proba, axis=1, kind="stable")[:, self.top_k :]
+            rest = np.take_along_axis(proba, hidden, 1).mean(axis=1, keepdims=True)
+            proba = proba.copy()
+            np.put_along_axis(proba, hidden, rest, 1)
+        if self.decimals is not None:
+            rounded = proba.round(self.decimals)
+            empty = rounded.sum(axis=1) == 0
+            rounded[empty, proba[empty].argmax(axis=1)] = 1.0
+            proba = rounded / rounded.sum(axis=1, keepdims=True)
+        return proba

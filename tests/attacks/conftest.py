@@ -16,6 +16,13 @@ from skprivacy.attacks import LabeledRecords, ShadowPool
 mpl.use("agg")
 
 
+def attack_halves(attack, X, y, known=slice(None), member=None, n=None, last=None):
+    """Fit an attack on known records, and evaluate it on the first n records and the next."""
+    records, n = LabeledRecords(X, y), len(y) // 2 if n is None else n
+    attack.fit(records[known], *(() if member is None else (member[known],)))
+    return attack.evaluate(records[:n], records[n:last])
+
+
 def make_noisy(seed, n=600):
     X, y = make_classification(
         n, n_features=10, n_informative=5, n_classes=3, flip_y=0.3, random_state=seed

@@ -23,10 +23,12 @@ def test_round_trip_through_json(result):
     assert repr(again) == repr(result)
 
 
-def test_json_says_null_where_refused(result):
+def test_json_says_null_where_refused_or_infinite(result):
     points = json.loads(result.to_json())["operating_points"]
     assert [point["refused"] is None for point in points] == [True, True, False]
     assert points[2]["tpr"] is None
+    told = AttackResult([1.0], [0.0], details={"threshold": np.inf, "of": (1.0, np.nan)})
+    assert json.loads(told.to_json())["details"] == {"threshold": None, "of": [1.0, None]}
 
 
 def test_frame_has_one_row_of_figures(result):
@@ -137,6 +139,8 @@ def test_chance_is_called_chance():
     leak = AttackResult(rng.normal(1, 1, 500), rng.normal(0, 1, 500))
     assert not leak.is_chance
     assert "chance" not in repr(leak)
+    sure = AttackResult(range(60, 160), range(100), alpha=0.01)
+    assert repr(sure).endswith("at delta 0 (confidence 99%)")
 
 
 def test_bad_scores_are_refused():
@@ -167,13 +171,3 @@ def test_names_with_dollars_are_drawn_as_they_are(result):
 
 def test_the_name_of_an_attack_steers_no_terminal(result):
     assert repr(replace(result, attack="\x1b[2J")).startswith("\\x1b[2J: AUC")
-
-
-def test_infinite_thresholds_are_null_in_json(result):
-    told = AttackResult([1.0], [0.0], details={"threshold": np.inf, "of": (1.0, np.nan)})
-    assert json.loads(told.to_json())["details"] == {"threshold": None, "of": [1.0, None]}
-
-
-def test_an_epsilon_is_never_shown_without_its_delta_and_confidence():
-    leak = AttackResult(range(60, 160), range(100), alpha=0.01)
-    assert repr(leak).endswith("at delta 0 (confidence 99%)")

@@ -115,18 +115,19 @@ def test_bad_share():
         synthesis.noisy(np.eye(3), 2)
 
 
+MAKERS = {
+    "noisy": lambda X, y, target: (synthesis.noisy(X, 0.1, random_state=0), y),
+    "marginals": lambda X, y, target: synthesis.from_marginals(X, y, 150, random_state=0),
+    "model": lambda X, y, target: synthesis.from_model(target, [[0, 1]] * 20, 150, random_state=0),
+}
+
+
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", ["noisy", "marginals", "model"])
+@pytest.mark.parametrize("kind", MAKERS)
 def test_synthetic_records_carry_an_attack(kind, shopping):
     X, y, target = shopping
-    if kind == "noisy":
-        own, label = synthesis.noisy(X[500:], 0.1, random_state=0), y[500:]
-    elif kind == "marginals":
-        own, label = synthesis.from_marginals(X[500:], y[500:], 150, random_state=0)
-    else:
-        own, label = synthesis.from_model(target, [[0, 1]] * 20, 150, random_state=0)
-    pool = ShadowPool(target, n_shadows=4, random_state=0)
-    attack = ShokriAttack(target, pool=pool).fit(LabeledRecords(own, label))
+    own = LabeledRecords(*MAKERS[kind](X[500:], y[500:], target))
+    attack = ShokriAttack(target, pool=ShadowPool(target, n_shadows=4, random_state=0)).fit(own)
     records = LabeledRecords(X, y)
     assert attack.evaluate(records[:300], records[300:500]).auc_interval[0] > 0.6

@@ -117,19 +117,16 @@ def test_joined_scores_do_not_count_records():
     assert low < 0.5 < high
 
 
-def test_nobody_is_a_member_and_none():
-    result = AttackResult([1.0, 2.0], [0.0, 1.0])
-    with pytest.raises(
-        ValueError, match="1 values of group are among both members and non-members"
-    ):
-        result.join_groups(["a", "b"], ["b", "c"])
-    with pytest.raises(
-        ValueError, match="1 values of group are among both members and non-members"
-    ):
-        result.join_groups([1, 2], ["2", "3"])  # of two files, of which one was read as text
-    with pytest.raises(ValueError, match="how="):
-        result.join_groups([1, 2], [3, 4], how="mean")
-    with pytest.raises(ValueError, match="expected one group per score"):
-        result.join_groups([1], [3, 4])
-    with pytest.raises(ValueError, match="named 'a' for members and 'b'"):
-        result.join_groups(pd.Series([1, 2], name="a"), pd.Series([3, 4], name="b"))
+@pytest.mark.parametrize(
+    ("groups", "how", "words"),
+    [
+        ((["a", "b"], ["b", "c"]), "sum", "1 values of group are among both members and non-"),
+        (([1, 2], ["2", "3"]), "sum", "1 values of group are among both"),  # one was read as text
+        (([1, 2], [3, 4]), "mean", "how="),
+        (([1], [3, 4]), "sum", "expected one group per score"),
+        ((pd.Series([1, 2], name="a"), pd.Series([3, 4], name="b")), "sum", "named 'a' .* and 'b'"),
+    ],
+)
+def test_groups_that_cannot_be_joined_are_refused(groups, how, words):
+    with pytest.raises(ValueError, match=words):
+        AttackResult([1.0, 2.0], [0.0, 1.0]).join_groups(*groups, how=how)

@@ -10,6 +10,17 @@ SURE_RIGHT = np.array([[0.98, 0.01, 0.01]])
 UNSURE = np.array([[0.4, 0.3, 0.3]])
 SURE_WRONG = np.array([[0.01, 0.98, 0.01]])
 FIRST = np.array([0])
+
+
+def offline(target, shadow, out, prior=np.inf, pooled=None):
+    return scores.standard_score(target, scores.Moments.from_values(shadow, out), prior, pooled)
+
+
+def online(target, shadow, out, prior=np.inf, pooled=(None, None)):
+    moments = (scores.Moments.from_values(shadow, side) for side in (out, ~out))
+    return scores.log_ratio(target, *moments, prior, pooled)
+
+
 KNOW_LABEL = ["loss", "correctness", "confidence", "modified_entropy", "logit", "margin"]
 
 
@@ -54,8 +65,7 @@ def test_lira_against_normal_densities(prior):
     for column in out.T:
         column[rng.permutation(12)[:6]] = True
     target = rng.normal(size=5)
-    offline = scores.lira_offline(target, shadow, out, prior=prior)
-    online = scores.lira_online(target, shadow, out, prior=prior)
+    z, ratios = (score(target, shadow, out, prior) for score in (offline, online))
     deviation = {}
     for side, used in (("out", out), ("in", ~out)):
         own = np.array([shadow[used[:, j], j].std(ddof=1) for j in range(5)])
@@ -64,18 +74,18 @@ def test_lira_against_normal_densities(prior):
         deviation[side] = np.sqrt(shrunk)
     for j in range(5):
         mean_out, mean_in = shadow[out[:, j], j].mean(), shadow[~out[:, j], j].mean()
-        assert offline[j] == pytest.approx((target[j] - mean_out) / deviation["out"][j])
+        assert z[j] == pytest.approx((target[j] - mean_out) / deviation["out"][j])
         ratio = norm.logpdf(target[j], mean_in, deviation["in"][j])
         ratio -= norm.logpdf(target[j], mean_out, deviation["out"][j])
-        assert online[j] == pytest.approx(ratio)
+        assert ratios[j] == pytest.approx(ratio)
 
 
 def test_lira_of_models_that_do_not_vary():
     flat = np.zeros((4, 3))
     out = np.array([[True], [True], [False], [False]]).repeat(3, 1)
-    assert (scores.lira_offline(np.zeros(3), flat, out) == 0).all()
-    assert (scores.lira_online(np.zeros(3), flat, out, prior=0) == 0).all()
-    assert np.isfinite(scores.lira_online(np.ones(3), flat, out)).all()
+    assert (offline(np.zeros(3), flat, out) == 0).all()
+    assert (online(np.zeros(3), flat, out, prior=0) == 0).all()
+    assert np.isfinite(online(np.ones(3), flat, out)).all()
 
 
 @pytest.mark.parametrize("gamma", [1.0, 2.0])
@@ -99,8 +109,8 @@ def test_a_score_depends_on_no_other_record_to_the_last_bit():
     rng = np.random.default_rng(0)
     target, shadow = rng.normal(size=300), rng.normal(size=(126, 300))
     out = rng.random(shadow.shape) < 0.5
-    given = {"prior": 4.0, "pooled": (1.5, 0.7)}
-    for compare in (scores.lira_offline, scores.lira_online):
+    for compare, pooled in ((offline, 1.5), (online, (1.5, 0.7))):
+        given = {"prior": 4.0, "pooled": pooled}
         whole = compare(target, shadow, out, **given)
         turned = compare(target, np.asfortranarray(shadow), np.asfortranarray(out), **given)
         each = [compare(target[[i]], shadow[:, [i]], out[:, [i]], **given)[0] for i in range(300)]
@@ -111,5 +121,5 @@ def test_a_score_depends_on_no_other_record_to_the_last_bit():
 def test_signals_of_models_that_do_not_count_may_be_infinite():
     shadow, out = np.array([[0.0, np.inf], [2.0, 1.0], [1.0, 3.0]]), np.ones((3, 2), dtype=bool)
     out[0] = False
-    found = scores.lira_offline(np.array([3.0, 3.0]), shadow, out)
-    assert np.array_equal(found, scores.lira_offline(np.array([3.0, 3.0]), shadow[1:], out[1:]))
+    found = offline(np.array([3.0, 3.0]), shadow, out)
+    assert np.array_equal(found, offline(np.array([3.0, 3.0]), shadow[1:], out[1:]))

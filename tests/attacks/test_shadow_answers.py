@@ -81,7 +81,7 @@ def test_answers_stand_in_for_models_of_every_kind(name):
     told, expected = (pool.logits(records[order], labels) for pool in (answers, whole))
     np.testing.assert_allclose(told, expected, rtol=1e-5, atol=1e-6)
     assert np.array_equal(answers.masks_, whole.masks_)
-    assert answers.answers_vary(records) == whole.answers_vary(records)
+    assert answers._answers.vary(records) == whole._answers.vary(records)
     if whole.classes_ is not None:
         assert np.array_equal(answers.classes_, whole.classes_)
         for one, other in zip(

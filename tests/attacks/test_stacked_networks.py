@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import train_stacked
 from skprivacy._stacked.stacked_mlp import batches_of_epoch
-from skprivacy.attacks import LabeledRecords, LiRA, ShadowPool
+from skprivacy.attacks import ShadowPool
 
 
 def problem(n_classes, n=400):
@@ -144,34 +144,6 @@ def test_equal_accuracy_to_separate_training():
     assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
 
 
-@pytest.mark.heavy
-def test_attacks_on_stacked_pools():
-    X, y = make_classification(600, flip_y=0.4, random_state=0)
-    labels = np.array(["no", "yes"])[y]
-    target = MLPClassifier((64,), learning_rate_init=0.01, max_iter=60, n_iter_no_change=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        target.fit(X[:300], labels[:300])
-    found = {}
-    records = LabeledRecords(X, labels)
-    for stacked in (False, True):
-        pool = ShadowPool(target, n_shadows=8, random_state=0, stacked=stacked)
-        attack = LiRA(target, pool=pool).fit(records)
-        found[stacked] = attack.evaluate(records[:300], records[300:]).auc
-    assert found[False] > 0.65
-    assert found[True] == pytest.approx(found[False], abs=0.05)
-
-
-def test_stacked_pool_resumes(tmp_path):
-    X, y = problem(3)
-    net = MLPClassifier((6,), max_iter=3)
-    pool = ShadowPool(net, n_shadows=4, path=tmp_path, stacked=True, random_state=0).fit(X, y)
-    (tmp_path / "shadow_0002.joblib").unlink()
-    again = clone(pool).fit(X, y)
-    assert again.logits(X, y)[:2] == pytest.approx(pool.logits(X, y)[:2])
-    assert again.logits(X, y)[2] == pytest.approx(pool.logits(X, y)[2], abs=1e-3)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stacked", [True, False])
 def test_progress_is_shown_when_asked(stacked, capsys):
@@ -206,12 +178,3 @@ def test_members_may_know_different_categories():
     pool = ShadowPool(net, n_shadows=4, random_state=0, stacked=True).fit(X, y)
     assert len({len(model.layers[0][0]) for model in pool.estimators_}) > 1
     assert np.isfinite(pool.logits(X, y)).all()
-
-
-@pytest.mark.slow
-def test_importing_attacks_takes_no_torch():
-    import subprocess
-    import sys
-
-    code = "import sys, skprivacy.attacks; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

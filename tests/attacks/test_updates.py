@@ -17,10 +17,12 @@ from skprivacy.attacks import (
     PropertyInference,
     Updates,
     UpdatesMembership,
-    gradient_ascent,
 )
 from skprivacy.attacks.network_view import open_network, weights_of
 from skprivacy.attacks.record_gradients import record_gradients
+from skprivacy.attacks.record_tables import fingerprints
+
+from .conftest import attack_halves
 
 N, D = 40, 12
 
@@ -52,9 +54,8 @@ def trained(X, y, n_rounds=3, rate=0.5, model=None):
 
 
 def attacked(seen, X, y, n=N, **params):
-    records = LabeledRecords(X, y)
-    attack = UpdatesMembership(seen, **params).fit(records[200:])
-    return attack.evaluate(records[:n], records[n:200])
+    attack = UpdatesMembership(seen, **params)
+    return attack_halves(attack, X, y, known=slice(200, None), n=n, last=200)
 
 
 def log_loss(model, weights, X, y):
@@ -160,8 +161,6 @@ def test_the_ratio_by_hand():
     off, descent = every - mean, (start - after) / rate - mean
     precise = np.linalg.inv(spread)
     expected = off @ precise @ descent - np.einsum("ij,jk,ik->i", off, precise, off) / (2 * n)
-    from skprivacy.attacks.record_tables import fingerprints
-
     mine = fingerprints(X) % 5 == 0
     assert mine.any()
     assert attack._rounds(X, y)[0][mine, 0] == pytest.approx(expected[mine])
@@ -202,11 +201,8 @@ def test_nothing_is_found_where_nothing_is(supervised):
         X, y = people(seed, n=300)
         X_other, y_other = people(seed + 100, n=N)
         seen = trained(X_other, y_other, n_rounds=2)
-        member = np.arange(300) < 100
-        records = LabeledRecords(X, y)
-        known = (records, member) if supervised else (records[100:],)
-        attack = UpdatesMembership(seen).fit(*known)
-        aucs.append(attack.evaluate(records[:100], records[100:]).auc)
+        known = {"member": np.arange(300) < 100} if supervised else {"known": slice(100, None)}
+        aucs.append(attack_halves(UpdatesMembership(seen), X, y, n=100, **known).auc)
     assert np.mean(aucs) == pytest.approx(0.5, abs=0.06)  # 5 standard errors
 
 
@@ -307,7 +303,7 @@ def test_ascent_raises_the_loss_before_each_round():
         return descended(model, weights, X[:N], y[:N])
 
     targets, labels = X[:3], y[:3]
-    seen = gradient_ascent(
+    seen = Updates.from_gradient_ascent(
         model, train, targets, labels, ascent=0.5, n_rounds=3, step=0.5, n_records=N
     )
     assert len(sent) == 3
@@ -319,7 +315,9 @@ def test_ascent_raises_the_loss_before_each_round():
     )
     slope = record_gradients(open_network(model)[0], targets, labels).mean(len(start))
     assert seen.before[0] == pytest.approx(start + 0.5 * 3 * slope)
-    idle = gradient_ascent(model, train, X, y, ascent=0, n_rounds=2, step=0.5, n_records=N)
+    idle = Updates.from_gradient_ascent(
+        model, train, X, y, ascent=0, n_rounds=2, step=0.5, n_records=N
+    )
     assert (idle.before[0] == start).all()
     assert (idle.before[1] == idle.after[0]).all()
 
@@ -339,7 +337,7 @@ def test_ascent_on_few_records_tells_more_of_them():
             def train(weights):
                 return descended(model, weights, X[:N], y[:N])
 
-            seen = gradient_ascent(
+            seen = Updates.from_gradient_ascent(
                 model, train, X[rows], y[rows], ascent=ascent, n_rounds=2, step=0.5, n_records=N
             )
             attack = UpdatesMembership(seen).fit(records[200:])
@@ -454,31 +452,38 @@ def test_bad_updates_are_named(changes, error, message):
         Updates(**{**good, **changes})
 
 
-def test_bad_attacks_are_named():
-    X, y = people()
-    seen = trained(X[:N], y[:N], 1)
-    records = LabeledRecords(X, y)
-    with pytest.raises(ValueError, match="target=None"):
-        UpdatesMembership().fit(records)
-    with pytest.raises(TypeError, match="must be Updates"):
-        UpdatesMembership(network()).fit(records)
-    with pytest.raises(ValueError, match="expected 10 or more"):
-        UpdatesMembership(seen).fit(records[:2])
-    with pytest.raises(TypeError, match="class of each record"):
-        UpdatesMembership(seen).fit(LabeledRecords(X, X[:, :2]))
-    with pytest.raises(TypeError, match="or Updates"):
-        PropertyInference(object()).fit(X, y, y == 1)
-    with pytest.raises(TypeError, match="train="):
-        PropertyInference(seen, train=3).fit(X, y, y == 1)
-    attack = PropertyInference(seen, n_shadows=4).fit(X, y, y == 1)
-    with pytest.raises(TypeError, match="of one party"):
-        attack.predict(network())
-    shared = {"step": 0.5, "n_records": N}
-    for changes, error, message in (
-        ({"train": None}, TypeError, "train=None"),
-        ({"ascent": -1.0}, ValueError, "ascent=-1.0"),
-        ({"n_rounds": 0}, ValueError, "n_rounds=0"),
-    ):
-        arguments = {"train": lambda w: w, "ascent": 0.0, "n_rounds": 1} | changes
-        with pytest.raises(error, match=message):
-            gradient_ascent(network(), X=X[:2], y=y[:2], **arguments, **shared)
+X, Y = people()
+RECORDS, SEEN = LabeledRecords(X, Y), trained(X[:N], Y[:N], 1)
+
+
+@pytest.mark.parametrize(
+    ("fit", "error", "words"),
+    [
+        (lambda: UpdatesMembership().fit(RECORDS), ValueError, "target=None"),
+        (lambda: UpdatesMembership(network()).fit(RECORDS), TypeError, "must be Updates"),
+        (lambda: UpdatesMembership(SEEN).fit(RECORDS[:2]), ValueError, "expected 10 or more"),
+        (
+            lambda: UpdatesMembership(SEEN).fit(LabeledRecords(X, X[:, :2])),
+            TypeError,
+            "class of each record",
+        ),
+        (lambda: PropertyInference(object()).fit(X, Y, Y == 1), TypeError, "or Updates"),
+        (lambda: PropertyInference(SEEN, train=3).fit(X, Y, Y == 1), TypeError, "train="),
+        (
+            lambda: PropertyInference(SEEN, n_shadows=4).fit(X, Y, Y == 1).predict(network()),
+            TypeError,
+            "of one party",
+        ),
+    ],
+)
+def test_bad_attacks_are_named(fit, error, words):
+    with pytest.raises(error, match=words):
+        fit()
+
+
+@pytest.mark.parametrize("changes", [{"train": None}, {"ascent": -1.0}, {"n_rounds": 0}])
+def test_bad_ascents_are_named(changes):
+    ((name, value),) = changes.items()
+    given = {"train": lambda w: w, "ascent": 0.0, "n_rounds": 1, "step": 0.5, "n_records": N}
+    with pytest.raises((TypeError, ValueError), match=f"{name}={value}"):
+        Updates.from_gradient_ascent(network(), X=X[:2], y=Y[:2], **{**given, **changes})

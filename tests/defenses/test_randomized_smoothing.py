@@ -57,18 +57,6 @@ def test_planted_point_estimate_certifies_too_much(monkeypatch):
     assert (radii > distance).sum() > 20
 
 
-def test_smoothing_of_a_real_classifier():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 2))
-    y = np.where(X @ [1, 1] > 0, "yes", "no")
-    model = SmoothedClassifier(LogisticRegression(), n_samples=200, random_state=0).fit(X, y)
-    assert model.score(X, y) > 0.9
-    labels, radii = model.certify(X[:50])
-    assert (labels == model.predict(X[:50])).mean() > 0.9
-    assert (radii >= 0).all()
-    assert len(model.certify(X[:1])[0]) == 1
-
-
 class Remembering(HalfSpace):
     """Keeps what it was trained on."""
 

@@ -5,12 +5,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from skprivacy.defenses import (
-    MemGuardClassifier,
-    RoundedClassifier,
-    TemperatureClassifier,
-    TopKClassifier,
-)
+from skprivacy.defenses import CoarsenedClassifier, MemGuardClassifier
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.neural_network import (
@@ -55,9 +50,7 @@ ENCODERS = [
 ]
 DEFENCES = [
     MemGuardClassifier(LogisticRegression(), random_state=0),
-    RoundedClassifier(LogisticRegression(), decimals=3),
-    TemperatureClassifier(LogisticRegression()),
-    TopKClassifier(LogisticRegression()),
+    CoarsenedClassifier(LogisticRegression(), temperature=5.0, decimals=3),
 ]
 LOADED = {
     "check_estimators_pickle": "a seed of noise is never pickled, so that a loaded transformer "
@@ -90,7 +83,7 @@ CHECKED = SCIKIT_LEARN + ENCODERS + DEFENCES
 AS_ANOTHER = {
     "ALIBIClassifier", "DPFederatedClassifier", "DPSGDRegressor", "LP2STClassifier",
     "LabelPATEClassifier", "MemGuardClassifier", "PrivateKNNClassifier", "SimCLREncoder",
-    "SyntheticDataClassifier", "SyntheticDataRegressor", "TemperatureClassifier", "TopKClassifier",
+    "SyntheticDataClassifier", "SyntheticDataRegressor",
 }  # fmt: skip
 FIRST = [
     estimator

@@ -88,7 +88,7 @@ HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
-NORM = attacks.GradientNormAttack(TARGET).fit(RECORDS, np.arange(24) < 12)
+NORM = attacks.WhiteBoxAttack(TARGET, attack_model="linear").fit(RECORDS, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
     X, y, X[:, 0] > 0.5
 )
@@ -97,7 +97,7 @@ STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
     LabeledRecords(MANY, np.tile(y, 6))
 )
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(RECORDS)
-TEMPERED = defenses.TemperatureClassifier(LogisticRegression()).fit(X, y)
+TEMPERED = defenses.CoarsenedClassifier(LogisticRegression(), temperature=5.0).fit(X, y)
 MISSING = np.where(np.arange(24) == 3, np.nan, y)
 DECIMALS = np.array([Decimal("NaN"), *y[1:]], dtype=object)
 META = torch.zeros(24, 3, device="meta")
@@ -137,7 +137,7 @@ def swept(**params):
 
 
 def raised(records, labels, train=np.copy):
-    return attacks.gradient_ascent(
+    return attacks.Updates.from_gradient_ascent(
         NETWORK, train, records, labels, ascent=0.1, n_rounds=1, step=0.1, n_records=24
     )
 
@@ -199,7 +199,7 @@ FOUND = [
     ("target", lambda: attacks.LabelInferenceAttack(3).fit(X, y)),
     ("imputer", lambda: attacks.AttributeInference(TARGET, imputer=3).fit((X > 0.5) * 1, y)),
     ("n_canaries", lambda: LabelCanaries.draw(y, None)),
-    ("variances", lambda: attacks.expected_power(10, "abc")),
+    ("variances", lambda: attacks.AggregateAttack.expected_power(10, "abc")),
     ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
     ("threshold", lambda: RESULT.precision_recall("a")),
     ("details", lambda: attacks.AttackResult.from_dict({**RESULT.to_dict(), "details": 3})),
@@ -259,8 +259,6 @@ FOUND = [
     ("n_steps", lambda: GradientHead(n_steps=True)),
     ("n_runs", lambda: audit.verify_privacy(OutputPerturbationClassifier(), n_runs=1 << 63)),
     ("inferred", lambda: Schema({"age": UNIT}, inferred=np.zeros(2))),
-    ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
-    ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
     ("y", lambda: LabelCanaries.draw(UNORDERED, 5)),
     ("n", lambda: made().fit(TABLE).sample(DAY)),
     ("buckets", lambda: preprocessing.HashedColumn(DAY)),
@@ -382,7 +380,7 @@ FOUND = [
     ("y_train", lambda: audit.audit_predictions(np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES],
         y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),
-    ("y", lambda: defenses.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
+    ("y", lambda: defenses.CoarsenedClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("y", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("upper", lambda: Schema.from_json(SCHEMA.to_json().replace("100.0", f"1{0:0400d}"))),
     ("source", lambda: Schema.from_json('{"columns": ' + "[" * 10**5)),

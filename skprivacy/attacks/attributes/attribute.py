@@ -44,6 +44,7 @@ _MAX_CATEGORIES = 20  # numbers with more distinct values are a quantity
 _N_QUANTILES = 25  # of the values, and of the distinct values, that are tried of a quantity
 _CLOSE = 0.1  # default of within, in standard deviations of the attribute
 _SMALLEST_SCALE = 1e-3  # of residuals on members, relative to those on other records
+_PRIORS = ("imputation", "marginal", "uniform")
 _BASELINES = ("the other attributes and y", "the attribute's frequencies alone")
 
 
@@ -173,12 +174,8 @@ class AttributeInference(TargetAttack):
             Itself, fitted.
         """
         classes = self._target_classes(X)
-        if not isinstance(self.prior, str) or self.prior not in (
-            "imputation",
-            "marginal",
-            "uniform",
-        ):
-            raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
+        if not isinstance(self.prior, str) or self.prior not in _PRIORS:
+            raise ValueError(f"prior={self.prior!r} must be one of {', '.join(_PRIORS)}.")
         if self.within is not None and not (is_number(self.within) and 0 <= self.within < inf):
             raise ValueError(f"within={self.within!r} must be a finite number >= 0, or None.")
         frame, column = self._split_complete(X)
@@ -200,9 +197,8 @@ class AttributeInference(TargetAttack):
                 self.classes_ = class_list(classes, y)
                 check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
-                self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
-                    LabeledRecords(X, y)
-                )
+                attack = UpdatesMembership(self.target, n_reference=self.n_reference)
+                self.attack_ = attack.fit(LabeledRecords(X, y))
             self.marginal_ = np.bincount(codes, minlength=len(tried)) / len(codes)
             self.imputer_ = self._make_imputer().fit(self._with_target(frame, y), codes)
         return self
@@ -395,15 +391,12 @@ class AttributeInference(TargetAttack):
             if not hasattr(self.imputer, "fit"):
                 raise TypeError(f"imputer={self.imputer!r} must be a classifier, or None.")
             return clone(self.imputer)
-        encode = make_column_transformer(
-            (
-                OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
-                make_column_selector(dtype_exclude="number"),
-            ),
-            remainder="passthrough",
+        codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+        texts = make_column_selector(dtype_exclude="number")
+        encode = make_column_transformer((codes, texts), remainder="passthrough")
+        return make_pipeline(
+            encode, RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
         )
-        forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0)
-        return make_pipeline(encode, forest)
 
     def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
         """Return the other columns and the attribute; ValueError if a value is missing."""

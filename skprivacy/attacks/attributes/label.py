@@ -363,9 +363,8 @@ class LabelInferenceAttack(TargetAttack):
     def _probabilities(self, model: Any, X: Any) -> Float64Array:
         if hasattr(model, "predict_proba"):
             return predict_aligned(model, X, self.classes_)
-        return np.eye(len(self.classes_))[
-            label_columns(call_model(model, "predict", X), self.classes_)
-        ]
+        columns = label_columns(call_model(model, "predict", X), self.classes_)
+        return np.eye(len(self.classes_))[columns]
 
     def _log_odds(
         self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float

@@ -14,10 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model, describe_error, train_clone
@@ -38,6 +35,7 @@ from ...base import roll_back_on_error
 from ...metrics.rates import Interval, as_numbers, clopper_pearson
 from .. import scores
 from ..attack_result import AttackResult
+from ..membership.classifiers import linear_model
 from ..model_answers import predict_aligned, predicts_numbers
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
@@ -163,24 +161,6 @@ class PropertyInference(BaseEstimator):
     >>> found = attack.predict(target)
     >>> found.has_property, found.baseline, found.is_shown
     (True, 0.5, True)
-
-    Each of two parties sends its weights after one pass over its records:
-
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skprivacy.attacks import Updates
-    >>> model = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=1e-3)
-    >>> model = model.partial_fit(X, y, [0, 1])
-    >>> start = np.zeros(3)
-    >>> def sent_by(rows):
-    ...     model.coef_, model.intercept_ = start[None, :-1].copy(), start[-1:].copy()
-    ...     after = [Updates.weights_of(model.partial_fit(X[rows], y[rows]))]
-    ...     return Updates(model, [start], after, step=1e-3 * len(rows), n_records=len(rows))
-    >>> y = (X[:, 0] + rng.normal(size=800) > 0).astype(int)
-    >>> with_old, without = sent_by(np.flatnonzero(old)[:50]), sent_by(np.flatnonzero(~old)[:50])
-    >>> attack = PropertyInference(with_old, n_shadows=20, random_state=0)
-    >>> attack = attack.fit(X[200:], y[200:], old[200:], shares=(0.0, 1.0))
-    >>> attack.predict(with_old).has_property, attack.predict(without).has_property
-    (True, False)
     """
 
     def __init__(
@@ -391,17 +371,12 @@ class PropertyInference(BaseEstimator):
             )
         return n_group, n_train - n_group
 
-    def _fit_attack_model(self, views: Float64Array, has_property: NDArray[np.bool_]) -> Any:
-        default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
-        base = default if self.attack_model is None else self.attack_model
-        if not hasattr(base, "fit"):
-            raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
-        return clone(base).fit(views, has_property)
-
     def _fit_attack_models(self, views: Float64Array, has_property: NDArray[np.bool_]) -> list[Any]:
         """Fit an attack model for each round."""
-        rounds = range(views.shape[1])
-        return [self._fit_attack_model(views[:, t], has_property) for t in rounds]
+        base = linear_model() if self.attack_model is None else self.attack_model
+        if not hasattr(base, "fit"):
+            raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
+        return [clone(base).fit(views[:, t], has_property) for t in range(views.shape[1])]
 
     def _answer_held_out(
         self, views: Float64Array, has_property: NDArray[np.bool_]
@@ -470,14 +445,13 @@ class PropertyInference(BaseEstimator):
         )
 
 
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, Real | np.bool_) and value in (False, True)
-
-
 def _as_bool(group: Any) -> NDArray[np.bool_]:
     """Return the group as bool; refuse text and other numbers, which would convert to True."""
     given = as_array("group", group)
-    if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
+    truths = given.ndim == 1 and all(
+        isinstance(value, Real | np.bool_) and value in (False, True) for value in given.tolist()
+    )
+    if not truths:
         raise ValueError(
             f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
             'each record, for example X["sex"] == "female".'

@@ -22,8 +22,8 @@ from ..._environment import one_thread
 from ..._sklearn import safe_indexing
 from ..._validation import flag, num_samples
 from .. import scores
-from ..membership.classifiers import score_folds
-from ..record_tables import as_records, concat, fingerprints, numeric_columns
+from ..membership.classifiers import fit_folds, score_folds
+from ..record_tables import as_records, concat, numeric_columns
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack
 
 N_FOLDS = 3
@@ -79,8 +79,7 @@ class GenerativeAttack(GeneratorAttack):
             if self.discriminator is None:
                 raise ValueError(
                     "discriminator=None must be the generator's fitted discriminator if "
-                    "prefit=True. "
-                    "Pass it, or use prefit=False."
+                    "prefit=True. Pass it, or use prefit=False."
                 )
             if not hasattr(self.discriminator, "predict_proba"):
                 raise TypeError(
@@ -92,28 +91,18 @@ class GenerativeAttack(GeneratorAttack):
         base = self.discriminator
         if base is not None and not hasattr(base, "fit"):
             raise TypeError(f"discriminator={base!r} must be a classifier, or None.")
-        generated, reference = (
-            as_records(generated, "generated"),
-            as_records(reference, "reference"),
-        )
-        X = concat(generated, reference, "generated and reference")
+        generated = as_records(generated, "generated")
+        X = concat(generated, as_records(reference, "reference"), "generated and reference")
         base = _default_discriminator(X) if base is None else base
         made = np.arange(num_samples(X)) < num_samples(generated)
-        fold = fingerprints(X) % N_FOLDS
-        models = []
-        for k in range(N_FOLDS):
-            rows = np.flatnonzero(fold != k)
-            if len(np.unique(made[rows])) < 2:
-                raise ValueError(
-                    f"generated holds {num_samples(generated)} records and reference "
-                    f"{num_samples(reference)}; expected dozens of each. Pass more records."
-                )
-            with (
-                one_thread(math.prod(np.shape(X))),
-                name_failing_model(base, "trained on generated and reference"),
-            ):
-                models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
-        self.models_ = models
+
+        def fit_discriminator(rows: NDArray[np.intp], _: int) -> Any:
+            with name_failing_model(base, "trained on generated and reference"):
+                return clone(base).fit(safe_indexing(X, rows), made[rows].astype(int))
+
+        with one_thread(math.prod(np.shape(X))):
+            names = "generated records", "reference records"
+            self.models_ = fit_folds(X, made, fit_discriminator, N_FOLDS, names)
         return self
 
     def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:

@@ -124,9 +124,7 @@ class MarginalAttack(GeneratorAttack):
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
         codes = self.cells_.encode(X, name)
-        itself = np.isin(
-            fingerprints(X), self._reference_prints
-        )  # leaves out the scored record itself
+        itself = np.isin(fingerprints(X), self._reference_prints)  # to leave it out
         found = np.zeros(len(codes))
         # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a
         # sum of logarithms

@@ -12,7 +12,7 @@ Files, in reading order:
 - ``quantile``: QuantileAttack (Bertran et al. 2023)
 - ``label_only``: LabelOnlyAttack: distance to the decision boundary, robustness to noise
 - ``few_neighbors``: VulnerableRecordsAttack, IndirectInference (Long et al. 2018)
-- ``white_box``: WhiteBoxAttack, GradientNormAttack, StolenMemoriesAttack
+- ``white_box``: WhiteBoxAttack, StolenMemoriesAttack
 - ``white_box_encoder``: attack network on gradients and activations (Nasr et al. 2019)
 - ``update_membership``: UpdatesMembership: membership from the updates of federated training
 """

@@ -6,7 +6,6 @@ al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of k
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -37,31 +36,8 @@ N_HIGHEST = 10
 ALL_CLASSES = -1
 
 
-class KnownMembersAttack(MembershipAttack):
-    """Base of attacks that learn from known members, and implement ``_learn_members``."""
-
-    _needs_members = True
-
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        assert member is not None  # fit refuses y=None, because of _needs_members
-        self._learn_members(X, y, member)
-
-    @abstractmethod
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None: ...
-
-
 @fill_docs(MEMBERSHIP_DOCS)
-class SupervisedAttack(KnownMembersAttack):
+class SupervisedAttack(MembershipAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
     The attacker knows the membership of some records, as the owner of a model does, and attacks
@@ -105,6 +81,17 @@ class SupervisedAttack(KnownMembersAttack):
     True
     """
 
+    _needs_members = True
+
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None]
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
+
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
@@ -128,7 +115,7 @@ class SupervisedAttack(KnownMembersAttack):
             )
         return result
 
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         base = _default_model() if self.attack_model is None else self.attack_model
         self._prints = np.unique(fingerprints(X))
         self._model = clone(base).fit(self._view(X, y), member)
@@ -162,8 +149,7 @@ class ShokriAttack(ShadowAttack):
         Whether to train one attack model for each class. A class without members or without
         non-members among the training vectors uses an attack model for all classes, whose inputs
         also include an indicator of the true class and its probability.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -183,8 +169,7 @@ class ShokriAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ShokriAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ShokriAttack
     >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -192,8 +177,7 @@ class ShokriAttack(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "features": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
@@ -233,11 +217,8 @@ class ShokriAttack(ShadowAttack):
                 self._models[int(c)] = self._train(features[here], trained[here])
 
     def _train(self, features: Float64Array, trained: NDArray[np.bool_]) -> Any:
-        if self.attack_model is not None:
-            return clone(self.attack_model).fit(features, trained)
-        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(
-            features, trained
-        )
+        base = linear_model() if self.attack_model is None else self.attack_model
+        return clone(base).fit(features, trained)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Return the attack model's input for each prediction."""
@@ -293,12 +274,10 @@ class MLLeaksAttack(ShokriAttack):
 
     Notes
     -----
-    The labels of scored records are ignored. Without known
-    members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
-    in other attacks. If these have other features or classes than the target's, it is set on the
-    shadow models' predictions for records that they were not trained on. The ranking of the scores
-    then carries over, but the threshold does not if the target is generally more or less confident
-    than the shadow models.
+    The labels of scored records are ignored. If the records given to ``fit`` have other features or
+    classes than the target's, and no member is known, ``threshold_`` is set on the shadow models'
+    predictions for records that they were not trained on. The ranking of the scores then carries
+    over, but the threshold does not if the target is more or less confident than the shadow models.
 
     References
     ----------
@@ -308,15 +287,13 @@ class MLLeaksAttack(ShokriAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, MLLeaksAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import MLLeaksAttack
     >>> attack = MLLeaksAttack(target, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
@@ -361,10 +338,10 @@ class MLLeaksAttack(ShokriAttack):
         names = getattr(self.target, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
         renamed = names is not None and columns is not None and list(names) != list(columns)
-        known = bool(
-            np.isin(np.unique(y).astype(str), np.asarray(self._label_classes).astype(str)).all()
-        )
-        return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
+        if renamed or X.shape[1] != getattr(self.target, "n_features_in_", None):
+            return False
+        labels, known = np.unique(y).astype(str), np.asarray(self._label_classes).astype(str)
+        return bool(np.isin(labels, known).all())
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         # Salem et al. 2019: the highest posteriors in descending order
@@ -377,31 +354,45 @@ class MLLeaksAttack(ShokriAttack):
         return self._model.predict_proba(features)[:, -1]
 
 
-def linear_model() -> Any:
-    """Return the default attack model."""
-    return make_pipeline(
-        StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
-    )
+def linear_model(class_weight: str | None = None) -> Any:
+    """Return the default attack model: logistic regression on scaled inputs."""
+    regression = LogisticRegression(C=0.1, class_weight=class_weight, max_iter=1000)
+    return make_pipeline(StandardScaler(), regression)
 
 
 def fit_folds(
-    X: Any, member: NDArray[np.bool_], fit: Callable[[NDArray[np.intp], int], Any]
+    X: Any,
+    member: NDArray[np.bool_],
+    fit: Callable[[NDArray[np.intp], int], Any],
+    n_folds: int = N_FOLDS,
+    names: tuple[str, str] = ("members", "non-members"),
 ) -> list[Any]:
     """Return ``fit(rows, k)`` for each fold k, where ``rows`` lie outside the fold.
 
     On records that an attack model was fitted on, its overfitting would look like leakage.
     """
-    fold, models = fingerprints(X) % N_FOLDS, []
-    for k in range(N_FOLDS):
+    fold, models = fingerprints(X) % n_folds, []
+    for k in range(n_folds):
         rows = np.flatnonzero(fold != k)
         if len(np.unique(member[rows])) < 2:
             raise ValueError(
-                f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
+                f"There are {int(member.sum())} {names[0]} and {int((~member).sum())} {names[1]}, "
+                f"too few to hold out one fold of {n_folds}; expected dozens. Pass more records."
             )
         with one_blas_thread():
             models.append(fit(rows, k))
     return models
+
+
+def fit_attack_models(attack_model: Any, X: Any, features: Float64Array, member: Any) -> list[Any]:
+    """Return an attack model for each fold of the records, fitted on the features of the others."""
+    base = linear_model("balanced") if attack_model is None else attack_model
+    return fit_folds(X, member, lambda rows, _: clone(base).fit(features[rows], member[rows]))
+
+
+def member_probabilities(models: list[Any], X: Any, features: Float64Array) -> Float64Array:
+    """Return the probability of membership by the attack model that was not fitted on a record."""
+    return score_folds(models, X, lambda m, rows: m.predict_proba(features[rows])[:, -1])
 
 
 def score_folds(
@@ -419,6 +410,5 @@ def score_folds(
 
 def _default_model() -> Any:
     """Return a linear model, best where members are few, averaged with a forest, best with many."""
-    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
     forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
-    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")
+    return VotingClassifier([("linear", linear_model()), ("forest", forest)], voting="soft")

@@ -49,8 +49,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         is the Euclidean distance of the probabilities, as a root mean square over models.
     max_neighbors : int, default=5
         Records with more neighbours among those given to ``fit`` rank below all others.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     References
     ----------
@@ -60,8 +59,7 @@ class VulnerableRecordsAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, VulnerableRecordsAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import VulnerableRecordsAttack
     >>> attack = VulnerableRecordsAttack(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
@@ -69,8 +67,7 @@ class VulnerableRecordsAttack(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "radius": [Interval(Real, 0, 2**0.5, closed="neither")],
         "max_neighbors": [Interval(Integral, 0, None, closed="left")],
     }
@@ -105,7 +102,8 @@ class VulnerableRecordsAttack(ShadowAttack):
         distance = self._neighbours.kneighbors(self._coordinates(X))[0]
         shadows = self.pool_._ask_models(X, y)
         near = np.sum(distance < self.radius, axis=1) - np.isin(shadows.prints, self._prints)
-        z = scores.lira_offline(self._target_logit(X, y), shadows.logits, shadows.out)
+        out = scores.Moments.from_values(shadows.logits, shadows.out)
+        z = scores.standard_score(self._target_logit(X, y), out, np.inf)
         rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly
         # Long et al. 2018: only vulnerable records, those with few neighbours, are attacked
         return np.where(near <= self.max_neighbors, rank + 2, rank)
@@ -126,8 +124,7 @@ class IndirectInference(ShadowAttack):
     %(target_classifier)s
     n_queries : int, default=2000
         Maximum number of the records given to ``fit`` that are queried.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -161,9 +158,8 @@ class IndirectInference(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
-        "n_queries": [Interval(Integral, 1, None, closed="left")],
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
+        "n_queries": [Interval(Integral, 1, None, closed="left")]
     }
 
     def __init__(
@@ -195,11 +191,8 @@ class IndirectInference(ShadowAttack):
                 f"X holds {int((~known).sum())} records that the pool was not trained on; expected "
                 "none. Train the pool on all records to be scored."
             )
-        column, prints, values = (
-            label_columns(y, self._label_classes),
-            fingerprints(X),
-            np.zeros(len(y)),
-        )
+        column, prints = label_columns(y, self._label_classes), fingerprints(X)
+        values = np.zeros(len(y))
         for c in np.unique(column):
             here = column == c
             asked = self._query_labels != self._label_classes[c]

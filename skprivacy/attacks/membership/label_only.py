@@ -90,8 +90,7 @@ class LabelOnlyAttack(MembershipAttack):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "method": [StrOptions({"noise", "boundary", "hopskipjump"})],
         "n_queries": [Interval(Integral, NOISE_HALVINGS + 1, None, closed="left")],
         "random_state": ["random_state"],

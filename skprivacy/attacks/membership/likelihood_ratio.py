@@ -57,8 +57,7 @@ class LiRA(TunedAttack):
         ``augment(X)`` returns a list of variants of the records, row by row, such as shifted images
         or records with a little (seeded) noise. Scores are summed over the records and their
         variants, since members also stand out on variants.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -90,15 +89,13 @@ class LiRA(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, LiRA
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import LiRA
     >>> attack = LiRA(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **TunedAttack._parameter_constraints,
+    _parameter_constraints = TunedAttack._parameter_constraints | {
         "online": ["boolean"],
         "augment": [callable, None],
         "floor": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
@@ -143,11 +140,12 @@ class LiRA(TunedAttack):
 
     def _compared(
         self,
-        target: NDArray[np.float64],
-        shadow: NDArray[np.float64],
+        target: Float64Array,
+        shadow: Float64Array,
         out: NDArray[np.bool_],
         priors: Iterable[float],
-    ) -> Iterator[NDArray[np.float64]]:
+        pooled: tuple[float | None, float | None] = (None, None),
+    ) -> Iterator[Float64Array]:
         """Yield the scores for each prior, from the same moments."""
         # Carlini et al. 2022, Algorithm 1, lines 10 to 13: means and variances; the offline attack
         # omits lines 10 and 12
@@ -155,22 +153,17 @@ class LiRA(TunedAttack):
         within = Moments.from_values(shadow, ~out) if self.online else None
         for prior in priors:
             if within is None:
-                yield standard_score(target, without, prior)
+                yield standard_score(target, without, prior, pooled[0])
             else:
-                yield log_ratio(target, without, within, prior)
+                yield log_ratio(target, without, within, prior, pooled)
 
     def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Fix the pooled variances, so that no score depends on the other records of a call."""
-        shadow, out = scores.smoothed(shadows.logits, self.floor_), shadows.out
-        self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)
+        smooth = scores.smoothed(shadows.logits, self.floor_)
+        self._pooled = scores.pooled_variances(smooth, shadows.out)
 
-    @property
-    def _compare(self) -> Callable[..., NDArray[np.float64]]:
-        return scores.lira_online if self.online else scores.lira_offline
-
-    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         shadows = self.pool_._ask_models(X, y)
-        out = shadows.out
         if self.online:
             self._check_in_models(shadows.trained, shadows.known)
         total = np.zeros(len(y))
@@ -178,16 +171,11 @@ class LiRA(TunedAttack):
         for query, known in [(X, shadows.logits), *((q, None) for q in self._variants(X))]:
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
-            for rows in split_rows(
-                len(y)
-            ):  # bounds the memory: each step copies all models' logits
-                total[rows] += self._compare(
-                    scores.smoothed(target[rows], self.floor_),
-                    scores.smoothed(shadow[:, rows], self.floor_),
-                    out[:, rows],
-                    prior=self.prior_,
-                    pooled=self._pooled,
-                )
+            for rows in split_rows(len(y)):  # bounds the memory: a step copies all models' logits
+                own = scores.smoothed(target[rows], self.floor_)
+                others = scores.smoothed(shadow[:, rows], self.floor_)
+                out = shadows.out[:, rows]
+                total[rows] += next(self._compared(own, others, out, [self.prior_], self._pooled))
         return total
 
     def _variants(self, X: Any) -> list[Any]:
@@ -225,8 +213,7 @@ class RMIA(TunedAttack):
         mean ``p_out`` over models not trained on the record. The best ``a`` is lower for targets
         that overfit more. "auto" chooses it by self-attack of the shadow models, as in
         :class:`LiRA`; 0.3 if that is not possible.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -251,15 +238,13 @@ class RMIA(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import RMIA, LabeledRecords
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import RMIA
     >>> attack = RMIA(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **TunedAttack._parameter_constraints,
+    _parameter_constraints = TunedAttack._parameter_constraints | {
         "online": ["boolean"],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],

@@ -62,15 +62,13 @@ Returns
 -------
 AttackResult
     The scores of both samples.""",
-    "network_target": """\
-target : fitted network, default=None
-    ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers and
-    returns logits; alone or at the end of a pipeline.""",
     "forest_target": """\
 >>> from sklearn.datasets import make_classification
 >>> from sklearn.ensemble import RandomForestClassifier
+>>> from skprivacy.attacks import LabeledRecords
 >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
->>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])""",
+>>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+>>> records = LabeledRecords(X, y)""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``y``.""",
@@ -78,6 +76,9 @@ fpr : float, default=0.05
 pool_ : ShadowPool
     The fitted pool.""",
 }
+MEMBERSHIP_DOCS["shadow_parameters"] = "\n".join(
+    MEMBERSHIP_DOCS[name] for name in ("shadow_pool", "attack_fpr")
+)
 
 Float64Array = NDArray[np.float64]
 _NOT_KNOWN = np.array([False, True])  # classes_ of an attacker who knows no member
@@ -328,6 +329,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         return choose_answers(model, y).minus_losses(model, X, y, self._label_classes)
 
 
+@fill_docs(MEMBERSHIP_DOCS)
 class LossThreshold(MembershipAttack):
     """Call a record a member if the target's loss on it is low (Yeom et al. 2018).
 
@@ -362,19 +364,14 @@ class LossThreshold(MembershipAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.attacks import LabeledRecords, LossThreshold
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
-    >>> records = LabeledRecords(X, y)
+    %(forest_target)s
+    >>> from skprivacy.attacks import LossThreshold
     >>> attack = LossThreshold(target).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "training_loss": [Interval(Real, 0, None, closed="left"), None],
         "fpr": [Interval(Real, 0, 1, closed="neither"), None],
     }

@@ -54,20 +54,15 @@ class QuantileAttack(MembershipAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skprivacy.attacks import LabeledRecords, QuantileAttack
-    >>> X, y = make_classification(600, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> records = LabeledRecords(X, y)
-    >>> attack = QuantileAttack(target).fit(records[400:])
-    >>> attack.evaluate(records[:200], records[200:400]).auc > 0.7
+    %(forest_target)s
+    >>> from skprivacy.attacks import QuantileAttack
+    >>> attack = QuantileAttack(target).fit(records[300:])
+    >>> attack.evaluate(records[:200], records[200:300]).auc > 0.7
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "regressor": [HasMethods(["fit", "predict", "set_params"]), None],
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
+        "regressor": [HasMethods(["fit", "predict", "set_params"]), None]
     }
 
     def __init__(self, target: Any = None, *, regressor: Any = None, fpr: float = 0.05) -> None:

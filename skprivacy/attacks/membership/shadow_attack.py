@@ -43,8 +43,7 @@ class ShadowAttack(MembershipAttack):
     # Whether the attack asks the pool only about records given to ``fit`` or scored.
     _asks_given_records_only: ClassVar[bool] = False
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "pool": [Interval(Integral, 2, None, closed="left"), ShadowPool],
         "random_state": ["random_state"],
     }
@@ -79,7 +78,7 @@ class ShadowAttack(MembershipAttack):
                 )
             pool = ShadowPool(self.target, n_shadows=pool, random_state=self.random_state)
         self.pool_ = pool if hasattr(pool, "estimators_") else clone(pool).fit(X, y)
-        if not self.pool_.answers_vary(X):
+        if not self.pool_._answers.vary(X):
             raise ValueError(
                 f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
             )

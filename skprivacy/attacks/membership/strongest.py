@@ -63,8 +63,7 @@ class StrongestAttack(ShadowAttack):
         Whether online attacks and :class:`LearnedRatio` take part, which also compare with models
         trained on the record. The pool must then have been trained on every record, including
         those given to ``fit``.
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -89,8 +88,7 @@ class StrongestAttack(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, StrongestAttack
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import StrongestAttack
     >>> attack = StrongestAttack(target, pool=4, online=True, random_state=0).fit(records)
     >>> sorted(attack.powers_)
     ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
@@ -98,12 +96,8 @@ class StrongestAttack(ShadowAttack):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
-        "online": ["boolean"],
-    }
+    _parameter_constraints = ShadowAttack._parameter_constraints | {"online": ["boolean"]}
 
-    fpr: float
     _asks_given_records_only = True
 
     def __init__(
@@ -164,8 +158,7 @@ class LearnedRatio(TunedAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Attributes
     ----------
@@ -198,8 +191,7 @@ class LearnedRatio(TunedAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, LearnedRatio
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import LearnedRatio
     >>> attack = LearnedRatio(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -208,8 +200,7 @@ class LearnedRatio(TunedAttack):
     online = True  # compares with models trained on the record, too
     _asks_given_records_only = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         # a self-attack needs at least two models beside the attacked one and its complement
         "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
     }
@@ -234,7 +225,7 @@ class LearnedRatio(TunedAttack):
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             beside, left_out = shadow[others][:, rows], out[others][:, rows]
-            pooled = [_pooled_variances(beside, left_out, floor) for floor in FLOORS]
+            pooled = _pooled_variances(beside, left_out)
             seen = _ratio_features(shadow[attacked, rows], beside, left_out, pooled)
             if near is None:
                 return seen
@@ -258,7 +249,7 @@ class LearnedRatio(TunedAttack):
                 "and OUT models of each record of fit. Pass a larger pool and all of its records."
             )
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
-        self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
+        self._pooled_variances = _pooled_variances(shadow, out)
         self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -292,9 +283,9 @@ def _searchable(X: Any, n_distinct: int) -> bool:
     return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
 
 
-def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
-    values = scores.smoothed(shadow, floor)
-    return scores.pooled_variance(values, out), scores.pooled_variance(values, ~out)
+def _pooled_variances(shadow: Float64Array, out: Mask) -> list[Pooled]:
+    """Return the pooled variances of OUT and IN models for each floor."""
+    return [scores.pooled_variances(scores.smoothed(shadow, floor), out) for floor in FLOORS]
 
 
 def _ratio_features(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..._sklearn import StrOptions
 from .. import scores
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
+
+Float64Array = NDArray[np.float64]
 
 
 @fill_docs(MEMBERSHIP_DOCS)
@@ -47,8 +50,7 @@ class ShadowThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ShadowThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ShadowThreshold
     >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -56,8 +58,7 @@ class ShadowThreshold(ShadowAttack):
 
     _needs_classes = True
 
-    _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+    _parameter_constraints = ShadowAttack._parameter_constraints | {
         "signal": [StrOptions(set(scores.SIGNALS))],
         "per_class": ["boolean"],
     }
@@ -87,19 +88,15 @@ class ShadowThreshold(ShadowAttack):
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) == 2:
-                self._class_thresholds[int(c)] = _Threshold(signal[here], trained[here])
+                self._class_thresholds[c] = _Threshold(signal[here], trained[here])
 
     def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
 
-    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         signal = scores.SIGNALS[self.signal](proba, label)
-        score = np.empty(len(signal))
-        for c in np.unique(label):
-            here = label == c
-            score[here] = self._class_thresholds.get(int(c), self._threshold)(signal[here])
-        return score
+        return _rank_by_class(signal, label, self._class_thresholds, self._threshold)
 
 
 @fill_docs(MEMBERSHIP_DOCS)
@@ -131,15 +128,13 @@ class SignalThreshold(MembershipAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, SignalThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import SignalThreshold
     >>> attack = SignalThreshold(target, per_class=True).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "signal": [StrOptions(set(scores.SIGNALS))],
         "per_class": ["boolean"],
     }
@@ -162,19 +157,13 @@ class SignalThreshold(MembershipAttack):
             return
         proba, label = self._target_proba(X, y)
         signal = scores.SIGNALS[self.signal](proba, label)
-        self._class_signals = {c: np.sort(signal[label == c]) for c in np.unique(label)}
-        self._all_signals = np.sort(signal)
+        self._ranks = {c: _RankAmong(signal[label == c]) for c in np.unique(label)}
+        self._rank = _RankAmong(signal)
 
-    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
         signal = scores.SIGNALS[self.signal](proba, label)
-        if not self.per_class:
-            return signal
-        rank = np.empty(len(signal))
-        for c in np.unique(label):
-            here = label == c
-            rank[here] = rank_among(signal[here], self._class_signals.get(c, self._all_signals))
-        return rank
+        return _rank_by_class(signal, label, self._ranks, self._rank) if self.per_class else signal
 
 
 @fill_docs(MEMBERSHIP_DOCS)
@@ -184,8 +173,7 @@ class ReferenceThreshold(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(shadow_pool)s
-    %(attack_fpr)s
+    %(shadow_parameters)s
 
     Notes
     -----
@@ -199,8 +187,7 @@ class ReferenceThreshold(ShadowAttack):
     Examples
     --------
     %(forest_target)s
-    >>> from skprivacy.attacks import LabeledRecords, ReferenceThreshold
-    >>> records = LabeledRecords(X, y)
+    >>> from skprivacy.attacks import ReferenceThreshold
     >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(records)
     >>> attack.evaluate(records[:200], records[200:]).auc > 0.7
     True
@@ -208,7 +195,7 @@ class ReferenceThreshold(ShadowAttack):
 
     _asks_given_records_only = True
 
-    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         shadows = self.pool_._ask_models(X, y)
         signal, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         # Ye et al. 2022, Attack-R: percentile of the target's loss among reference models
@@ -218,24 +205,41 @@ class ReferenceThreshold(ShadowAttack):
         return scores.break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
 
 
-def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of ``ordered`` below each value; ties count half.
+class _RankAmong:
+    """Share of known signals below a signal; ties count half.
 
-    The mean share is then 0.5 whether or not the values are in ``ordered``, so that being among the
-    attacker's records does not distinguish members.
+    The mean share is then 0.5 whether or not the signals are among the known ones, so that being
+    among the attacker's records does not distinguish members.
     """
-    below = np.searchsorted(ordered, values, side="left")
-    upto = np.searchsorted(ordered, values, side="right")
-    return (below + upto) / (2 * len(ordered))
 
-
-class _Threshold:
-    """The signal at which members and non-members differ most, and ranks relative to it."""
-
-    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+    def __init__(self, signal: Float64Array) -> None:
         self._ordered = np.sort(signal)
-        best = choose_threshold(signal, trained, 0.0)
-        self._at_best = rank_among(np.array([best]), self._ordered)
 
-    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
-        return rank_among(signal, self._ordered) - self._at_best
+    def __call__(self, signal: Float64Array) -> Float64Array:
+        below = np.searchsorted(self._ordered, signal, side="left")
+        upto = np.searchsorted(self._ordered, signal, side="right")
+        return (below + upto) / (2 * len(self._ordered))
+
+
+class _Threshold(_RankAmong):
+    """Ranks relative to the signal at which members and non-members differ most."""
+
+    def __init__(self, signal: Float64Array, trained: NDArray[np.bool_]) -> None:
+        super().__init__(signal)
+        self._at_best = super().__call__(np.array([choose_threshold(signal, trained, 0.0)]))
+
+    def __call__(self, signal: Float64Array) -> Float64Array:
+        return super().__call__(signal) - self._at_best
+
+
+def _rank_by_class(
+    signal: Float64Array,
+    label: NDArray[np.intp],
+    ranks: Mapping[Any, _RankAmong],
+    other: _RankAmong,
+) -> Float64Array:
+    """Return each signal's rank in its class; classes without a rank use ``other``."""
+    found = np.empty(len(signal))
+    for c in np.unique(label):
+        found[label == c] = ranks.get(c, other)(signal[label == c])
+    return found

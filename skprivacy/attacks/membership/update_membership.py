@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.base import clone
 
 from ..._docs import fill_docs
 from ..._sklearn import HasMethods, safe_indexing
@@ -17,7 +16,7 @@ from ..model_answers import as_classifier
 from ..record_gradients import RecordGradients
 from ..record_tables import fingerprints
 from ..updates import Updates, nearest_columns
-from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
+from .classifiers import N_FOLDS, fit_attack_models, member_probabilities
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 Float64Array = NDArray[np.float64]
@@ -62,7 +61,7 @@ class UpdatesMembership(MembershipAttack):
     of a party's records, and an approximation for several steps. A is computed from inner products
     of gradients, so its cost hardly depends on the number of weights.
 
-    An active attacker creates updates with :func:`gradient_ascent`.
+    An active attacker creates updates with :meth:`Updates.from_gradient_ascent`.
 
     References
     ----------
@@ -87,8 +86,7 @@ class UpdatesMembership(MembershipAttack):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_reference": [Interval(Integral, 2, None, closed="left")],
     }
@@ -136,21 +134,14 @@ class UpdatesMembership(MembershipAttack):
         off = ratios.sum(axis=1) - expected.sum(axis=1)
         if off.any():
             self._trust = min(1.0, float(-2 * expected.sum() / np.sum(off**2)))
-        if member is None:
-            return
-        features = self._features(X, y)
-        base = linear_model() if self.attack_model is None else self.attack_model
-        self._models = fit_folds(
-            X, member, lambda rows, _: clone(base).fit(features[rows], member[rows])
-        )
+        if member is not None:
+            features = self._features(X, y)
+            self._models = fit_attack_models(self.attack_model, X, features, member)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         if self._models is None:
             return self._rounds(X, y)[0].sum(axis=1) * self._trust
-        features = self._features(X, y)
-        return score_folds(
-            self._models, X, lambda model, rows: model.predict_proba(features[rows])[:, -1]
-        )
+        return member_probabilities(self._models, X, self._features(X, y))
 
     def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
         ratios, _, losses = self._rounds(X, y)
@@ -185,10 +176,8 @@ class _Round:
         self.among = reference.products(reference)
         self.across = records.products(reference)
         self.sizes = records.squared_norms()
-        self.shown, self.shown_reference = (
-            records.project_on(descent),
-            reference.project_on(descent),
-        )
+        self.shown = records.project_on(descent)
+        self.shown_reference = reference.project_on(descent)
 
     def ratios(
         self, rows: NDArray[np.intp], others: NDArray[np.intp], n_records: int, noise: float

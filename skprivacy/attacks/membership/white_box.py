@@ -1,7 +1,6 @@
 """White-box membership inference from gradients and activations.
 
-:class:`WhiteBoxAttack` trains an attack network on all layers (Nasr et al. 2019, passive).
-:class:`GradientNormAttack` uses gradient norms and a few figures of each layer.
+:class:`WhiteBoxAttack` trains an attack model on all layers (Nasr et al. 2019, passive).
 :class:`StolenMemoriesAttack` needs no known members (Leino 2020).
 """
 
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -21,14 +19,20 @@ from sklearn.preprocessing import StandardScaler
 from ..._docs import fill_docs
 from ..._extras import name_missing_extra
 from ..._input_data import column_or_1d, label_columns
-from ..._sklearn import safe_indexing
+from ..._sklearn import HasMethods, StrOptions, safe_indexing
 from ..._validation import Interval, check_random_state
 from ...metrics.rates import clopper_pearson, roc
 from .. import scores
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from ..updates import nearest_columns
-from .classifiers import N_FOLDS, KnownMembersAttack, fit_folds, linear_model, score_folds
+from .classifiers import (
+    N_FOLDS,
+    fit_attack_models,
+    fit_folds,
+    member_probabilities,
+    score_folds,
+)
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ STOLEN_MEMORIES_FOLDS = 3
 
 @fill_docs(MEMBERSHIP_DOCS)
 class WhiteBoxAttack(MembershipAttack):
-    """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
+    """Train an attack model on gradients and activations (Nasr et al. 2019, passive attack).
 
     The attacker has the network itself. For each record, the inputs of the attack network are every
     layer's loss gradients and activations, the loss and the true class. If ``fit`` is given
@@ -51,7 +55,14 @@ class WhiteBoxAttack(MembershipAttack):
 
     Parameters
     ----------
-    %(network_target)s
+    target : fitted network, default=None
+        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers
+        and returns logits; alone or at the end of a pipeline.
+    attack_model : {"network", "linear"} or classifier with ``predict_proba``, default="network"
+        "network" is the attack network, which requires torch. "linear" is logistic regression with
+        balanced classes on scaled inputs. It and other classifiers need ``y``, and no torch. Their
+        inputs are the loss, the prediction and, for each linear layer, the norm of the record's
+        gradient and statistics of the layer's input.
     epochs : int, default=15
         Number of epochs in which the attack network is trained. With ``y``, five networks are
         trained and averaged, each from the epoch that is best on another fifth of the records.
@@ -61,9 +72,8 @@ class WhiteBoxAttack(MembershipAttack):
 
     Notes
     -----
-    Requires torch. With ``y``, every record is scored by an attack network that was not
-    trained on it (5 folds, assigned by fingerprint). Otherwise the attack network's overfitting
-    would look like the target's.
+    With ``y``, every record is scored by an attack model that was not trained on it (5 folds,
+    assigned by fingerprint). Otherwise the attack model's overfitting would look like the target's.
 
     The gradient of a linear layer's weights is the outer product of its inputs and of the gradient
     at its outputs. The paper's convolution, with kernels as wide as the layer, is computed from
@@ -71,10 +81,10 @@ class WhiteBoxAttack(MembershipAttack):
 
     The paper had tens of thousands of known members. With fewer, its network overfits. The network
     here is therefore smaller, uses rescaled gradients, and corrects the scores of a linear model.
-    The inputs of the linear model are the figures of :class:`GradientNormAttack`, and the alignment
-    of each layer's gradient with its weights. A network would need more members to learn the
-    alignment. The paper's unsupervised attack ends with a spectral clustering of the numbers into
-    two clusters; here they are ranked.
+    The inputs of the linear model are the inputs of "linear", and the alignment of each layer's
+    gradient with its weights, which a network would need more members to learn. The paper's
+    unsupervised attack ends with a spectral clustering of the numbers into two clusters; here they
+    are ranked.
 
     References
     ----------
@@ -87,16 +97,16 @@ class WhiteBoxAttack(MembershipAttack):
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skprivacy.attacks import LabeledRecords, WhiteBoxAttack
-    >>> X, y = make_classification(200, flip_y=0.5, random_state=0)
-    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> records = LabeledRecords(X, y)
-    >>> attack = WhiteBoxAttack(target, random_state=0).fit(records, np.arange(200) < 100)
-    >>> attack.evaluate(records[:100], records[100:]).auc > 0.6
+    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
+    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
+    >>> records, member = LabeledRecords(X, y), np.arange(400) < 200
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(records, member)
+    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
+    _parameter_constraints = MembershipAttack._parameter_constraints | {
+        "attack_model": [StrOptions({"network", "linear"}), HasMethods(["fit", "predict_proba"])],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -105,16 +115,26 @@ class WhiteBoxAttack(MembershipAttack):
         self,
         target: Any = None,
         *,
+        attack_model: Any = "network",
         epochs: int = 15,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
         self.target = target
+        self.attack_model = attack_model
         self.epochs = epochs
         self.random_state = random_state
         self.fpr = fpr
 
+    @property
+    def _needs_members(self) -> bool:  # type: ignore[override]  # depends on a parameter
+        return not isinstance(self.attack_model, str) or self.attack_model == "linear"
+
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if self._needs_members:
+            base = None if isinstance(self.attack_model, str) else self.attack_model
+            self._models = fit_attack_models(base, X, self._figures(X, y), member)
+            return
         with name_missing_extra():
             from .white_box_encoder import train_decoded, train_labelled
 
@@ -130,8 +150,13 @@ class WhiteBoxAttack(MembershipAttack):
         self._models = fit_folds(X, member, train)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        if self._needs_members:
+            return member_probabilities(self._models, X, self._figures(X, y))
         view = self._view(X, y)
         return score_folds(self._models, X, lambda model, rows: model(view.take(rows)))
+
+    def _figures(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        return layer_figures(*self._target_proba(X, y), _trace_loss(self.target, X, y)[0])
 
     def _view(self, X: Any, y: NDArray[Any]) -> View:
         from .white_box_encoder import View
@@ -160,66 +185,6 @@ def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
         norm = np.sqrt(np.sum(inputs**2, axis=1) * np.sum(gradient**2, axis=1))
         columns.append(np.sum(inputs * at_inputs, axis=1) / (norm + 1e-12))
     return np.column_stack(columns)
-
-
-@fill_docs(MEMBERSHIP_DOCS)
-class GradientNormAttack(KnownMembersAttack):
-    """Infer membership from the gradient norm of every layer, with a linear attack model.
-
-    The attacker has the network itself and knows the membership of some records. The inputs of the
-    attack model are, for each linear layer, the norm of the record's gradient and statistics of the
-    layer's input, in addition to the loss and the prediction. :class:`WhiteBoxAttack` uses the
-    gradients themselves; this attack does not need torch and takes a fraction of the time.
-
-    Parameters
-    ----------
-    %(network_target)s
-    attack_model : classifier with ``predict_proba``, default=None
-        Learns membership. None: logistic regression with balanced classes on scaled features.
-    fpr : float, default=0.05
-        Ignored: the threshold is set on the records of known membership.
-
-    Notes
-    -----
-    ``fit`` needs ``y``. Every record is scored by an attack model that was not fitted on it
-    (5 folds, assigned by fingerprint). Otherwise the attack model's overfitting would look like the
-    target's.
-
-    References
-    ----------
-    M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
-    and active white-box inference attacks. IEEE S&P 2019.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.neural_network import MLPClassifier
-    >>> from skprivacy.attacks import GradientNormAttack, LabeledRecords
-    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
-    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
-    >>> records = LabeledRecords(X, y)
-    >>> attack = GradientNormAttack(target).fit(records, np.arange(400) < 200)
-    >>> attack.evaluate(records[:200], records[200:]).auc > 0.6
-    True
-    """
-
-    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
-        base = linear_model() if self.attack_model is None else self.attack_model
-        features = self._view(X, y)
-        self._models = fit_folds(
-            X, member, lambda rows, _: clone(base).fit(features[rows], member[rows])
-        )
-
-    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        features = self._view(X, y)
-        return score_folds(
-            self._models, X, lambda model, rows: model.predict_proba(features[rows])[:, -1]
-        )
-
-    def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        layers, _ = _trace_loss(self.target, X, y)
-        return layer_figures(*self._target_proba(X, y), layers)
 
 
 def _trace_loss(target: Any, X: Any, y: NDArray[Any]) -> tuple[list[Layer], Float64Array]:

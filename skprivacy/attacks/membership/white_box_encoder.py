@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -47,14 +47,7 @@ class View:
 
     def take(self, rows: Any) -> View:
         """Return the view of some of the records."""
-        return replace(
-            self,
-            inputs=[part[rows] for part in self.inputs],
-            gradients=[part[rows] for part in self.gradients],
-            loss=self.loss[rows],
-            label=self.label[rows],
-            signals=self.signals[rows],
-        )
+        return View(**_take_rows(vars(self), rows))
 
 
 class Scaled:
@@ -88,23 +81,24 @@ class Scaled:
 
 @dataclass
 class Scorer:
-    """A trained encoder from views to membership scores, as a correction of ``linear`` if given."""
+    """Trained encoders from views to membership scores, as a correction of ``linear`` if given."""
 
-    encoder: nn.Module
+    encoders: list[nn.Module]
     scaled: Scaled
     sign: float = 1.0
     linear: Any = None
 
     def __call__(self, view: View) -> Float64Array:
-        self.encoder.eval()
         with torch.no_grad():
-            code = self.sign * np.asarray(self.encoder(self.scaled(view)).numpy(), dtype=float)
+            data = self.scaled(view)
+            codes = torch.stack([encoder.eval()(data) for encoder in self.encoders])
+        code = self.sign * np.asarray(codes.mean(0).numpy(), dtype=float)
         return code if self.linear is None else code + self.linear.decision_function(view.signals)
 
 
 def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int) -> Scorer:
     """Train the supervised attack: a mean of encoders, stopped by different records."""
-    scaled, linear = Scaled(view), linear_model().fit(view.signals, member)
+    scaled, linear = Scaled(view), linear_model("balanced").fit(view.signals, member)
     data, truth = scaled(view), torch.as_tensor(member, dtype=torch.float32)
     start = torch.as_tensor(linear.decision_function(view.signals), dtype=torch.float32)
     balance = torch.as_tensor((~member).sum() / member.sum(), dtype=torch.float32)
@@ -127,7 +121,7 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
 
             learned, held_out = (torch.nonzero(rows)[:, 0] for rows in (part != k, part == k))
             _train(encoder, data, cost, epochs, learned, held_out)
-    return Scorer(_Mean(encoders), scaled, linear=linear)
+    return Scorer(encoders, scaled, linear=linear)
 
 
 def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
@@ -136,9 +130,8 @@ def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder = _Encoder(view)
-        decoder = nn.Sequential(
-            nn.Linear(1, PART), nn.ReLU(), nn.Linear(PART, view.signals.shape[1])
-        )
+        width = view.signals.shape[1]
+        decoder = nn.Sequential(nn.Linear(1, PART), nn.ReLU(), nn.Linear(PART, width))
 
         def cost(data: dict[str, Any], rows: torch.Tensor) -> torch.Tensor:
             batch = _take_rows(data, rows)
@@ -146,18 +139,9 @@ def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
 
         everything = torch.arange(len(view.loss))
         _train(nn.ModuleList([encoder, decoder]), scaled(view), cost, epochs, everything)
-    code = Scorer(encoder, scaled)(view)
+    code = Scorer([encoder], scaled)(view)
     rises = np.sum((code - code.mean()) * view.signals[:, NORM]) > 0
-    return Scorer(encoder, scaled, -1.0 if rises else 1.0)
-
-
-class _Mean(nn.Module):
-    def __init__(self, encoders: list[nn.Module]) -> None:
-        super().__init__()
-        self.encoders = nn.ModuleList(encoders)
-
-    def forward(self, data: dict[str, Any]) -> torch.Tensor:
-        return torch.stack([encoder(data) for encoder in self.encoders]).mean(0)
+    return Scorer([encoder], scaled, -1.0 if rises else 1.0)
 
 
 class _Encoder(nn.Module):

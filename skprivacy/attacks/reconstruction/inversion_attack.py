@@ -196,34 +196,24 @@ class InversionAttack(ABC, TargetAttack):
         n = truth.shape[1]
         import torch
 
-        observed = torch.stack(
-            [
-                self._gradients.flatten_gradient(g, f"gradients[{b}]")
-                for b, g in enumerate(gradients)
-            ]
-        )
+        flatten = self._gradients.flatten_gradient
+        observed = torch.stack([flatten(g, f"gradients[{b}]") for b, g in enumerate(gradients)])
         found = self._reconstruct_batches(observed, n, labels if labels_known else None)
-        rng = check_random_state(self.random_state)
-        seed = np.random.default_rng(rng.randint(2**31 - 1))
-        told = labels.numpy() if labels_known else None
-        layout = self.layout_
-        blind = null_model_rows(
-            layout, self.reference_, self._encoded.numpy(), truth.shape[:2], told, seed
-        )
-        judged = [layout.match_rows(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
-        exact = [layout.exact(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        told, layout = labels.numpy() if labels_known else None, self.layout_
+        of_reference = self._encoded.numpy()
+        blind = null_model_rows(layout, self.reference_, of_reference, truth.shape[:2], told, rng)
+        guessed = [one.rows for one in found]
+        judged = list(map(layout.match_rows, guessed, truth))
+        confidence = [one.confidence[guess] for one, (_, guess) in zip(found, judged, strict=True)]
         return InversionResult(
             recovered=np.concatenate([equal for equal, _ in judged]),
             nulls={
-                name: np.concatenate(
-                    [layout.match_rows(g, t)[0] for g, t in zip(guesses, truth, strict=True)]
-                )
-                for name, guesses in blind.items()
+                name: np.concatenate([equal for equal, _ in map(layout.match_rows, rows, truth)])
+                for name, rows in blind.items()
             },
-            exact=np.concatenate(exact),
-            confidence=np.concatenate(
-                [f.confidence[guess] for f, (_, guess) in zip(found, judged, strict=True)]
-            ),
+            exact=np.concatenate(list(map(layout.exact, guessed, truth))),
+            confidence=np.concatenate(confidence),
             batch=np.repeat(np.arange(len(truth)), n),
             blind=null_model_ceiling(layout, truth, told),
             names=layout.names,
@@ -320,9 +310,8 @@ def label_counts(
         # Zhao et al. 2020 (iDLG): the true label is the one logit with a negative gradient
         label = int(at_logits[0] < 0) if len(at_logits) == 1 else int(at_logits.argmin())
         return np.bincount([label], minlength=n_classes)
-    expected = np.column_stack(
-        [_mean_at(gradients, bias, reference, label) for label in range(n_classes)]
-    )
+    by_label = [_mean_at(gradients, bias, reference, label) for label in range(n_classes)]
+    expected = np.column_stack(by_label)
     # a further equation, that shares sum to one, with the weight of all logits together
     heavy = np.sqrt(len(at_logits)) * max(float(np.abs(expected).max()), 1e-12)
     shares = nnls(np.vstack([expected, np.full(n_classes, heavy)]), np.append(at_logits, heavy))[0]
@@ -338,9 +327,8 @@ def _mean_at(gradients: LossGradients, bias: str, reference: Tensor, label: int)
 
 def _round_counts(shares: Float64Array, n: int) -> NDArray[np.intp]:
     """Round n times the shares to whole numbers that sum to n, by largest remainders."""
-    exact = (
-        shares * (n / shares.sum()) if shares.sum() > 0 else np.full(len(shares), n / len(shares))
-    )
+    known = shares if shares.sum() > 0 else np.ones(len(shares))
+    exact = known * (n / known.sum())
     counts = np.floor(exact).astype(np.intp)
     counts[np.argsort(counts - exact)[: n - counts.sum()]] += 1
     return counts

@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..._input_data import label_columns
 from ..._validation import check_random_state
 from ...mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pairs
-from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
-
-__all__ = ["invert_class", "judge_inversion"]
 
 Float64Array = NDArray[np.float64]
 
@@ -32,7 +29,8 @@ def invert_class(
 
     Only ``predict_proba`` is used. The search is an evolution strategy with a separate step for
     each feature, so it needs neither gradients nor a differentiable model. It makes no progress on
-    a plateau, as with trees.
+    a plateau, as with trees. Every useful model reveals typical inputs of its classes: an inversion
+    leaks members only if it lies nearer to them than to other records of the class.
 
     Parameters
     ----------
@@ -68,14 +66,18 @@ def invert_class(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.attacks.reconstruction.model_inversion import invert_class
+    >>> from skprivacy.attacks import AttackResult, invert_class
     >>> X, y = load_iris(return_X_y=True)
-    >>> target = LogisticRegression(max_iter=500).fit(X, y)
+    >>> target = LogisticRegression(max_iter=500).fit(X[::2], y[::2])
     >>> x = invert_class(target, 0, (0, 8), random_state=0)
     >>> int(target.predict([x])[0])
     0
+    >>> nearness = -np.linalg.norm(X[y == 0] - x, axis=1)  # every second record is a member
+    >>> AttackResult(nearness[::2], nearness[1::2]).is_chance
+    True
     """
     rng = check_random_state(random_state)
     classes = np.asarray(target.classes_)
@@ -106,39 +108,6 @@ def invert_class(
         point[up], reached[up] = trial[best, np.arange(n_init)][up], found[up]
         step = np.clip(np.where(up, step * 1.2, step * 0.9), 1e-3, 0.5)
     return point[reached.argmax()]
-
-
-def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackResult:
-    """Test whether an inverted class lies nearer to members than to non-members of the class.
-
-    Every useful model reveals typical records of its classes. An inversion leaks members only if it
-    lies nearer to them than to records of the class outside the training set.
-
-    Parameters
-    ----------
-    x : array-like of shape (n_features,)
-        Output of :func:`invert_class`.
-    X_in, X_out : array-like of shape (n_in, n_features) and (n_out, n_features)
-        Members and non-members, all of the class.
-
-    Returns
-    -------
-    AttackResult
-        The score is minus the Euclidean distance from ``x``.
-
-    Examples
-    --------
-    >>> from skprivacy.attacks.reconstruction.model_inversion import judge_inversion
-    >>> judge_inversion([0.0], [[0.1], [5.0]], [[1.0], [2.0], [3.0]]).auc
-    0.5
-    """
-    point = np.asarray(x, dtype=float)
-    members, others = np.asarray(X_in, dtype=float), np.asarray(X_out, dtype=float)
-    return AttackResult(
-        -np.linalg.norm(members - point, axis=1),
-        -np.linalg.norm(others - point, axis=1),
-        "inversion",
-    )
 
 
 def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64Array]:

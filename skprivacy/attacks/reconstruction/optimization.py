@@ -93,8 +93,7 @@ class GradientInversion(InversionAttack):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
-        **InversionAttack._parameter_constraints,
+    _parameter_constraints = InversionAttack._parameter_constraints | {
         "distance": [StrOptions({"cosine", "squared"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

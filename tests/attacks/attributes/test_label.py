@@ -83,13 +83,11 @@ def test_a_true_claim_is_refuted_as_rarely_as_alpha_says():
     assert high > 0
 
 
-def test_ties_are_never_right():
-    assert LabelInferenceResult(np.zeros(500), np.zeros(500)).epsilon_lower_bound() == 0
-
-
-def test_constant_scores_show_nothing():
-    """Canaries that kept their label come first in a result, which is no evidence."""
-    assert LabelInferenceResult(np.ones(500), np.ones(500)).epsilon_lower_bound() == 0
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_equal_scores_show_nothing(score):
+    """A tie is never right, and the order of a result, kept labels first, is no evidence."""
+    equal = np.full(500, score)
+    assert LabelInferenceResult(equal, equal).epsilon_lower_bound() == 0
 
 
 def test_hard_predictions_and_frames_will_do():

@@ -13,6 +13,8 @@ from skprivacy.attacks import IndirectInference, LabeledRecords, ShadowPool
 from skprivacy.attacks.membership import few_neighbors as indirect
 from skprivacy.datasets import make_location_like
 
+from ..conftest import attack_halves
+
 pytestmark = pytest.mark.heavy
 
 
@@ -59,9 +61,7 @@ def test_null(assert_chance):
         target = linear.fit(X[:100], y[:100])
         X, y = X[100:], y[100:]
         pool = ShadowPool(linear, n_shadows=4, random_state=seed)
-        records = LabeledRecords(X, y)
-        attack = IndirectInference(target, pool=pool).fit(records)
-        results.append(attack.evaluate(records[:100], records[100:]))
+        results.append(attack_halves(IndirectInference(target, pool=pool), X, y))
     assert_chance(results, epsilon=False)
 
 

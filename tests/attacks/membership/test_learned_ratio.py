@@ -17,14 +17,13 @@ from skprivacy.attacks import RMIA, LabeledRecords, LearnedRatio, LiRA, ShadowPo
 from skprivacy.attacks.coordinates import NearestRecords
 from skprivacy.attacks.membership import strongest as learned
 
+from ..conftest import attack_halves
+
 pytestmark = pytest.mark.heavy
 
 
 def measured(attack, case):
-    half = len(case.y) // 2
-    records = LabeledRecords(case.X, case.y)
-    attack.set_params(target=case.target, pool=case.pool).fit(records)
-    return attack.evaluate(records[:half], records[half:])
+    return attack_halves(attack.set_params(target=case.target, pool=case.pool), case.X, case.y)
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +63,6 @@ def test_the_order_of_the_records_tells_nothing(neighbours):
     assert other.decision_function(LabeledRecords(X, y)) == pytest.approx(
         one.decision_function(records)[order]
     )
-
-
-@pytest.mark.slow
-def test_the_target_plays_no_part_in_what_is_learned(neighbours):
-    stranger = DecisionTreeClassifier(max_depth=2).fit(neighbours.X[:50], neighbours.y[:50])
-    weights = [
-        LearnedRatio(target, pool=neighbours.pool)
-        .fit(LabeledRecords(neighbours.X, neighbours.y))
-        .model_[-1]
-        .coef_
-        for target in (neighbours.target, stranger)
-    ]
-    assert np.array_equal(*weights)
 
 
 def test_records_that_fit_did_not_see_are_scored(neighbours):

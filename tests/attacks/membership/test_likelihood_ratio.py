@@ -13,6 +13,8 @@ from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
 from skprivacy.attacks.membership.shadow_attack import PoolRecords
 
+from ..conftest import attack_halves
+
 pytestmark = pytest.mark.heavy
 
 
@@ -24,22 +26,20 @@ def forest():
     )
     target = RandomForestClassifier(50, random_state=0).fit(X[:1000], y[:1000])
     pool = ShadowPool(target, n_shadows=16, random_state=0).fit(X, y)
-    return target, pool, X, y, (X[:1000], y[:1000], X[1000:], y[1000:])
+    return target, pool, X, y
 
 
 def found(attack, forest):
-    target, pool, X, y, _ = forest
-    records = LabeledRecords(X, y)
-    fitted = attack.set_params(target=target, pool=pool).fit(records)
-    return fitted, fitted.evaluate(records[:1000], records[1000:])
+    target, pool, X, y = forest
+    return attack_halves(attack.set_params(target=target, pool=pool), X, y)
 
 
 @pytest.mark.slow
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
 def test_an_unpruned_forest_is_found_out(forest, online):
-    rmia = found(RMIA(online=online), forest)[1]
-    result = found(LiRA(online=online), forest)[1]
+    rmia = found(RMIA(online=online), forest)
+    result = found(LiRA(online=online), forest)
     assert result.auc > rmia.auc - 0.02
     # offline, RMIA gains from records that stand for those not trained on
     assert result.tpr_at_fpr(0.01).tpr > rmia.tpr_at_fpr(0.01).tpr - (0.03 if online else 0.08)
@@ -48,7 +48,7 @@ def test_an_unpruned_forest_is_found_out(forest, online):
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
 def test_records_are_compared_a_part_at_a_time_with_the_same_scores(forest, online, monkeypatch):
-    target, pool, X, y, _ = forest
+    target, pool, X, y = forest
     records = LabeledRecords(X, y)
     attack = LiRA(target, pool=pool, online=online).fit(records)
     whole = attack.decision_function(records)
@@ -67,7 +67,8 @@ def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
 
 @pytest.mark.slow
 def test_the_default_audit_sees_it(forest):
-    target, _, _, _, parts = forest
+    target, _, X, y = forest
+    parts = X[:1000], y[:1000], X[1000:], y[1000:]
     report = audit(target, *parts, n_shadows=8, random_state=0)
     loss, strongest = (finding.result for finding in report.findings)
     assert strongest.tpr_at_fpr(0.01).tpr > 0.3
@@ -108,7 +109,7 @@ def test_the_floor_is_what_the_shadows_show():
 
 
 def test_the_target_plays_no_part_in_the_choice(forest):
-    target, pool, X, y, _ = forest
+    target, pool, X, y = forest
     other = RandomForestClassifier(2, max_depth=1, random_state=1).fit(X[1500:], y[1500:])
     one, two = (LiRA(model, pool=pool).fit(LabeledRecords(X, y)) for model in (target, other))
     assert (one.floor_, one.prior_) == (two.floor_, two.prior_)
@@ -123,7 +124,7 @@ def test_the_twin_of_an_attacked_model_is_left_out():
 
 
 def test_given_settings_are_kept_and_impossible_choices_fall_back(forest):
-    target, _, X, y, _ = forest
+    target, _, X, y = forest
     two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:400], y[:400])
     records = LabeledRecords(X, y)
     usual = LiRA(target, pool=two).fit(records)

@@ -19,7 +19,8 @@ def victims(seed=0, n_classes=3, n=2 * N):
     X, y = make_classification(
         n, 10, n_informative=6, n_classes=n_classes, flip_y=0.3, random_state=seed
     )
-    return X, np.array(["ash", "beech", "cedar"])[y]
+    y = np.array(["ash", "beech", "cedar"])[y]
+    return X, y, LabeledRecords(X, y), FOREST.fit(X[:N], y[:N])
 
 
 def others(n_classes=7, n_features=25, seed=9):
@@ -30,32 +31,26 @@ def others(n_classes=7, n_features=25, seed=9):
     return 40 * X + 7, y + 100
 
 
-def split(X, y):
-    records = LabeledRecords(X, y)
-    return records[:N], records[N:]
-
-
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 def test_adversary_2_transfers_from_data_of_another_shape(n_classes):
-    X, y = victims()
-    target = FOREST.fit(X[:N], y[:N])
+    _, _, records, target = victims()
     own, label = others(n_classes)
     pool = ShadowPool(RandomForestClassifier(20, min_samples_leaf=2), n_shadows=2, random_state=0)
     attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
-    result = attack.evaluate(*split(X, y))
+    result = attack.evaluate(records[:N], records[N:])
     assert result.auc_interval[0] > 0.6
     assert attack.pool_.estimators_[0].n_features_in_ == 25
     assert np.isfinite(attack.threshold_)
-    attack.predict(LabeledRecords(X, y))
+    attack.predict(records)
 
 
 def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
-    X, y = victims()
-    target = FOREST.fit(X[:N], y[:N])
+    _, _, records, target = victims()
     own, label = others()
     pool = ShadowPool(KNeighborsClassifier(5, weights="distance"), n_shadows=2).fit(own, label)
-    result = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label)).evaluate(*split(X, y))
+    attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
+    result = attack.evaluate(records[:N], records[N:])
     assert result.auc_interval[0] > 0.55
 
 
@@ -66,36 +61,23 @@ def test_adversary_2_on_the_null(assert_chance):
     pool = ShadowPool(DecisionTreeClassifier(min_samples_leaf=3), n_shadows=2, random_state=0)
     pool.fit(own, label)
     for seed in range(20):
-        X, y = victims(seed, n=400)
+        X, y, records, _ = victims(seed, n=400)
         target = DecisionTreeClassifier(min_samples_leaf=3, random_state=0).fit(X[:100], y[:100])
         attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
-        records = LabeledRecords(X, y)
         results.append(attack.evaluate(records[100:250], records[250:]))
     assert_chance(results, epsilon=False)
 
 
-def test_labels_are_not_looked_at():
-    X, y = victims()
-    records = LabeledRecords(X, y)
-    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(records)
-    assert (
-        attack.decision_function(records) == attack.decision_function(LabeledRecords(X, y[::-1]))
-    ).all()
-    assert (
-        attack.decision_function(records)
-        == attack.decision_function(LabeledRecords(X, np.full(2 * N, "yew")))
-    ).all()
-
-
-def test_adversary_1_with_known_members_uses_them():
-    X, y = victims()
-    member = np.arange(2 * N) < N
-    records = LabeledRecords(X, y)
-    attack = MLLeaksAttack(FOREST.fit(X[:N], y[:N]), random_state=0).fit(records, member)
-    called = attack.predict(records)
-    result = attack.evaluate(*split(X, y))
-    assert called[:N].mean() - called[N:].mean() == pytest.approx(result.advantage)
-    assert result.auc_interval[0] > 0.6
+@pytest.mark.parametrize("adversary", [1, 3])
+def test_labels_are_not_looked_at(adversary):
+    X, y, records, target = victims()
+    attack = MLLeaksAttack(target, random_state=0)
+    if adversary == 3:  # it trains nothing
+        attack = SignalThreshold(target, signal="max_confidence")
+    expected = attack.fit(records).decision_function(records)
+    for other in (y[::-1], np.full(2 * N, "yew" if adversary == 1 else "ash")):
+        assert (attack.decision_function(LabeledRecords(X, other)) == expected).all()
+    assert attack.evaluate(records[:N], records[N:]).auc_interval[0] > 0.6
 
 
 @pytest.mark.everyday(1)
@@ -112,13 +94,3 @@ def test_the_aimed_false_positive_rate_is_kept(given, known):
         attack = MLLeaksAttack(tree, pool=pool, random_state=seed).fit(records[rows])
         # 300 records of which at most 15 were called: a rate of .15 would give fewer than 1 in 10^8
         assert attack.predict(records[600:]).mean() < 0.15
-
-
-def test_adversary_3_trains_nothing():
-    X, y = victims()
-    records = LabeledRecords(X, y)
-    attack = SignalThreshold(FOREST.fit(X[:N], y[:N]), signal="max_confidence").fit(records)
-    assert attack.evaluate(*split(X, y)).auc_interval[0] > 0.6
-    assert (
-        attack.decision_function(records) == attack.decision_function(LabeledRecords(X, y[::-1]))
-    ).all()

@@ -16,6 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.attacks import LabeledRecords, StolenMemoriesAttack
 from skprivacy.attacks.network_view import open_network
 
+from ..conftest import attack_halves
+
 pytestmark = pytest.mark.heavy
 
 torch = pytest.importorskip("torch")
@@ -68,9 +70,8 @@ def module(X, label, epochs=60):
 
 
 def attacked(target, X, y, **params):
-    records = LabeledRecords(X, y)
-    attack = StolenMemoriesAttack(target, **params).fit(records[2 * N :])
-    return attack, attack.evaluate(records[:N], records[N : 2 * N])
+    attack = StolenMemoriesAttack(target, **params)
+    return attack, attack_halves(attack, X, y, known=slice(2 * N, None), n=N, last=2 * N)
 
 
 @pytest.mark.everyday(2)
@@ -103,19 +104,6 @@ def test_finds_leakage_of_a_torch_module():
         assert torch.equal(value, before[name])
     assert net.training
     assert all(weight.requires_grad for weight in net.parameters())
-
-
-@pytest.mark.slow
-def test_finds_leakage_of_a_private_estimator_without_noise():
-    from skprivacy import DPSGDClassifier
-
-    X, y = problem()
-    target = DPSGDClassifier(
-        hidden_layer_sizes=(40,), epsilon=np.inf, classes=np.unique(y), batch_size=50,
-        epochs=80, max_grad_norm=10.0, learning_rate=0.1, random_state=0,
-    ).fit(X[:N], y[:N])  # fmt: skip
-    _, result = attacked(target, X, y, epochs=8)
-    assert result.auc_interval[0] > 0.6
 
 
 def test_skorch_probabilities_become_log_odds():
@@ -166,46 +154,31 @@ def test_local_linear_approximation_is_exact_where_it_is_taken():
     assert weights == pytest.approx(same.coef_)
 
 
-def on_nulls(model, runs, evaluate):
+def on_nulls(model, runs, known):
     for seed in range(runs):
         X, y = problem(seed, n=600)
         target = fitted(model, X[:100], y[:100])  # neither "members" nor the others
-        yield evaluate(StolenMemoriesAttack(target), X[100:], y[100:])
+        yield attack_halves(StolenMemoriesAttack(target), X[100:], y[100:], known, n=250)
 
 
-def known_to_the_attacker(attack, X, y):
-    records = LabeledRecords(X, y)
-    return attack.fit(records).evaluate(records[:250], records[250:])
-
-
-def others_known_to_the_attacker(attack, X, y):
-    records = LabeledRecords(X, y)
-    return attack.fit(records[250:]).evaluate(records[:250], records[250:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
-def test_null(evaluate, assert_chance):
-    assert_chance(on_nulls(LogisticRegression(max_iter=500), 12, evaluate))
+LINEAR, SMALL = LogisticRegression(max_iter=500), perceptron(hidden_layer_sizes=(10,))
+ALL, OTHERS = slice(None), slice(250, None)  # records that the attacker knows
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
-@pytest.mark.parametrize(
-    "model", [LogisticRegression(max_iter=500), perceptron(hidden_layer_sizes=(10,))]
-)
-def test_null_in_100_runs(model, evaluate, assert_chance):
-    assert_chance(on_nulls(model, 100, evaluate), limit=5)
+@pytest.mark.parametrize("known", [ALL, OTHERS], ids=["all", "others"])
+@pytest.mark.parametrize("model", [LINEAR, SMALL])
+def test_null_in_100_runs(model, known, assert_chance):
+    assert_chance(on_nulls(model, 100, known), limit=5)
 
 
 @pytest.mark.slow
 def test_planted_proxies_that_saw_the_record_are_caught(monkeypatch, assert_chance):
     # without folds the proxies have memorised the non-members, which the attacker has
     monkeypatch.setattr("skprivacy.attacks.membership.white_box._train_proxies", _careless)
-    model = perceptron(hidden_layer_sizes=(10,))
     with pytest.raises(AssertionError, match="claims leakage"):
-        assert_chance(on_nulls(model, 12, others_known_to_the_attacker))
+        assert_chance(on_nulls(SMALL, 12, OTHERS))
 
 
 def _careless(network, inputs, label, fold, seed):

@@ -20,10 +20,7 @@ def test_the_threshold_needs_no_known_member(setting):
     X, y, target, pool = setting
     records = LabeledRecords(X, y)
     attack = ShadowThreshold(target, pool=pool).fit(records[400:])
-    true, false = (
-        attack.predict(records[:400]),
-        attack.predict(records[400:]),
-    )
+    true, false = attack.predict(records[:400]), attack.predict(records[400:])
     best = LossThreshold(target).fit(records, np.arange(1200) < 400)
     found = best.predict(records[:400]).mean() - best.predict(records[400:]).mean()
     assert true.mean() - false.mean() > 0.9 * found > 0.2

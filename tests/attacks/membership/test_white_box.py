@@ -1,6 +1,5 @@
-"""White-box and generative attacks: right gradients, real leakage, nothing on the null."""
+"""White-box attacks: right gradients, real leakage, nothing on the null."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -8,22 +7,20 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import (
-    GenerativeAttack,
-    GradientNormAttack,
     LabeledRecords,
     LossThreshold,
     WhiteBoxAttack,
 )
 from skprivacy.attacks.membership.white_box import gradient_alignments
 from skprivacy.attacks.network_view import open_network
-from skprivacy.datasets import make_purchase_like
+
+from ..conftest import attack_halves
 
 pytestmark = pytest.mark.heavy
 
@@ -95,8 +92,8 @@ def test_torch_layers_equal_numpy_layers(n_classes):
     assert holder.module_.training
 
 
-ATTACKS = [GradientNormAttack(), WhiteBoxAttack(epochs=1, random_state=0)]
-on_networks = pytest.mark.parametrize("template", ATTACKS, ids=lambda a: type(a).__name__)
+ATTACKS = [WhiteBoxAttack(attack_model="linear"), WhiteBoxAttack(epochs=1, random_state=0)]
+on_networks = pytest.mark.parametrize("template", ATTACKS, ids=lambda a: a.attack_model)
 
 
 @pytest.mark.everyday(1)
@@ -105,12 +102,10 @@ def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     X, y = problem()
     scaler = StandardScaler().fit(X)
     target = make_pipeline(scaler, network(scaler.transform(X[:300]), y[:300], max_iter=60))
-    known = np.arange(600) % 2 == 0
+    known, records = np.arange(600) % 2 == 0, LabeledRecords(X, y)
     attack = clone(template).set_params(target=target)
-    records = LabeledRecords(X, y)
     attack.fit(records[known], (np.arange(600) < 300)[known])
-    unknown_in, unknown_out = np.flatnonzero(~known)[:150], np.flatnonzero(~known)[150:]
-    result = attack.evaluate(records[unknown_in], records[unknown_out])
+    result = attack.evaluate(records[:300][~known[:300]], records[300:][~known[300:]])
     assert result.auc_interval[0] > 0.55  # AUC is .67 and .70, and 300 records tell it to .08
 
 
@@ -121,9 +116,7 @@ def test_null_although_the_attack_model_is_fitted_on_the_same_records(template, 
     for seed in range(8):
         X, y = problem(seed, 500)
         attack = clone(template).set_params(target=network(X[:100], y[:100], max_iter=10))
-        X, y, member = X[100:], y[100:], np.arange(400) < 200
-        records = LabeledRecords(X, y)
-        results.append(attack.fit(records, member).evaluate(records[:200], records[200:]))
+        results.append(attack_halves(attack, X[100:], y[100:], member=np.arange(400) < 200))
         assert results[-1].epsilon_lower_bound() == 0
     assert_chance(results)
 
@@ -132,7 +125,7 @@ def test_white_box_mistakes():
     X, y = problem()
     records = LabeledRecords(X, y)
     with pytest.raises(ValueError, match="y is None"):
-        GradientNormAttack(network(X, y, max_iter=2)).fit(records)
+        WhiteBoxAttack(network(X, y, max_iter=2), attack_model="linear").fit(records)
     with pytest.raises(TypeError, match="must be a torch module"):
         WhiteBoxAttack(DecisionTreeClassifier().fit(X, y)).fit(records, np.arange(600) < 300)
     with pytest.raises(ValueError, match="too few to hold out"):
@@ -143,10 +136,8 @@ def test_white_box_mistakes():
 def test_without_members_the_network_is_told_apart_by_what_it_computes():
     X, y = problem(n=1000)
     target = network(X[:500], y[:500], max_iter=100)
-    records = LabeledRecords(X, y)
-    attack = WhiteBoxAttack(target, random_state=0).fit(records)
-    result = attack.evaluate(records[:500], records[500:])
-    loss = LossThreshold(target).fit(records).evaluate(records[:500], records[500:])
+    result = attack_halves(WhiteBoxAttack(target, random_state=0), X, y)
+    loss = attack_halves(LossThreshold(target), X, y)
     assert result.auc > loss.auc - 0.05
     assert result.auc_interval[0] > 0.55
 
@@ -175,27 +166,6 @@ def test_alignments_are_products_of_gradients_and_weights(activation):
             assert found[record, place] == pytest.approx(expected)
 
 
-@pytest.mark.slow
-def test_weights_tell_more_than_norms_of_gradients():
-    """A network that is always right on its own records: its first weights still tell them."""
-    pytest.importorskip("torch")
-    X, y = make_purchase_like(2000, n_classes=10, random_state=0, return_X_y=True)
-    rng = np.random.default_rng(0)
-    member, known = (rng.permutation(2000) < 1000 for _ in range(2))
-    net = MLPClassifier((32,), activation="tanh", max_iter=30, batch_size=50, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        net.fit(X[member], y[member])
-    inside, outside = member & ~known, ~member & ~known
-    records = LabeledRecords(X, y)
-    plain, whole = (
-        attack.fit(records[known], member[known]).evaluate(records[inside], records[outside])
-        for attack in (GradientNormAttack(net), WhiteBoxAttack(net, epochs=1, random_state=0))
-    )
-    # .015, .011 and .011 on seeds 0 to 2; without alignments below .0002
-    assert whole.auc > plain.auc + 0.006
-
-
 def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
     torch = pytest.importorskip("torch")
     from skprivacy.attacks.membership.white_box_encoder import _convolved
@@ -204,73 +174,6 @@ def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
     matrix = gradient[:, :, None] * inputs[:, None, :]  # that of the weights, (out, in)
     slid = torch.nn.functional.conv2d(matrix[:, None], kernels[:, None, None])[..., 0]
     assert torch.allclose(_convolved(kernels, inputs, gradient), slid, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_seed_repeats_and_a_pickle_keeps_the_attack():
-    X, y = problem(n=200)
-    member = np.arange(200) < 100
-    target = network(X[:100], y[:100])
-    records = LabeledRecords(X, y)
-    one, two = (
-        WhiteBoxAttack(target, epochs=1, random_state=0).fit(records, member) for _ in range(2)
-    )
-    expected = one.decision_function(records)
-    assert (two.decision_function(records) == expected).all()
-    assert (pickle.loads(pickle.dumps(one)).decision_function(records) == expected).all()
-    # every record is scored by itself, by the fold of its fingerprint
-    assert one.decision_function(records[:9]) == pytest.approx(expected[:9], abs=1e-5)
-
-
-def generator(seed, share_copied):
-    """People, and records generated from the first 200 of them: some copied with noise."""
-    rng = np.random.default_rng(seed)
-    people = rng.normal(size=(800, 4))
-    copies = people[rng.integers(0, 200, 1000)] + 0.05 * rng.normal(size=(1000, 4))
-    fresh = rng.normal(size=(1000, 4))
-    return people, np.where(rng.random((1000, 1)) < share_copied, copies, fresh)
-
-
-@pytest.mark.slow
-def test_generator_that_copies_is_found():
-    people, generated = generator(0, 0.8)
-    attack = GenerativeAttack().fit(generated, people[500:])
-    assert attack.evaluate(people[:200], people[200:500]).auc_interval[0] > 0.6
-
-
-FEW_LEAVES = DecisionTreeClassifier(min_samples_leaf=20, class_weight="balanced", random_state=0)
-
-
-@pytest.mark.parametrize(
-    ("discriminator", "runs", "n_in", "first_known"),
-    # judged by discriminators that were not fitted on them, the attacker's own look like any other
-    [(LogisticRegression(), 20, 200, 500), (FEW_LEAVES, 10, 400, 400)],
-    ids=["others", "the attacker's own records"],
-)
-def test_generator_that_generalises_is_not_accused(
-    discriminator, runs, n_in, first_known, assert_chance
-):
-    results = []
-    for seed in range(runs):
-        people, generated = generator(seed, 0.0)
-        attack = GenerativeAttack(discriminator).fit(generated, people[first_known:])
-        out = people[n_in:500] if n_in < 400 else people[n_in:]
-        results.append(attack.evaluate(people[:n_in], out))
-    assert_chance(results, epsilon=False)
-
-
-def test_own_discriminator_is_used_as_it_is():
-    people, generated = generator(0, 0.8)
-    own = LogisticRegression().fit(
-        np.r_[people[:200], generated], np.r_[np.ones(200), np.zeros(1000)]
-    )
-    attack = GenerativeAttack(own, prefit=True).fit(None, None)
-    order = np.argsort(own.decision_function(people))
-    assert (np.diff(attack.score_samples(people)[order]) >= 0).all()
-    with pytest.raises(ValueError, match="fitted discriminator"):
-        GenerativeAttack(prefit=True).fit(None, None)
-    with pytest.raises(ValueError, match="expected dozens of each"):
-        GenerativeAttack().fit(np.ones((1, 2)), np.zeros((0, 2)))
 
 
 @pytest.mark.everyday(1)
@@ -282,14 +185,12 @@ def test_white_box_edges(template):
     net = network(X[:300][y[:300] < 2], y[:300][y[:300] < 2])
     member = np.arange(600) < 300
     attack = clone(template).set_params(target=net)
-    records = LabeledRecords(X, y)
-    attack.fit(records, member)
-    result = attack.evaluate(records[:1], records[300:])
+    result = attack_halves(attack, X, y, member=member, n=1)
     assert result.epsilon_lower_bound() == 0
     for weight in net.coefs_:
         weight[:] = 0
     net.intercepts_[-1][:] = 800.0
-    result = attack.fit(records, member).evaluate(records[:300], records[300:])
+    result = attack_halves(attack, X, y, member=member)
     low, high = result.auc_interval
     assert low <= 0.5 <= high
     assert result.epsilon_lower_bound() == 0

@@ -94,12 +94,12 @@ def test_models_that_differ_in_a_single_answer_vary():
             proba[(rows[:, 0] == 7) & self.odd_] = 0.5
             return proba
 
-    assert ShadowPool(Nearly(), n_shadows=2, random_state=0).fit(ROWS, y).answers_vary(ROWS)
-    assert not ShadowPool(Table(), n_shadows=2, random_state=0).fit(ROWS, y).answers_vary(ROWS)
+    assert ShadowPool(Nearly(), n_shadows=2, random_state=0).fit(ROWS, y)._answers.vary(ROWS)
+    assert not ShadowPool(Table(), n_shadows=2, random_state=0).fit(ROWS, y)._answers.vary(ROWS)
 
 
 def test_models_without_probabilities_are_compared_by_their_labels():
-    assert ShadowPool(RidgeClassifier(), n_shadows=2, random_state=0).fit(X, y).answers_vary(X)
+    assert ShadowPool(RidgeClassifier(), n_shadows=2, random_state=0).fit(X, y)._answers.vary(X)
 
 
 def test_records_of_more_dimensions_are_audited_like_flat_ones():
