@@ -94,13 +94,19 @@ def _same(file: str, other: str) -> bool:
 
 
 def add_claim(group: Any, default: str) -> None:
-    """Add the option for a passed claim."""
+    """Add the options for a passed claim and for the error of its verdict."""
     group.add_argument(
         "--claim",
         type=_claim,
         metavar="EPSILON[,DELTA]",
         help="the claim to test, such as 1 or 1,1e-6; or a .json file of a guarantee or an event, "
         f"as their to_dict() returns it (default: {default})",
+    )
+    group.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="error probability of the verdict (default: %(default)s)",
     )
 
 

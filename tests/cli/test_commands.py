@@ -18,7 +18,7 @@ from skprivacy.audit import AuditReport, runner
 from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
-from skprivacy.cli.main import parser
+from skprivacy.cli.main import make_parser
 from skprivacy.datasets import load_demo
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
@@ -246,7 +246,7 @@ def test_columns_outside_the_schema_are_told(folder, capsys):
 
 def test_categories_that_look_missing_are_categories(folder):
     line = ["train", "data.csv", "--schema", "schema.json"]
-    records = cli_data.load_records(parser(line).parse_args(line))
+    records = cli_data.load_records(make_parser(line).parse_args(line))
     assert {"NA", "Rome", "Oslo", "?"} == set(records.X["city"])
     assert set(records.y) == {"no", "yes"}
 
@@ -353,7 +353,7 @@ def written_commands():
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
     words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
-    assert callable(parser(words).parse_args(words).run)
+    assert callable(make_parser(words).parse_args(words).run)
 
 
 def test_a_traceback_on_request(folder):

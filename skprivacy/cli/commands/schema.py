@@ -20,6 +20,9 @@ from ...preprocessing.schema_check import SchemaCheck
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
+DESCRIPTION = (
+    "Draft the public facts about a table for editing, check a table against them, or confirm them."
+)
 EXAMPLES = """\
 examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
@@ -35,23 +38,15 @@ exit codes: 0 success, 1 the table does not fit the schema or some columns are n
 """
 
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "schema",
-        help=text,
-        description="Draft the public facts about a table for editing, check a table against them, "
-        "or confirm them.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     draft = actions.add_parser("draft", help="write a first schema of a table, for editing")
     draft.add_argument("data", metavar="TABLE", help="CSV, Parquet, Arrow (.feather) or Excel")
     draft.add_argument("--target", help="the column to predict")
     draft.add_argument("-o", "--out", metavar="FILE.json", help="the file to write")
     tables.add_arguments(draft)
-    draft.set_defaults(run=run, action=_draft)
+    draft.set_defaults(run=_draft)
     check = actions.add_parser(
         "check",
         help="show the data holder which values a table would lose",
@@ -67,7 +62,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="column that identifies people (default: columns that seem to, by name or values)",
     )
     tables.add_arguments(check)
-    check.set_defaults(run=run, action=_check)
+    check.set_defaults(run=_check)
     confirm = actions.add_parser(
         "confirm",
         help="confirm each column of a draft by hand",
@@ -86,15 +81,9 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="read one answer per line from standard input, even if it is not a terminal",
     )
     tables.add_arguments(confirm)
-    confirm.set_defaults(run=run, action=_confirm)
+    confirm.set_defaults(run=_confirm)
     form = actions.add_parser("format", help="print the format of schemas, as JSON Schema")
-    form.set_defaults(run=run, action=_format)
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return its exit code."""
-    return args.action(args)
+    form.set_defaults(run=_format)
 
 
 def _table(args: argparse.Namespace) -> Path:

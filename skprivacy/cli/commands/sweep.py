@@ -42,17 +42,14 @@ Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is g
 itself reads the private data: its scores are not private, and choosing by them costs privacy.
 """
 
+DESCRIPTION = (
+    "Cross-validate a private network at several epsilons, attack each model, "
+    "print a table and draw the curve."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "sweep",
-        help=text,
-        description="Cross-validate a private network at several epsilons, attack each model, "
-        "print a table and draw the curve.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     config_file.add_argument(parser)
     data.add_arguments(parser)
     sweep = parser.add_argument_group("sweep")
@@ -94,8 +91,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     output = parser.add_argument_group("output")
     reports.add_arguments(output)
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

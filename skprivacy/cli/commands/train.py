@@ -30,16 +30,11 @@ examples:
 exit codes: 0 success, 1 refused by the budget, 2 an error.
 """
 
+DESCRIPTION = "Train a private model on a table, print its guarantee, and save it."
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "train",
-        help=text,
-        description="Train a private model on a table, print its guarantee, and save it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     config_file.add_argument(parser)
     data.add_arguments(parser)
     claim = parser.add_argument_group("claim")
@@ -66,8 +61,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     )
     scoring.add_argument(run_group)
     release.add_arguments(parser)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
