@@ -23,14 +23,20 @@ from ..attacks import (
 from ..attacks.record_tables import as_records, check_alike, fingerprints
 from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
 from ..metrics.rates import check_alpha
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
-from .inspection.claims import NO_CLAIM, Claim
+from .comparability.blind_baseline import SampleUnits
+from .inspection.claims import NO_CLAIM, Claim, claim_to_test
+from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .report.audit_report import AuditReport
 from .report.findings import group_exposures, group_facts, group_partitions, report_facts
-from .runner import Records, check_attacks, check_verbose, run_attacks, wants_pool
+from .runner import (
+    Records,
+    check_attacks,
+    check_verbose,
+    comparability_facts,
+    run_attacks,
+    wants_pool,
+)
 
 NO_SHADOWS = (
     "There are no predictions of shadow models to show what is usual for each record. The attacks "

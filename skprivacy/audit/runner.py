@@ -21,6 +21,7 @@ from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import safe_indexing
 from .._validation import num_samples, sequence
+from ..accounting import PrivacyGuarantee
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks.group_scores import connected_units
 from ..attacks.membership.labeled_records import label_records
@@ -28,12 +29,12 @@ from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_ar
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
-from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
+from .comparability.blind_baseline import SampleUnits, compare_samples
+from .comparability.matched_pairs import bound_pairs
+from .inspection.claims import NO_CLAIM, Claim, claim_of, claim_to_test, protects_labels
 from .inspection.disclosure import find_signs
+from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
 from .report.findings import (
@@ -290,6 +291,24 @@ def run_attacks(
         AttackFinding.of(result, claim.guarantee, alpha, share, evaluated)
         for result, evaluated in results
     )
+
+
+def comparability_facts(
+    units: SampleUnits,
+    findings: Sequence[AttackFinding],
+    guarantee: PrivacyGuarantee | None,
+    alpha: float,
+    compared: str = "records",
+) -> dict[str, Any]:
+    """Return the fields of a report about the comparability of its samples.
+
+    Pairs are matched by records only, and only if the samples differ.
+    """
+    baseline = compare_samples(units, compared)
+    pairs = None
+    if baseline.differs and compared == "records":
+        pairs = bound_pairs(units, findings, guarantee, alpha)
+    return {"baseline": baseline, "pairs": pairs}
 
 
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:

@@ -26,14 +26,13 @@ from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
 from ..synthesis import MarginalSynthesizer
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
+from .comparability.blind_baseline import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim
+from .inspection.guarantees import CLAIM_DOCS, read_claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, read_claim
 from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, group_facts
-from .runner import shared_rows
+from .runner import comparability_facts, shared_rows
 
 _FEWEST = 20  # reference records needed for a rehearsal
 _BY_CHANCE = 1e-6  # probability below which equal records are not a coincidence

@@ -113,7 +113,7 @@ def add_claim(group: Any, default: str) -> None:
 def _claim(text: str) -> Any:
     """Parse a claim for the audits."""
     from ..accounting import Event, PrivacyGuarantee
-    from ..audit.inspection.passed_claim import read_claim
+    from ..audit.inspection.guarantees import read_claim
 
     try:
         if text.lower().endswith(".json"):

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from skprivacy.audit.comparability import blind_baseline, matched_pairs, sample_units
-from skprivacy.audit.comparability.sample_units import SampleUnits
+from skprivacy.audit.comparability import blind_baseline, matched_pairs
+from skprivacy.audit.comparability.blind_baseline import SampleUnits
 
 from ..audit.comparability import null_samples
 from .bug import Bug, calling, instead
@@ -55,7 +55,7 @@ def labels_unpaired(original, units, log_odds, inside, outside):
 BUGS = [
     Bug(blind_baseline, "_mark_earlier", learns_all_blocks, null_samples.check_numbers),
     Bug(blind_baseline, "_mark_earlier", learns_the_scored_block, null_samples.check_numbers),
-    Bug(sample_units, "_sorted_codes", coded_by_appearance, null_samples.check_texts),
+    Bug(blind_baseline, "_sorted_codes", coded_by_appearance, null_samples.check_texts),
     Bug(SampleUnits, "from_records", records_as_units, null_samples.check_people),
     Bug(SampleUnits, "from_records", blocks_by_content, null_samples.check_one_bit, nightly=True),
     Bug(blind_baseline, "rankdata", ties_by_position, null_samples.check_few_values),

@@ -37,9 +37,8 @@ from ...metrics.coin_guesses import (
     refutes_with_separate_runs,
 )
 from ...metrics.rates import check_alpha
-from ..inspection.claims import NO_CLAIM, Claim, claim_of
-from ..inspection.guarantees import holds_private_labels
-from ..inspection.passed_claim import CLAIM_DOCS, claim_to_test, read_claim
+from ..inspection.claims import NO_CLAIM, Claim, claim_of, claim_to_test
+from ..inspection.guarantees import CLAIM_DOCS, holds_private_labels, read_claim
 from ..report.facts import own_claim_fact
 from .coins import (
     CanaryRun,

@@ -2,7 +2,7 @@
 
 Pairs of a member and a non-member with equal labels and nearly equal blind log odds of membership
 (propensity scores: Rosenbaum and Rubin 1983; caliper: Austin 2011). Start reading at
-:func:`comparability_facts`.
+:func:`bound_pairs`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,8 @@ from ..._report_facts import format_percent
 from ...accounting import PrivacyGuarantee
 from ...metrics.evidence import Evidence
 from ..report.findings import AttackFinding, claimed_delta, evidence_against
-from .blind_baseline import BlindClassifiers, compare_samples
-from .sample_units import SampleUnits
+from .blind_baseline import BlindClassifiers, FloatArray, SampleUnits
 
-FloatArray = NDArray[np.float64]
 Rows = NDArray[np.int64]
 MIN_PAIRS = 100  # below which the samples have too little in common
 CALIPER = 0.2  # largest distance of a pair, in standard deviations of the log odds (Austin 2011)
@@ -80,34 +77,6 @@ class MatchedPairs:
             f"{shown}; {model} shows this only if the pairs differ unseen, and some records are at "
             f"least {self.factor:.3g} times as frequent on one side of the pairs as on the other"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON.
-
-        Returns
-        -------
-        dict
-            The attributes.
-        """
-        return asdict(self)
-
-
-def comparability_facts(
-    units: SampleUnits,
-    findings: Sequence[AttackFinding],
-    guarantee: PrivacyGuarantee | None,
-    alpha: float,
-    compared: str = "records",
-) -> dict[str, Any]:
-    """Return the fields of a report about the comparability of its samples.
-
-    Pairs are matched by records only, and only if the samples differ.
-    """
-    baseline = compare_samples(units, compared)
-    pairs = None
-    if baseline.differs and compared == "records":
-        pairs = bound_pairs(units, findings, guarantee, alpha)
-    return {"baseline": baseline, "pairs": pairs}
 
 
 def bound_pairs(

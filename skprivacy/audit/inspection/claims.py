@@ -15,32 +15,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.ensemble import VotingClassifier, VotingRegressor
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, RBFSampler
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -54,44 +34,27 @@ from ...preprocessing.pipeline import PrivatePipeline
 from ...preprocessing.schema import Schema
 from .attempts import is_alarm
 from .guarantees import (
+    as_passed,
     compose_guarantees,
     cost_of_search,
     guarantee_in,
     holds_private,
     looks_private,
+    read_claim,
 )
 
-# They learn only the number of columns, unless they hold a user's function, such as an analyzer of
-# texts. Matched by exact type.
-_ROW_BY_ROW = {
-    AdditiveChi2Sampler,
-    Binarizer,
-    FeatureHasher,
-    HashingVectorizer,
-    Normalizer,
-    PolynomialFeatures,
-}
-# They learn from features alone and ignore y. Matched by exact type.
-_IGNORE_LABELS = {
-    FastICA,
-    IncrementalPCA,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    NMF,
-    Nystroem,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PCA,
-    PowerTransformer,
-    QuantileTransformer,
-    RBFSampler,
-    RobustScaler,
-    SimpleImputer,
-    StandardScaler,
-    TruncatedSVD,
-    VarianceThreshold,
-}
+# Classes of scikit-learn, by exact class. The first ones learn only the number of columns, unless
+# they hold a user's function, such as an analyzer of texts. The others learn from features alone.
+_ROW_BY_ROW = (
+    "AdditiveChi2Sampler", "Binarizer", "FeatureHasher", "HashingVectorizer", "Normalizer",
+    "PolynomialFeatures",
+)  # fmt: skip
+_IGNORE_LABELS = (
+    "FastICA", "IncrementalPCA", "KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler", "NMF",
+    "Nystroem", "OneHotEncoder", "OrdinalEncoder", "PCA", "PowerTransformer", "QuantileTransformer",
+    "RBFSampler", "RobustScaler", "SimpleImputer", "StandardScaler", "TruncatedSVD",
+    "VarianceThreshold",
+)  # fmt: skip
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
 _TRIED = 20  # number of records on which a stateless step is tested
@@ -204,7 +167,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     if not hasattr(model, "fit"):
         raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
-    rows = None if X is None else _try_compute(lambda: _sample_rows(X))
+    rows = _try_compute(_sample_rows, X)
     parts = list(_parts(model, "", rows, last=True))
     made = [part.guarantee for part in parts if part.guarantee is not None]
     of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
@@ -249,18 +212,13 @@ def joint_claim(claims: Sequence[Claim]) -> Claim:
     return Claim(guarantee, reason, uncovered, charged)
 
 
-def ignores_labels(step: Any) -> bool:
-    """Return whether a transformer is known to learn only from features."""
-    return type(step) in _IGNORE_LABELS
-
-
 def is_covered(step: Any) -> bool:
     """Return whether a transformer is known to learn nothing and to mix no records."""
     if hasattr(step, "data_independent_"):
         return bool(step.data_independent_)
     if type(step) is FunctionTransformer:
         return step.func is None
-    return type(step) in _ROW_BY_ROW and not any(map(_is_function, vars(step).values()))
+    return _is_of_sklearn(step, _ROW_BY_ROW) and not any(map(_is_function, vars(step).values()))
 
 
 def is_stateless(step: Any) -> bool:
@@ -324,9 +282,19 @@ def explain_gap(step: Any) -> str:
     )
 
 
+def claim_to_test(own: Claim, claim: Any, unit: str = "record") -> Claim:
+    """Return the passed claim, beside the model's own; the model's own if none was passed."""
+    guarantee = read_claim(claim, unit)
+    return own if guarantee is None else Claim(as_passed(guarantee), own=own)
+
+
 def protects_labels(claim: Claim) -> bool:
     """Return whether a claim, or its charges, protects labels only."""
     return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
+
+
+def _is_of_sklearn(step: Any, names: tuple[str, ...]) -> bool:
+    return type(step).__module__.startswith("sklearn.") and type(step).__name__ in names
 
 
 def _is_function(value: Any) -> bool:
@@ -426,19 +394,14 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
     public = f"step {name!r} ({kind}) was fitted on public records alone"
+    schema = getattr(model, "schema_", None)
     return _Part(
         name,
-        assumption=_schema_is_public(model),
+        assumption="; ".join(schema.assumptions) if isinstance(schema, Schema) else "",
         gap=explain_gap(model),
-        ignores_labels=ignores_labels(model),
+        ignores_labels=_is_of_sklearn(model, _IGNORE_LABELS),
         if_frozen=public if needs_public_records(model) else "",
     )
-
-
-def _schema_is_public(step: Any) -> str:
-    """Return the assumption of a step whose schema was read off the data."""
-    schema = getattr(step, "schema_", None)
-    return "; ".join(schema.assumptions) if isinstance(schema, Schema) else ""
 
 
 def _fitted_beforehand(part: _Part) -> _Part:
@@ -450,7 +413,8 @@ def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     *before, (final, predictor) = model.steps
     for step, part in before:
         yield from _parts(part, _join_names(name, step), rows, last=False)
-        rows = _transform_rows(part, rows)
+        if not (part is None or isinstance(part, str)):
+            rows = _try_compute(part.transform, rows)
     yield from _parts(predictor, _join_names(name, final), rows, last)
 
 
@@ -463,7 +427,8 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     else:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
-        yield from _parts(step, _join_names(name, part), _select_columns(rows, columns), last=False)
+        own = _try_compute(lambda rows, c=columns: safe_indexing(rows, c, axis=1), rows)
+        yield from _parts(step, _join_names(name, part), own, last=False)
 
 
 def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
@@ -504,22 +469,14 @@ def _sample_rows(X: Any) -> Any:
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 
 
-def _transform_rows(step: Any, rows: Any) -> Any:
-    """Return rows as transformed by a fitted step; None if the step fails on them."""
-    if rows is None or step is None or isinstance(step, str):
-        return rows
-    return _try_compute(lambda: step.transform(rows))
-
-
-def _select_columns(rows: Any, columns: Any) -> Any:
-    return None if rows is None else _try_compute(lambda: safe_indexing(rows, columns, axis=1))
-
-
-def _try_compute(compute: Callable[[], Any]) -> Any:
+def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
+    """Return what is computed of the rows; None if it fails, or there are no rows."""
+    if rows is None:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return compute()
+            return compute(rows)
     except Exception as error:  # a step may fail on few records: later steps are "not tried"
         if is_alarm(error):
             raise

@@ -266,7 +266,7 @@ def _matched(report: Any) -> Fact:
     if pairs is None:
         return Fact("matched_pairs")
     sentence = pairs.describe(report.alpha, claims=report.claims)
-    return Fact("matched_pairs", pairs.to_dict(), sentence, label="on matched pairs")
+    return Fact("matched_pairs", asdict(pairs), sentence, label="on matched pairs")
 
 
 def _circumstances(report: Any) -> list[Fact]:

@@ -24,7 +24,7 @@ from ...accounting import PrivacyGuarantee
 from ...metrics.coin_guesses import BOUNDS, GuessBound, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
-from ..inspection.passed_claim import CLAIM_DOCS, read_claim
+from ..inspection.guarantees import CLAIM_DOCS, read_claim
 from ..report.findings import curve_of_chords
 from .neighbors import (
     Effort,

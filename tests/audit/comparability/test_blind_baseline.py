@@ -9,8 +9,11 @@ from scipy.stats import binom
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.audit import audit, audit_predictions, audit_synthetic
-from skprivacy.audit.comparability.blind_baseline import compare_labels, compare_samples
-from skprivacy.audit.comparability.sample_units import SampleUnits
+from skprivacy.audit.comparability.blind_baseline import (
+    SampleUnits,
+    compare_labels,
+    compare_samples,
+)
 
 from . import null_samples
 from .null_samples import KINDS, check_null_law, draw_units

@@ -10,8 +10,8 @@ from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold, SupervisedAttack
 from skprivacy.audit import audit, audit_predictions
 from skprivacy.audit.comparability import matched_pairs
+from skprivacy.audit.comparability.blind_baseline import SampleUnits
 from skprivacy.audit.comparability.matched_pairs import bound_pairs, needed_factor
-from skprivacy.audit.comparability.sample_units import SampleUnits
 from skprivacy.metrics.evidence import Evidence, Rates, gather_evidence
 
 from . import null_samples

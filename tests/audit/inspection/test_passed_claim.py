@@ -23,7 +23,7 @@ from skprivacy.audit import (
     verify_privacy,
     verify_release,
 )
-from skprivacy.audit.inspection.passed_claim import PASSED, read_claim
+from skprivacy.audit.inspection.guarantees import PASSED, read_claim
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
