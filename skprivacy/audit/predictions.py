@@ -28,7 +28,7 @@ from .inspection.claims import NO_CLAIM, Claim, claim_to_test
 from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
-from .report.findings import group_exposures, group_facts, group_partitions, report_facts
+from .report.findings import group_exposures, group_partitions, report_facts
 from .runner import (
     Records,
     check_attacks,
@@ -173,11 +173,10 @@ def audit_predictions(
     compared, known = _known_features(features, pool, rows)
     units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], people)
     return AuditReport(
-        **(report_facts(model, tested, *rows) | group_facts(people)),
+        **report_facts(model, tested, *rows, people),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
-        n_shared=0,
         not_measured=("StrongestAttack",) if pool is None else (),
         why_not_measured=NO_SHADOWS,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),

@@ -42,7 +42,6 @@ from .report.findings import (
     Evaluated,
     explain_copies,
     group_exposures,
-    group_facts,
     group_partitions,
     report_facts,
 )
@@ -127,7 +126,7 @@ def audit(
     Returns
     -------
     AuditReport
-        A :class:`LabelAuditReport` for a model that protects labels only.
+        Its ``of_labels`` is True for a model that protects labels only.
 
     Raises
     ------
@@ -153,8 +152,8 @@ def audit(
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
     gets no verdict. The audit trains the model once more, after fair coins have flipped some
-    labels, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups``, one
-    coin flips all labels of a group.
+    labels, and an attack guesses the coins. With ``groups``, one coin flips all labels of a group,
+    and the evidence of its records is added up.
 
     **Groups.** Records of one person are not independent. If people have several records, pass
     ``groups``. Without them the intervals are too narrow, and a guarantee for records claims
@@ -251,7 +250,7 @@ def audit(
     run = [attack for attack in chosen if attack not in unmeasured]
     findings = run_attacks(run, records, tested, alpha, people=people, verbose=verbose)
     return AuditReport(
-        **(report_facts(model, tested, *records) | group_facts(people)),
+        **report_facts(model, tested, *records, people),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,

@@ -42,9 +42,9 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LabeledRecords, LiRA, LossThreshold, SignalThreshold
-from skprivacy.audit import AttackFinding, audit
+from skprivacy.audit import audit
 from skprivacy.audit.report import html_report as _html
-from skprivacy.audit.report.findings import GroupExposure
+from skprivacy.audit.report.findings import AttackFinding, GroupExposure
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer

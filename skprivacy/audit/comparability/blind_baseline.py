@@ -122,21 +122,11 @@ class SampleUnits:
 
 @dataclass(frozen=True)
 class BlindBaseline:
-    """Difference between members and non-members that is visible without the model.
+    """Difference between members and non-members that is visible without the model."""
 
-    Attributes
-    ----------
-    compared : str
-        What was compared: "records", "shadow predictions", "labels" or "nothing".
-    auc : float or None
-        AUC of the classifiers that never saw the model; None if only labels were compared.
-    p_value : float or None
-        Probability of so large a difference after a random split, over classifiers and labels.
-    """
-
-    compared: str
-    auc: float | None = None
-    p_value: float | None = None
+    compared: str  # a key of CAVEATS
+    auc: float | None = None  # of the blind classifiers; None if only labels were compared
+    p_value: float | None = None  # of so large a difference after a random split
 
     @property
     def differs(self) -> bool:

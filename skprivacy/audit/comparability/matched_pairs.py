@@ -34,27 +34,14 @@ GRID = 400  # steps of the integral of a claimed curve
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """Evidence of an audit that uses only pairs of similar units.
-
-    Attributes
-    ----------
-    n_pairs : int
-        Number of pairs.
-    by_label : bool
-        Whether the units of a pair have equal labels; of numbers, equal tenths.
-    attack : str
-        Attack that shows most on the pairs; empty if there are fewer than 100.
-    epsilon_lower_bound : float or None
-        The largest epsilon that an attack refutes on the pairs; None if there are too few.
-    factor : float
-        Ratio of frequencies of some unit in the two matched samples that the claim needs to allow
-        the evidence; 1 if it needs none. Without a claim, for a model that leaks nothing.
-    """
+    """Evidence of an audit that uses only pairs of similar units."""
 
     n_pairs: int
-    by_label: bool
-    attack: str = ""
-    epsilon_lower_bound: float | None = None
+    by_label: bool  # whether the units of a pair have equal labels; of numbers, equal tenths
+    attack: str = ""  # that shows most on the pairs
+    epsilon_lower_bound: float | None = None  # None if there are too few pairs
+    # Ratio of frequencies of some unit in the two matched samples that the claim needs to allow the
+    # evidence; 1 if it needs none. Without a claim, for a model that leaks nothing.
     factor: float = 1.0
 
     def describe(self, alpha: float, *, claims: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -427,7 +428,7 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     else:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
-        own = _try_compute(lambda rows, c=columns: safe_indexing(rows, c, axis=1), rows)
+        own = _try_compute(partial(safe_indexing, indices=columns, axis=1), rows)
         yield from _parts(step, _join_names(name, part), own, last=False)
 
 

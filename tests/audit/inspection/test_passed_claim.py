@@ -14,7 +14,6 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import (
-    LabelAuditReport,
     audit,
     audit_one_run,
     audit_predictions,
@@ -24,6 +23,7 @@ from skprivacy.audit import (
     verify_release,
 )
 from skprivacy.audit.inspection.guarantees import PASSED, read_claim
+from skprivacy.audit.label_audit import LabelAuditReport
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 

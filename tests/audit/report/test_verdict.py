@@ -11,10 +11,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
-from skprivacy.audit import AttackFinding, audit
+from skprivacy.audit import audit
 from skprivacy.audit.report import audit_report as report_module
 from skprivacy.audit.report import findings as finding_module
-from skprivacy.audit.report import findings as refutation_module
+from skprivacy.audit.report.findings import AttackFinding, claimed_curve
 from skprivacy.metrics import evidence as _evidence
 
 from ..test_runner import CLAIM, PARTS, Claiming
@@ -109,8 +109,8 @@ def test_planted_rates_without_intervals_are_caught(monkeypatch):
 
 def test_chords_lie_below_the_claimed_curve():
     fpr = np.random.default_rng(0).random(200)
-    assert (refutation_module.claimed_curve(GAUSSIAN)(fpr) <= GAUSSIAN.tpr_bound(fpr) + 1e-12).all()
-    assert refutation_module.claimed_curve(None) is None
+    assert (claimed_curve(GAUSSIAN)(fpr) <= GAUSSIAN.tpr_bound(fpr) + 1e-12).all()
+    assert claimed_curve(None) is None
 
 
 def test_exchanged_groups_are_told_loudly():
