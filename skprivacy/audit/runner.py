@@ -32,7 +32,7 @@ from ..metrics.rates import check_alpha
 from .comparability.blind_baseline import SampleUnits, compare_samples
 from .comparability.matched_pairs import bound_pairs
 from .inspection.claims import NO_CLAIM, Claim, claim_of, claim_to_test, protects_labels
-from .inspection.disclosure import find_signs
+from .inspection.disclosure import check_lengths, find_signs
 from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .label_audit import audit_labels, label_attack
@@ -465,11 +465,7 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
                 f"shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
                 "y_train, X_test, y_test)."
             )
-        if num_samples(X) != num_samples(y, f"y_{part}"):
-            raise ValueError(
-                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
-                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
-            )
+        check_lengths(part, X, y)
         if np.ndim(y) != 1 or not hasattr(model, "classes_"):
             continue
         check_one_type(f"y_{part}", y)

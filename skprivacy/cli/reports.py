@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +119,3 @@ def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Seri
 def write_table(path: str, table: pd.DataFrame, mode: int | None = None) -> None:
     """Write a table without cells that a spreadsheet would run as formulas."""
     write_file(path, without_formulas(table).to_csv(index=False), mode)
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write a value of JSON types."""
-    text = json.dumps(value, indent=2, allow_nan=False)
-    write_file(path, text + "\n")

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
 from ..._input_data import check_one_type
-from ..._validation import num_samples
+from ..._validation import is_number, num_samples, whole
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics.rates import clopper_pearson
 from .claims import Claim, claim_of
@@ -144,8 +144,10 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
-    limits = min_records, min_degrees_of_freedom, max_gap
-    _check_thresholds(*limits)
+    whole("min_records", min_records)
+    whole("min_degrees_of_freedom", min_degrees_of_freedom)
+    if not (is_number(max_gap) and 0 <= max_gap <= 1):
+        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")
     X_train = as_records(X_train, "X_train")
     X_test = None if X_test is None else as_records(X_test, "X_test")
     _check_records(X_train, y_train, X_test, y_test)
@@ -158,7 +160,7 @@ def check_disclosure(
         claim=claim_of(model, X_train) if trainable else None,
         people=resolve_groups(groups, X_train),
         prints=fingerprints(X_train),
-        limits=limits,
+        limits=(min_records, min_degrees_of_freedom, max_gap),
     )
 
 
@@ -436,17 +438,13 @@ def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None
         if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
-        if num_samples(X) != num_samples(y, f"y_{part}"):
-            raise ValueError(
-                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
-                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
-            )
+        check_lengths(part, X, y)
 
 
-def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:
-    named = {"min_records": min_records, "min_degrees_of_freedom": min_degrees_of_freedom}
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name}={value!r} must be a whole number of at least 1, such as 10.")
-    if not isinstance(max_gap, (int, float)) or not 0 <= max_gap <= 1:
-        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")
+def check_lengths(part: str, X: Any, y: Any) -> None:
+    """Raise ValueError unless there is a label for each record of the "train" or "test" part."""
+    if num_samples(X) != num_samples(y, f"y_{part}"):
+        raise ValueError(
+            f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+            f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
+        )

@@ -87,7 +87,9 @@ def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGua
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known
-    if refitted is None or not _counts_its_fits(search):
+    # A subclass of scikit-learn's searches may fit more often than it reports.
+    counts_its_fits = is_search(search) and type(search).__module__.startswith("sklearn.")
+    if refitted is None or not counts_its_fits:
         return None
     fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
     if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
@@ -194,11 +196,6 @@ def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
 
 def _is_estimator(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
-
-
-def _counts_its_fits(search: Any) -> bool:
-    """Return whether a search is scikit-learn's; a subclass may fit more often than it reports."""
-    return is_search(search) and type(search).__module__.startswith("sklearn.")
 
 
 def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDPEvent]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import random
 import secrets
-import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -29,6 +28,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from ..._clones import seed_globally
+from ..._validation import is_tensor
 from ...accounting import (
     ApproxDPEvent,
     DiscreteGaussianEvent,
@@ -131,9 +131,13 @@ class IndependentFits:
     def fitted(self, data: tuple[Any, Any]) -> Any:
         """Return a clone after one fit."""
         X, y = data
-        with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
+        # Global generators have the same state in every run if they cannot drive noise.
+        public = nullcontext() if self._seeds or not self._noisy else seed_globally(0)
+        with warnings.catch_warnings(), np.errstate(all="ignore"), public:
             warnings.simplefilter("ignore")
-            model = self._clone()
+            model = clone(self._prototype)
+            if self._seeds:
+                model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
             labels = () if y is None else (y,)
             return model.fit(X, *labels, **self.fit_params)
 
@@ -281,21 +285,6 @@ class IndependentFits:
             and not self._is_public(name)
         }
 
-    def _clone(self) -> Any:
-        model = clone(self._prototype)
-        if self._seeds:
-            model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
-        return model
-
-    @contextmanager
-    def _public_chance(self) -> Iterator[None]:
-        """Give global generators the same state in every run if they cannot drive noise."""
-        if self._seeds or not self._noisy:
-            yield
-            return
-        with seed_globally(0):
-            yield
-
 
 def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
     """Return whether a claim covers all answers of mechanisms, released together.
@@ -429,7 +418,7 @@ def _walk(
         yield from (part.astype(float).ravel() for part in pair)
     elif sparse.issparse(value):
         yield from (np.asarray(value.data, float), np.asarray(value.nonzero(), float).ravel())
-    elif _is_tensor(value):
+    elif is_tensor(value):
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
         seen[id(value)] = value  # a reference, so that no other object gets this id
@@ -447,11 +436,6 @@ def _digits(value: Any) -> NDArray[np.float64]:
     if isinstance(value, int) and value.bit_length() > _BITS:
         return np.array([value.bit_length(), value % (1 << 53)], float)
     return np.array([float(value)])
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
@@ -479,7 +463,9 @@ def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
     held = vars(value)
     skipped = _PUBLIC | _unchanged_params(value, given, depth - 1)
     # Numbers first: the sizes of models and lists may differ between runs and would shift them.
-    return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
+    plain = (bool, int, float, np.number, np.bool_, np.ndarray)
+    names = sorted(held, key=lambda name: (not isinstance(held[name], plain), name))
+    return [held[name] for name in names if name not in skipped]
 
 
 def _unchanged_params(value: Any, given: GivenParameters, depth: int) -> set[str]:
@@ -509,11 +495,6 @@ def _pickle_components(value: Any) -> list[Any]:
         if is_alarm(error):
             raise
         return []
-
-
-def _shape_may_vary(held: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
-    plain = (bool, int, float, np.number, np.bool_, np.ndarray)
-    return lambda name: (not isinstance(held[name], plain), name)
 
 
 def _error(guarantee: PrivacyGuarantee) -> float:

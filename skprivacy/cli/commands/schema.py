@@ -144,7 +144,10 @@ def _confirm(args: argparse.Namespace) -> int:
             "confirm asks a person, but standard input is not a terminal. Run it in a terminal, or "
             "pass --answers-from-stdin."
         )
-    by = _user() if args.by is None else args.by
+    try:
+        by = getpass.getuser() if args.by is None else args.by
+    except (KeyError, OSError, ImportError):
+        raise UserError("the user of this process has no name. Pass --by NAME.") from None
     checked = () if args.data is None else _check_table(args, schema, None).columns
     checks = {column.name: column for column in checked}
     print_result(
@@ -193,13 +196,6 @@ def _facts_in_words(schema: Schema, name: str) -> str:
 
 def _join_values(values: Iterable[Any]) -> str:
     return ", ".join(map(repr, values))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        raise UserError("the user of this process has no name. Pass --by NAME.") from None
 
 
 def _answer() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from importlib import import_module
 from pathlib import Path
@@ -319,32 +320,25 @@ def _format_table(sweep: Any, table: pd.DataFrame) -> str:
 def _write(
     args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any, budget: Any
 ) -> None:
-    from ...model_selection.sweep_report import figure_of, page, sweep_to_dict
+    from ...model_selection.sweep_report import caveats_of_sweep, figure_of, page, sweep_to_dict
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
     known = reports.make_about(
         args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
     )
-    caveats = _caveats(sweep, records)
+    caveats = caveats_of_sweep(sweep)
+    if records.schema.unconfirmed:
+        caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
     for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
         reports.write_table(name, table)
     if suffix == ".json":
-        reports.write_json(args.out, sweep_to_dict(sweep, known, caveats))
+        stated = sweep_to_dict(sweep, known, caveats)
+        write_file(args.out, json.dumps(stated, indent=2, allow_nan=False) + "\n")
     if args.plot or suffix in reports.PAGES:
         figure = figure_of(sweep)
         if args.plot:
             write_figure(args.plot, figure, dpi=160)
         if suffix in reports.PAGES:
-            shown = page(sweep, known, caveats, figure)
-            write_file(args.out, shown)
+            write_file(args.out, page(sweep, known, caveats, figure))
     for name in filter(None, (args.out, args.plot, args.csv)):
         print_message(f"wrote {name}")
-
-
-def _caveats(sweep: Any, records: Any) -> list[str]:
-    from ...model_selection.sweep_report import caveats_of_sweep
-
-    caveats = caveats_of_sweep(sweep)
-    if records.schema.unconfirmed:
-        caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
-    return caveats

@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
     release.check_schema(args, records.schema)
     model = private_pipeline.make_model(records, args, args.epsilon, budget)
     public = data.fit_arguments(args, model, records)
-    own, new = _hold_out(args, records)
+    own, new = records.select(slice(None)), records.select(slice(0))
+    if args.hold_out:
+        own, new = records.split_random(args.hold_out, args.seed)
     scorers = {}
     if args.hold_out:  # chosen by the held-out records alone
         scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
@@ -120,12 +122,3 @@ def run(args: argparse.Namespace) -> int:
         print_message("The model was not saved. Pass --save model.safetensors to save it.")
     release.certify(args, model, records.schema, budget)
     return 0
-
-
-def _hold_out(
-    args: argparse.Namespace, records: data.Records
-) -> tuple[data.RecordsPart, data.RecordsPart]:
-    """Return the training records and the held-out records, which may be none."""
-    if not args.hold_out:
-        return records.select(slice(None)), records.select(slice(0))
-    return records.split_random(args.hold_out, args.seed)
