@@ -13,13 +13,7 @@ from sklearn.base import clone
 from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import num_samples, sequence
-from ..attacks import (
-    LossThreshold,
-    MembershipAttack,
-    ShadowPool,
-    StrongestAttack,
-    SupervisedAttack,
-)
+from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack, SupervisedAttack
 from ..attacks.record_tables import as_records, check_alike, fingerprints
 from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
 from ..metrics.rates import check_alpha

@@ -6,16 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    membership,
-    private_pipeline,
-    registry,
-    release,
-    reports,
-    tables,
-)
+from .. import config_file, data, membership, private_pipeline, registry, release, reports, tables
 from ..console import UserError, add_claim, print_message, print_result
 
 EXAMPLES = """\

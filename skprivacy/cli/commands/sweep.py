@@ -15,15 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from ..._output import write_figure, write_file
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    private_pipeline,
-    registry,
-    release,
-    reports,
-    scoring,
-)
+from .. import config_file, data, private_pipeline, registry, release, reports, scoring
 from ..console import UserError, number_list, print_message, print_result
 
 DEFAULT_ATTACK = "loss"

@@ -6,15 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    engine_table,
-    membership,
-    private_pipeline,
-    release,
-    scoring,
-)
+from .. import config_file, data, engine_table, membership, private_pipeline, release, scoring
 from ..console import UserError, check_outputs, print_message, print_result
 
 EXAMPLES = """\

@@ -173,13 +173,6 @@ def test_models_of_a_third_sample_are_not_refuted_on_pairs(kind):
     assert kind != "labels" or sum(whole) > 6
 
 
-@pytest.mark.slow
-def test_a_wide_caliper_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(matched_pairs, "CALIPER", 100.0)
-    with pytest.raises(AssertionError):
-        null_samples.check_pairs()
-
-
 def test_every_attack_has_its_share_of_the_error(monkeypatch):
     shares = []
     whole = matched_pairs.evidence_against

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 
-import skprivacy
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
@@ -25,7 +24,7 @@ from skprivacy.accounting import (
     RepeatedEvent,
 )
 from skprivacy.accounting.events import PrivateSelectionEvent
-from skprivacy.audit import PrivacyVerificationReport, verify_privacy, verify_release
+from skprivacy.audit import verify_privacy, verify_release
 from skprivacy.audit.verification import threshold_tests as _attack
 from skprivacy.audit.verification import threshold_tests as _tells
 from skprivacy.audit.verification.neighbors import PublicRanges, neighbours
@@ -34,10 +33,7 @@ from skprivacy.audit.verification.releases import (
     covers_all_answers,
     released_numbers,
 )
-from skprivacy.linear_model import (
-    FunctionalMechanismRegressor,
-    OutputPerturbationClassifier,
-)
+from skprivacy.linear_model import FunctionalMechanismRegressor, OutputPerturbationClassifier
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.base import record_releases
@@ -417,11 +413,6 @@ def test_errors_of_releases():
         verify_release(laplace(1.0), [], claim)
     with pytest.raises(ValueError, match="no numbers"):
         verify_release(lambda value: [], [(0.0, 1.0)], claim)
-
-
-def test_it_is_public():
-    assert skprivacy.verify_privacy is verify_privacy
-    assert PrivacyVerificationReport.__module__ == "skprivacy.audit.verification.verify_privacy"
 
 
 SEARCH = PrivateSelectionEvent(LaplaceEvent(1.0), 1.0, 0.5)
