@@ -295,29 +295,6 @@ def check_sweep():
 
 
 @pytest.mark.heavy
-def test_a_frozen_encoder_is_an_assumption_that_the_report_prints():
-    model = make_pipeline(FrozenEstimator(encoder().fit(X[TEST])), learn(None)).fit(
-        X[TRAIN], y[TRAIN]
-    )
-    stated = "step 'frozenestimator' (SCARFEncoder) was fitted on public records alone"
-    assert stated in claim_of(model, X[TRAIN]).guarantee.assumptions
-    report = audit(model, X[TRAIN], y[TRAIN], X[TEST], y[TEST], attacks=LossThreshold())
-    assert stated in repr(report)
-    assert stated.replace("'", "&#39;") in report.to_html()
-
-
-def test_bags_of_a_private_model_predict_and_charge_each_part():
-    """There is no claim of the whole, and the budget knows what it has cost."""
-    budget = PrivacyBudget(epsilon=9)
-    part = OutputPerturbationClassifier(epsilon=2, bounds=(-4, 4), classes=[0, 1], budget=budget)
-    bags = BaggingClassifier(part, n_estimators=3, random_state=0).fit(X[TRAIN], y[TRAIN])
-    assert bags.predict(X[TEST]).shape == y[TEST].shape
-    assert len(budget.entries()) == 3
-    assert budget.guarantee().epsilon() == pytest.approx(6)
-    assert "not known to train each of its private parts exactly once" in claim_of(bags).reason
-
-
-@pytest.mark.heavy
 def test_a_sweep_says_what_all_of_its_fits_have_cost():
     check_sweep()
 
