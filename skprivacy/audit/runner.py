@@ -146,22 +146,18 @@ def audit(
     is a LOWER bound on the leakage of the model. It can refute a claim, never confirm one: a model
     that withstands all attacks has not been shown to be private.
 
-    **Claims.** A passed claim is about ``model`` as a whole, and may come from another library. It
-    replaces the model's own claim in every test, also if it is weaker. The report states both. The
-    origin of a passed claim is unknown, so it is reported as an estimate.
+    **Claims.** A passed claim is about ``model`` as a whole. It replaces the model's own claim in
+    every test, also if it is weaker. The report states both, and the passed claim as an estimate.
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
     gets no verdict. The audit trains the model once more, after fair coins have flipped some
     labels, and an attack guesses the coins. With ``groups``, one coin flips all labels of a group,
     and the evidence of its records is added up.
 
-    **Groups.** Records of one person are not independent. If people have several records, pass
-    ``groups``. Without them the intervals are too narrow, and a guarantee for records claims
-    nothing about people.
-
-    **Edge cases.** The bounds assume that records, or groups, are independent given the model.
-    Members and non-members of different origin (another year, another hospital) make attacks look
-    stronger than they are; take both from one random split.
+    **Edge cases.** The bounds assume that records, or groups, are independent given the model. If
+    people have several records, pass ``groups``: otherwise the intervals are too narrow. Members
+    and non-members of different origin (another year, another hospital) make attacks look stronger
+    than they are; take both from one random split.
 
     Examples
     --------
@@ -175,13 +171,6 @@ def audit(
     'no claim'
     >>> report.epsilon_lower_bound > 0.1
     True
-
-    The same tree, with the claim that somebody makes for it:
-
-    >>> from skprivacy.attacks import LossThreshold
-    >>> halves = X[:1000], y[:1000], X[1000:], y[1000:]
-    >>> audit(tree, *halves, claim=(0.1, 1e-6), attacks=LossThreshold()).verdict
-    'violated'
     """
     X_train, X_test = as_records(X_train, "X_train"), as_records(X_test, "X_test")
     model = as_classifier(model, X_train)
@@ -417,7 +406,8 @@ def _of_known_members(
     judged = inside, outside - n_in
     if people is None:
         return [result], judged
-    return people.select(*judged).join_results(result), people.selected_groups(*judged)
+    chosen, numbers = people.select(*judged)
+    return chosen.join_results(result), numbers
 
 
 def _unordered(

@@ -152,17 +152,13 @@ def audit_one_run(
     follows from the claimed curve, before the coins are used. Audits are not private: the report
     holds the scores. Do not use the model, because it was trained on canaries.
 
-    Gradient canaries pass through the network's own sampling, clipping, noise and release. The
-    attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
-    each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
-    because it is computed for all sums together and for any gradients. If it is refuted, the
-    training is not the one that its epsilon was computed for. The final weights may still leak
-    less.
-
-    The audit also tests two properties of the training, each with an error probability of one in a
-    million. The sampling of records must follow the claimed independent coins. The noise at the
-    weights of absent canaries must have the claimed size and distribution, and be independent. The
-    tests of the noise are exact for Gaussian noise, and nearly so for logistic noise.
+    With gradient canaries, the attacker sees every noisy sum, and knows all other records, their
+    sampling, and the weight of each canary, but neither the coins nor the sampling of canaries. The
+    claim covers this attacker, because it is computed for all sums together and for any gradients.
+    If it is refuted, the training is not the claimed one, but the final weights may leak less. Two
+    properties are tested as well, each with an error probability of one in a million: records are
+    sampled by the claimed independent coins, and the noise at the weights of absent canaries has
+    the claimed size and distribution and is independent (nearly exact for logistic noise).
 
     **Edge cases.** Under ``zero_out`` and ``replace_one``, records are replaced. A replacement is
     two steps under ``zero_out``, so the claim is applied twice. An absent gradient canary is a

@@ -331,6 +331,9 @@ class _Part:
     disguised: bool = False  # whether users may mistake it for a privacy protection
 
 
+Opener = Callable[[Any, str, Any, bool], Iterator[_Part]]
+
+
 def _with_assumptions(
     guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
 ) -> PrivacyGuarantee | None:
@@ -432,25 +435,15 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield from _parts(step, _join_names(name, part), own, last=False)
 
 
-def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    for part, step in model.transformer_list:
-        yield from _parts(step, _join_names(name, part), rows, last=False)
+def _opener(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
+    """Return what opens a wrapper that trains each of its named parts once on all records."""
 
+    def opened(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+        yield _Part(name, assumption=_labels_public(model))
+        for part, step in parts(model):
+            yield from _parts(step, _join_names(name, part), rows, last=predicts)
 
-def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield _Part(name, assumption=_labels_public(model))
-    for part, step in model.named_estimators_.items():
-        yield from _parts(step, _join_names(name, part), rows, last=True)
-
-
-def _one_per_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield _Part(name, assumption=_labels_public(model))
-    for number, step in enumerate(model.estimators_):
-        yield from _parts(step, _join_names(name, str(number)), rows, last=True)
-
-
-def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield from _parts(model.estimator_, _join_names(name, "estimator"), rows, last)
+    return opened
 
 
 def _labels_public(model: Any) -> str:
@@ -460,7 +453,7 @@ def _labels_public(model: Any) -> str:
     return f"the set of class labels is public ({type(model).__name__} reads it from y)"
 
 
-def _join_names(name: str, part: str) -> str:
+def _join_names(name: str, part: Any) -> str:
     return f"{name}.{part}" if name else str(part)
 
 
@@ -484,16 +477,18 @@ def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
         return None
 
 
+_VOTING = _opener(lambda model: model.named_estimators_.items())
+_ONE_PER_TARGET = _opener(lambda model: enumerate(model.estimators_))
 # By exact type: a subclass may train differently.
-_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
+_OPENED: dict[type, Opener] = {
     Pipeline: _pipeline,
     PrivatePipeline: _pipeline,
     ColumnTransformer: _columns,
-    FeatureUnion: _union,
-    VotingClassifier: _voting,
-    VotingRegressor: _voting,
-    OneVsRestClassifier: _one_per_target,
-    MultiOutputClassifier: _one_per_target,
-    MultiOutputRegressor: _one_per_target,
-    SmoothedClassifier: _smoothed,
+    FeatureUnion: _opener(lambda model: model.transformer_list, predicts=False),
+    VotingClassifier: _VOTING,
+    VotingRegressor: _VOTING,
+    OneVsRestClassifier: _ONE_PER_TARGET,
+    MultiOutputClassifier: _ONE_PER_TARGET,
+    MultiOutputRegressor: _ONE_PER_TARGET,
+    SmoothedClassifier: _opener(lambda model: [("estimator", model.estimator_)]),
 }

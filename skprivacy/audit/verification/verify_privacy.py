@@ -185,7 +185,6 @@ def verify_privacy(
     the given data, records that contradict the one record, or blank records.
 
     A score turns each release (the learned numbers and the predictions of a model) into one number.
-    For noise that is added step by step, as in DP-SGD, it is a likelihood ratio over the steps.
     Pilot runs choose the neighbours, the score and its thresholds. Fresh runs then bound epsilon
     and test the whole claimed trade-off curve.
 
