@@ -15,7 +15,7 @@ from .._validation import check_random_state, num_samples
 from ..attacks import LabelInferenceAttack
 from ..attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim
-from .inspection.member_groups import MemberGroups, claim_for_groups
+from .inspection.member_groups import MemberGroups
 from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, claimed_delta, report_facts
 
@@ -99,8 +99,6 @@ def audit_labels(
 ) -> LabelAuditReport:  # fmt: skip
     """Guess the coins of canaries among the training records; return the report."""
     records = X_train, y_train, X_test, y_test
-    if people is not None:
-        claim = claim_for_groups(people, claim)
     result = guess_labels(model, attack, *records, None if people is None else people.inside)
     alpha, guarantee = float(alpha), claim.guarantee
     found = AttackFinding.of(result, guarantee, alpha, alpha)

@@ -37,7 +37,6 @@ NO_SHADOWS = (
     "that were run need none and are weaker. Pass shadow_probas and shadow_trained, or --shadows "
     "on the command line."
 )
-_UNKNOWN = Claim(None, NO_CLAIM)
 # Standard deviations that a random half does not exceed: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1
 
@@ -145,9 +144,8 @@ def audit_predictions(
     rows = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     features = _read_features(records, n_in, len(outside))
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
-    tested = claim_to_test(_UNKNOWN, claim, "record" if people is None else people.unit)
-    if people is not None:
-        tested = claim_for_groups(people, tested)
+    unit = "record" if people is None else people.unit
+    tested = claim_for_groups(people, claim_to_test(Claim(None, NO_CLAIM), claim, unit))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
     chosen = [

@@ -193,8 +193,9 @@ def audit(
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     own = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
-    tested = stated = claim_to_test(own, claim, "record" if people is None else people.unit)
-    if protects_labels(tested):
+    stated = claim_to_test(own, claim, "record" if people is None else people.unit)
+    tested = claim_for_groups(people, stated)
+    if protects_labels(stated):
         if subgroups is not None:
             raise ValueError(
                 "subgroups compare members, but a guarantee of labels hides no members. Leave "
@@ -202,8 +203,6 @@ def audit(
             )
         attack = label_attack(attacks, random_state)
         return audit_labels(model, tested, attack, *records, alpha, people)
-    if people is not None:
-        tested = claim_for_groups(people, tested)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = concat_records(records)
     for attack in chosen:

@@ -151,8 +151,7 @@ def audit_synthetic(
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     stated = read_claim(claim, "record" if people is None else people.unit)
     n_shared = shared_rows(prints, people, ("X_train", "X_test"))
-    tested = Claim(stated, NO_CLAIM if stated is None else "")
-    tested = tested if people is None else claim_for_groups(people, tested)
+    tested = claim_for_groups(people, Claim(stated, NO_CLAIM if stated is None else ""))
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rank_by_rehearsal(

@@ -96,10 +96,10 @@ class MemberGroups:
         return len(np.unique(self.outside.codes[shared]))
 
 
-def claim_for_groups(people: MemberGroups, claim: Claim) -> Claim:
-    """Return the claim for groups; none if the guarantee protects another unit."""
+def claim_for_groups(people: MemberGroups | None, claim: Claim) -> Claim:
+    """Return the claim for groups, if there are any; none if the guarantee has another unit."""
     guarantee = claim.guarantee
-    if guarantee is None or guarantee.unit == people.unit:
+    if people is None or guarantee is None or guarantee.unit == people.unit:
         return claim
     protects = "single records" if guarantee.unit == "record" else f"values of {guarantee.unit}"
     return replace(
