@@ -194,7 +194,7 @@ def audit(
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     own = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     stated = claim_to_test(own, claim, "record" if people is None else people.unit)
-    tested = claim_for_groups(people, stated)
+    tested = stated if people is None else claim_for_groups(people, stated)
     if protects_labels(stated):
         if subgroups is not None:
             raise ValueError(
