@@ -332,7 +332,7 @@ def shared_rows(
             f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
             f"records that the model was not trained on. Pass such records as {names[1]}."
         )
-    return shared if people is None else people.count_shared(found)
+    return shared if people is None else len(np.unique(people.outside.codes[found]))
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:

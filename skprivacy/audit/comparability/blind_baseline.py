@@ -211,7 +211,9 @@ def rank_blindly(units: SampleUnits) -> tuple[float, float]:
     **Edge cases.** The law is approximated by a normal one, which has heavier tails: a Mann-Whitney
     statistic has a negative excess kurtosis.
     """
-    stages = np.concatenate([_assign_stages(ranks) for ranks in units.ranks])
+    cuts = np.linspace(FIRST_SHARE, 1.0, N_BLOCKS + 1)[:-1]
+    places = np.concatenate([(ranks + 0.5) / len(ranks) for ranks in units.ranks])
+    stages = np.searchsorted(cuts, places, side="right")  # 0 for the first part
     classifiers = BlindClassifiers(units.seed)
     sizes, areas, scores = [], [], []
     for block in range(1, N_BLOCKS + 1):
@@ -291,12 +293,6 @@ def compare_labels(units: SampleUnits) -> float:
     distances = ((np.vstack([own, drawn]) - expected) ** 2 / counts).sum(axis=1)
     at_least = distances[1:] >= distances[0] - 1e-9 * len(codes)
     return (1 + int(at_least.sum())) / (1 + N_PERMUTATIONS)
-
-
-def _assign_stages(ranks: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the block of each unit; 0 for the first part, which is only learned."""
-    cuts = np.linspace(FIRST_SHARE, 1.0, N_BLOCKS + 1)[:-1]
-    return np.searchsorted(cuts, (ranks + 0.5) / len(ranks), side="right")
 
 
 def _mark_earlier(stages: NDArray[np.intp], block: int) -> NDArray[np.bool_]:

@@ -219,7 +219,10 @@ def is_covered(step: Any) -> bool:
         return bool(step.data_independent_)
     if type(step) is FunctionTransformer:
         return step.func is None
-    return _is_of_sklearn(step, _ROW_BY_ROW) and not any(map(_is_function, vars(step).values()))
+    if not _is_of_sklearn(step, _ROW_BY_ROW):
+        return False
+    # A user's function may hold private records.
+    return not any(callable(v) and not isinstance(v, type) for v in vars(step).values())
 
 
 def is_stateless(step: Any) -> bool:
@@ -298,11 +301,6 @@ def _is_of_sklearn(step: Any, names: tuple[str, ...]) -> bool:
     return type(step).__module__.startswith("sklearn.") and type(step).__name__ in names
 
 
-def _is_function(value: Any) -> bool:
-    """Return whether a value is a user's function, which may hold private records."""
-    return callable(value) and not isinstance(value, type)
-
-
 def _values(output: Any) -> np.ndarray:
     return output.toarray() if sparse.issparse(output) else np.asarray(output)
 
@@ -347,9 +345,12 @@ def _with_assumptions(
 def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     """Yield the parts that determine the claim; ``last`` is False for preprocessing steps."""
     if type(model) is FrozenEstimator:
-        parts = _parts(model.estimator, name, rows, last)
-        # A step that was fitted together with a private part has seen the private records.
-        yield from parts if holds_private(model.estimator) else map(_fitted_beforehand, parts)
+        # A step that was fitted together with a private part has seen the private records. Of any
+        # other step, only the user knows on which data it was fitted.
+        together = holds_private(model.estimator)
+        for part in _parts(model.estimator, name, rows, last):
+            is_filled = part.if_frozen and not together
+            yield replace(part, gap="", assumption=part.if_frozen) if is_filled else part
         return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
         return
@@ -406,11 +407,6 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         ignores_labels=_is_of_sklearn(model, _IGNORE_LABELS),
         if_frozen=public if needs_public_records(model) else "",
     )
-
-
-def _fitted_beforehand(part: _Part) -> _Part:
-    """Return a part of a frozen model; only the user knows on which data it was fitted."""
-    return replace(part, gap="", assumption=part.if_frozen) if part.if_frozen else part
 
 
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:

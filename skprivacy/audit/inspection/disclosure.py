@@ -242,8 +242,11 @@ def prediction_groups(model: Any, X: Any, n_distinct: int) -> PredictionGroups |
 
 def leaf_sizes(parts: list[Any]) -> IntArray:
     """Return the number of training records in each leaf of all trees inside a model."""
-    found = [_sizes(nodes, leaf) for nodes, leaf in _trees(parts)]
-    return np.concatenate(found) if found else np.zeros(0, int)
+    found = [np.zeros(0, int)]
+    for nodes, leaf in _trees(parts):
+        counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
+        found.append(np.asarray(counts)[leaf].astype(int))
+    return np.concatenate(found)
 
 
 def n_parameters(parts: list[Any]) -> int:
@@ -285,11 +288,6 @@ def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
         for stage in getattr(part, "_predictors", ()):  # histogram-based boosting
             for predictor in stage:
                 yield predictor.nodes, predictor.nodes["is_leaf"].astype(bool)
-
-
-def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
-    counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
-    return np.asarray(counts)[leaf].astype(int)
 
 
 def _values_of_a_leaf(nodes: Any) -> int:

@@ -91,10 +91,6 @@ class MemberGroups:
         whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
         return [result.join_groups(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
-    def count_shared(self, shared: NDArray[np.bool_]) -> int:
-        """Return the number of non-member groups that have one of the marked records."""
-        return len(np.unique(self.outside.codes[shared]))
-
 
 def claim_for_groups(people: MemberGroups | None, claim: Claim) -> Claim:
     """Return the claim for groups, if there are any; none if the guarantee has another unit."""

@@ -241,11 +241,6 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
 
-def claimed_curve(guarantee: PrivacyGuarantee | None) -> Curve | None:
-    """Return chords of the claimed curve; None if it bounds nothing."""
-    return curve_of_chords(guarantee, 1e-6, 200) if _bounds_anything(guarantee) else None
-
-
 def curve_of_chords(guarantee: Any, least: float, n: int) -> Curve:
     """Return chords of a concave claimed curve, slightly below it, to choose tests quickly."""
     low = np.geomspace(least, 0.5, n)
@@ -281,10 +276,9 @@ def claimed_delta(guarantee: Any) -> float:
 
 def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
     """Return the evidence of the scores, at the delta of the claim and against its whole curve."""
-    curve = claimed_curve(guarantee)
-    return gather_evidence(
-        scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve
-    )
+    curve = curve_of_chords(guarantee, 1e-6, 200) if _bounds_anything(guarantee) else None
+    delta = claimed_delta(guarantee)
+    return gather_evidence(scores_in, scores_out, delta=delta, alpha=alpha, curve=curve)
 
 
 def report_facts(
@@ -341,7 +335,9 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
     for who, own, other in (("members", members, others), ("non-members", others, members)):
         alike, counts = np.unique(own, return_counts=True)
         copies = float((counts * (counts - 1)).sum() / len(own))
-        met = _mean_copies(alike, counts, other)
+        place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
+        # Average number of copies in this sample of a record of the other sample.
+        met = float(np.where(alike[place] == other, counts[place], 0).mean())
         if copies > _COPIES and met < _RARER * copies:
             return (
                 f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
@@ -389,14 +385,6 @@ def _percent(share: float) -> str:
 def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
     """Return whether a guarantee has a finite epsilon."""
     return guarantee is not None and math.isfinite(guarantee.epsilon())
-
-
-def _mean_copies(
-    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
-) -> float:
-    """Return the average number of copies, in one sample, of a record of the other sample."""
-    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
-    return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:

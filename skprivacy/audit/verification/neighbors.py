@@ -60,7 +60,9 @@ class PublicRanges:
         cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
     ) -> PublicRanges:
         """Read the parameters; facts that they lack are taken from the records, if given."""
-        params = _last_named(estimator.get_params())
+        # By the last part of their names; outer steps take precedence.
+        by_depth = sorted(estimator.get_params().items(), key=lambda item: -item[0].count("__"))
+        params = {name.split("__")[-1]: v for name, v in by_depth if v is not None}
         low, high = _bounds(params, X)
         if y is not None and y.ndim == 2:
             ones = np.ones(y.shape[1], y.dtype)
@@ -137,12 +139,6 @@ class PublicFeatures:
 
 
 _NOTHING = PublicFeatures()
-
-
-def _last_named(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by the last part of their names; outer steps take precedence."""
-    by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
-    return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
 
 
 def _bounds(

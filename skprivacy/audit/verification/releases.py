@@ -175,11 +175,16 @@ class IndependentFits:
 
     def at(self, epsilon: float) -> IndependentFits | None:
         """Return the fits at another epsilon; None if no single parameter sets it."""
-        name = self._epsilon_name
-        if name is None or self.stated is not None:
+        names = [
+            name
+            for name, value in self.estimator.get_params().items()
+            if name.split("__")[-1] == "epsilon"
+            and isinstance(value, (int, float))
+            and math.isfinite(value)
+        ]
+        if len(names) != 1 or self.stated is not None:
             return None
-        changed = clone(self.estimator)
-        changed.set_params(**{name: float(epsilon)})
+        changed = clone(self.estimator).set_params(**{names[0]: float(epsilon)})
         return replace(self, estimator=changed)
 
     def at_plain_delta(self, data: tuple[Any, Any]) -> IndependentFits:
@@ -207,24 +212,6 @@ class IndependentFits:
                 raise
             return self
         return larger
-
-    @property
-    def epsilon(self) -> float | None:
-        """The epsilon among the parameters; None if there are none or several."""
-        name = self._epsilon_name
-        return None if name is None else float(self.estimator.get_params()[name])
-
-    @property
-    def _epsilon_name(self) -> str | None:
-        params = self.estimator.get_params()
-        found = [
-            name
-            for name, value in params.items()
-            if name.split("__")[-1] == "epsilon"
-            and isinstance(value, (int, float))
-            and math.isfinite(value)
-        ]
-        return found[0] if len(found) == 1 else None
 
     @property
     def changes(self) -> tuple[str, ...]:
