@@ -319,10 +319,9 @@ def shared_rows(
     people: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
-    """Return the number of rows of X_test, or of its groups, that are also in X_train.
+    """Return how many rows of X_test, or of its groups, are in X_train; ValueError if all are.
 
-    ``prints`` are the fingerprints of both. Raises ValueError if all rows are shared, unless most
-    rows of X_test repeat each other: a table of few categories necessarily shares rows.
+    A table of few categories, whose rows mostly repeat each other, necessarily shares rows.
     """
     train, test = prints
     found = np.isin(test, train)

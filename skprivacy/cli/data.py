@@ -201,10 +201,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
-    """Return the public records as arguments of ``fit``.
-
-    Raises UserError if the model takes no public records, or the table lacks columns.
-    """
+    """Return the public records as arguments of ``fit``; UserError if it takes none."""
     if args.public is None:
         return {}
     if _NAME not in inspect.signature(model.fit).parameters:

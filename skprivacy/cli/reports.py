@@ -102,11 +102,7 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
-    """Write the training records that stand out, by their rows in the table, counted from 1.
-
-    If groups were attacked, they are named by their value of ``--groups``. Only the owner of the
-    file can read it.
-    """
+    """Write the records that stand out, by rows from 1, or the groups, for the owner alone."""
     found = report.exposed_records()
     numbers = found["row"].to_numpy(dtype=np.intp)
     if whose is None:

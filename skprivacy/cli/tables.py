@@ -103,10 +103,8 @@ def read_table(
 ) -> pd.DataFrame:
     """Read a table of any format; raise UserError if it cannot be read, or has no rows.
 
-    The suffix selects the format; any unknown one is CSV with a header line, possibly compressed
-    (``.gz``, ``.bz2``, ``.xz``). ``texts`` are columns of a CSV file that are read as text.
-    ``missing`` lists the missing values of each column of a CSV file; None takes the defaults of
-    pandas.
+    The suffix selects the format; any unknown one is CSV, possibly compressed. Of a CSV file,
+    ``texts`` are columns that stay text, and ``missing`` lists the missing values of columns.
     """
     check_file(path)
     kind = path.suffix.lower()

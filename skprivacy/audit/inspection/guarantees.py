@@ -54,16 +54,15 @@ CLAIM_DOCS = {"claim": _ACCEPTED.format(", default=None"), "required_claim": _AC
 def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
 
-    ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a
-    finite epsilon. A single guarantee is returned unchanged. Raises ValueError if the relations or
-    units differ, or if the deltas sum to 1 or more.
+    Raises ValueError if the relations or units differ, or if the deltas sum to 1 or more.
     """
     first = guarantees[0]
     if len(guarantees) == 1:
         return first
     _check_equal("relations", (g.relation.replace("_", "-") for g in guarantees))
     _check_equal("units", (g.unit for g in guarantees))
-    # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
+    # Basic composition: deltas add up, so that events that may fail keep a finite epsilon; the
+    # events compose to a tighter joint epsilon.
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
         raise ValueError("the deltas of the parts add up to 1 or more")
@@ -80,10 +79,8 @@ def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarant
 def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
     """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
-    ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
-    because the choice of the candidate also leaks. None if the cost cannot be determined: only
-    estimators of this library, bare or in pipelines, column transformers and unions, are known to
-    keep to their parameters.
+    It is an estimate, because the choice of the candidate also leaks. None if it is not known: only
+    estimators of this library, bare or in plain wrappers, are known to keep to their parameters.
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known

@@ -171,10 +171,8 @@ def neighbours(
 ) -> Iterator[NeighbourPair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
-    The record in question replaces the last record of X; under add_remove it is appended. With
-    ``erased``, a record that is zeroed out leaves an empty place. Otherwise a record of missing
-    values replaces it, which contributes nothing. There are fewer pairs without labels, and under
-    "label" with a single label.
+    The record in question replaces the last record of X, or is appended. With ``erased``, a record
+    that is zeroed out leaves an empty place; otherwise a record of missing values replaces it.
     """
     if relation == "label":
         yield from _each_label(*agreed.show_facts(X, y, public), public)

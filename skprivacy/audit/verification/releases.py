@@ -304,14 +304,10 @@ def released_numbers(
 ) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
-    A parameter is public and skipped if it still has its value from ``given``. A parameter that the
-    fit changed is read, as are the fitted steps of a pipeline. Parameters of estimators that the
-    fit created are skipped. All other attributes are read, including private ones and the pickles
-    of other objects, because a recipient of the model has them all. The order is the same for all
-    models of one kind.
-
-    Text counts by its length and a checksum. There are no answers if all methods raise. Numbers
-    beyond the first 20,000 are dropped.
+    A parameter is public and skipped if it still has its value from ``given``. All other attributes
+    are read, including private ones and the pickles of other objects, because a recipient of the
+    model has them all. The order is the same for all models of one kind. Text counts by its length
+    and a checksum.
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
@@ -322,9 +318,7 @@ def choose_epsilon(
 ) -> tuple[IndependentFits, PrivacyGuarantee]:
     """Return the fits at the requested epsilon, or at the most sensitive one, with their claim.
 
-    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged. If
-    no epsilon reaches the target error rate, the smallest of those with the least error is chosen.
-    Raises ValueError if the requested epsilon cannot be set.
+    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged.
     """
     if epsilon is not None:
         changed = fits.at(epsilon)

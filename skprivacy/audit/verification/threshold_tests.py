@@ -72,9 +72,8 @@ class CountedAttack:
     ) -> CountedAttack:
         """Choose neighbours and tests by pilot runs, then count the tests in fresh runs.
 
-        ``steps`` are the positions of the numbers that each of several steps released. Choices, and
-        the number of fresh runs, do not depend on the fresh runs. Raises ValueError if the release
-        returns no numbers on any pair.
+        ``steps`` are the positions of the numbers that each of several steps released. Nothing that
+        is chosen depends on the fresh runs.
         """
         tried = [ReleaseRuns(release, pair, effort.n_jobs) for pair in pairs]
         works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
@@ -143,11 +142,9 @@ def choose_thresholds(
 ) -> tuple[tuple[ThresholdTest, ...], float]:
     """Choose the test that refutes the curve best, and the one with the largest epsilon.
 
-    Returns them with the p-value of the first one in the runs of ``check``.
-
-    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
-    are the columns that each of several steps released. If no test exceeds the curve, the first one
-    is the test of the largest mu of a Gaussian curve, which tests the middle of the curve.
+    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. If no test
+    exceeds the curve, the first one has the largest mu of a Gaussian curve, which tests the middle
+    of the curve. Returns the tests, and the p-value of the first one in ``check``.
     """
     sums = _linear(*learn)
     scores = [
@@ -258,9 +255,8 @@ def _linear(runs: Matrix, others: Matrix) -> list[Score]:
 def _midpoint_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
     """Return the likelihood ratio scores of Laplace and of K-norm noise around the two medians.
 
-    For Laplace noise: the sum of numbers clipped to the interval between both medians. For K-norm
-    noise: how much nearer a run is to the median with the record than to the other, in single
-    numbers scaled by their spread, and in each step, whose numbers have noise of one size.
+    K-norm noise is scored in single numbers scaled by their spread, and in each step, whose numbers
+    have noise of one size.
     """
     a, b = np.median(runs, axis=0), np.median(others, axis=0)
     spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
