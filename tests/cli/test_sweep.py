@@ -98,7 +98,7 @@ def test_exposed_records_are_named_on_request_by_their_rows(folder, capsys, monk
 def test_a_sweep_of_a_regression(folder, capsys):
     line = f"sweep {NUMBERS} --epsilons 1 10 --cv 3 --out s.html --csv s.csv --plot s.png"
     out, _ = succeed(f"{line} --subgroups area", capsys)
-    assert "test R2" in out
+    assert "Test R²" in out
     assert "accuracy" not in out
     table = pd.read_csv(folder / "s.csv")
     scores = dict(zip(table["model"], table["test_score"], strict=True))
@@ -123,7 +123,7 @@ def test_a_rare_class_gets_its_own_scores_and_a_constant_model_no_recommendation
     assert shown["test_balanced_accuracy"].iloc[-1] == 0.5
     assert shown["test_average_precision"].iloc[2] > 0.9  # boosting, for the rarer class
     for words in (
-        "test average_precision", "by the noise", "by the model",
+        "Test average_precision", "By the noise", "By the model",
         "no epsilon is recommended, as the model is useless at each",
     ):  # fmt: skip
         assert words in out
@@ -133,8 +133,8 @@ def test_a_rare_class_gets_its_own_scores_and_a_constant_model_no_recommendation
 def test_a_sweep_is_scored_as_asked(folder, capsys):
     line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --scoring balanced_accuracy,f1 --out s.html"
     out, _ = succeed(f"{line} --csv s.csv", capsys)
-    assert "test balanced_accuracy" in out
-    assert "test f1" in out
+    assert "Test balanced_accuracy" in out
+    assert "Test f1" in out
     shown = pd.read_csv(folder / "s.csv")
     assert "test_f1" in shown
     assert "test_balanced_accuracy" not in shown  # it is the first, test_score
@@ -256,7 +256,7 @@ def test_an_interrupted_sweep_goes_on_and_pays_once(folder, capsys, monkeypatch)
 def test_who_pays_is_told(folder, capsys):
     line = f"sweep {CLASSES} --epsilons 1 --cv 3 --subgroups area --out s.json"
     out, _ = succeed(line, capsys)
-    assert "more than others" in out
+    assert "Pays" in out
     told = json.loads((folder / "s.json").read_text())["by_group"]
     assert {row["group"] for row in told} == {"north", "south"}
 
