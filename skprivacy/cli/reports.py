@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._output import without_formulas, write_file
-from .console import UserError, check_outputs, print_result
+from .console import UserError, check_outputs, print_message, print_result
 
 if TYPE_CHECKING:
     from ..audit import About
@@ -86,8 +86,8 @@ def print_digest(path: str | None) -> str:
     return digest
 
 
-def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str]:
-    """Write the requested files; return their names."""
+def write_audit(args: argparse.Namespace, report: Any, known: About) -> None:
+    """Write the requested files, and print their names."""
     if args.csv:
         write_table(args.csv, report.to_frame())
     if args.out:
@@ -98,7 +98,8 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
             report.to_json(args.out, about=known)
         else:
             write_table(args.out, report.to_frame())
-    return [name for name in (args.out, args.csv) if name]
+    for name in filter(None, (args.out, args.csv)):
+        print_message(f"wrote {name}")
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:

@@ -125,8 +125,7 @@ def run(args: argparse.Namespace) -> int:
         args, records.name, records.schema, budget, digest,
         **{"splits, shadow models, first weights": args.seed},
     )  # fmt: skip
-    for name in reports.write_audit(args, report, known):
-        print_message(f"wrote {name}")
+    reports.write_audit(args, report, known)
     if args.exposed:
         reports.write_exposed(args.exposed, report, rows, whose)
         print_message(

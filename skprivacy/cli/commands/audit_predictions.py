@@ -104,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         **given,
     )
     print_result(report)
-    for name in reports.write_audit(args, report, reports.make_about(args, Path(args.table).name)):
-        print_message(f"wrote {name}")
+    reports.write_audit(args, report, reports.make_about(args, Path(args.table).name))
     return exit_code(report)
 
 
