@@ -49,9 +49,6 @@ def check_disclosure(
 ) -> DisclosureReport:
     """Check a fitted model for signs that it discloses training records, without attacking it.
 
-    Nothing is trained, so this takes seconds, while an audit trains shadow models. Official
-    statistics check tables for the same signs before a release.
-
     Parameters
     ----------
     model : fitted estimator or torch module
@@ -64,18 +61,16 @@ def check_disclosure(
         also show whether arrays of the model hold rows of data by chance.
     min_records : int, default=10
         Smallest number of records that may share a leaf or a prediction. A row of features
-        identifies nobody if this many training records share it. Statistical offices ask for 3 to
-        10 records behind a published cell.
+        identifies nobody if this many training records share it.
     min_degrees_of_freedom : int, default=10
         Smallest number of residual degrees of freedom. With none, the fitted parameters may
-        determine the records. 10 is common in research data centres.
+        determine the records.
     max_gap : float, default=0.1
         The largest error gap. The gap is the advantage over guessing of an attacker who calls a
         record a member if its error is small.
     groups : array-like of shape (n_train,), default=None
         Group of each record of ``X_train``, if groups, such as patients, have several records.
-        k-anonymity and degrees of freedom then count groups, because twenty records of one patient
-        hide nobody.
+        k-anonymity and degrees of freedom then count groups.
 
     Returns
     -------
@@ -124,8 +119,6 @@ def check_disclosure(
     enforcement through generalization and suppression. SRI International, 1998.
     S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
     connection to overfitting. CSF 2018.
-    J. Smith, R. J. Preen, A. McCarthy, A. Crespi-Boixader, J. Liley, S. Rogers. Safe machine
-    learning model release from trusted research environments: the AI-SDC package. 2022.
 
     Examples
     --------

@@ -319,7 +319,7 @@ def verify_release(
         For a mechanism: two values as far apart as its sensitivity.
     %(required_claim)s
     n_runs, seconds, alpha, n_jobs : int, float, float, int
-        As in :func:`verify_privacy`.
+        As in :func:`verify_privacy`, with the same defaults.
 
     Returns
     -------
