@@ -96,7 +96,14 @@ def centred(Z):
     return Z - Z.mean(axis=0)
 
 
-class Stateless(TransformerMixin, BaseEstimator):
+class NeedsNoFit(TransformerMixin, BaseEstimator):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class Stateless(NeedsNoFit):
     """Says that it needs no fit, and remembers the mean of what it was fitted on."""
 
     def fit(self, X, y=None):
@@ -105,11 +112,6 @@ class Stateless(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         return X - self.mean_
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
 
 
 class Right(LossThreshold):
@@ -525,7 +527,7 @@ def test_rounding_that_depends_on_other_records_is_an_assumption(function, exact
     assert told == [] if exact else "its rounding, which depends on others" in told[0]
 
 
-class Held(TransformerMixin, BaseEstimator):
+class Held(NeedsNoFit):
     """Needs no fit, as it was handed what it needs."""
 
     def __init__(self, scaler):
@@ -536,11 +538,6 @@ class Held(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         return self.scaler.transform(X)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,12 @@ def test_a_known_defect_of_another_library_is_shown():
     assert not verify_privacy(ZeroSensitivity(repaired=True), n_runs=100, alpha=1e-8).broken
 
 
+def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():
+    held = verify_privacy(ZeroSensitivity(repaired=True, random_state=0), n_runs=100, alpha=1e-8)
+    assert not held.broken
+    assert any("random_state is fresh" in text for text in held.changes)
+
+
 @pytest.mark.slow
 def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
     budget = PrivacyBudget(0.5, path=tmp_path / "ledger")
