@@ -31,10 +31,13 @@ from sklearn.tree import DecisionTreeClassifier
 from benchmarks.shared.data import fetch_adult
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy.audit import audit, audit_predictions
-from skprivacy.audit.comparability.blind_baseline import compare_labels, compare_samples
-from skprivacy.audit.comparability.matched_pairs import bound_pairs, comparability_facts
-from skprivacy.audit.comparability.sample_units import SampleUnits
-from skprivacy.audit.runner import Records
+from skprivacy.audit.comparability.blind_baseline import (
+    SampleUnits,
+    compare_labels,
+    compare_samples,
+)
+from skprivacy.audit.comparability.matched_pairs import bound_pairs
+from skprivacy.audit.runner import Records, comparability_facts
 
 N_SPLITS, N_DRAWS, N_PAIRED = choose((300, 20, 6), (2, 2, 1))  # per table, shift and cell
 SIZES = choose((50, 100, 200, 400), (50,))  # in each sample

@@ -23,31 +23,21 @@ from typing import Any
 
 from .canaries.one_run import OneRunAuditReport, audit_one_run
 from .canaries.synthesizer_audit import SynthesizerAuditReport, audit_synthesizer
-from .comparability.blind_baseline import BlindBaseline
-from .comparability.matched_pairs import MatchedPairs
 from .inspection.claims import Claim, claim_of
 from .inspection.disclosure import check_disclosure
-from .inspection.disclosure_report import DisclosureCheck, DisclosureReport
-from .label_audit import LabelAuditReport
+from .inspection.disclosure_report import DisclosureReport
 from .predictions import audit_predictions
 from .report.audit_report import AuditReport
 from .report.document import About
-from .report.findings import AttackFinding, GroupExposure
 from .runner import audit
 from .synthetic_records import audit_synthetic
 from .verification.verify_privacy import PrivacyVerificationReport, verify_privacy, verify_release
 
 __all__ = [
     "About",
-    "AttackFinding",
     "AuditReport",
-    "BlindBaseline",
     "Claim",
-    "DisclosureCheck",
     "DisclosureReport",
-    "GroupExposure",
-    "LabelAuditReport",
-    "MatchedPairs",
     "OneRunAuditReport",
     "PrivacyVerificationReport",
     "SynthesizerAuditReport",

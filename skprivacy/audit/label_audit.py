@@ -12,13 +12,12 @@ from sklearn.base import clone
 from .._clones import train_clone
 from .._groups import Groups
 from .._validation import check_random_state, num_samples
-from ..accounting import PrivacyGuarantee
 from ..attacks import LabelInferenceAttack
 from ..attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from .inspection.claims import NOT_MEMBERSHIP, Claim
-from .inspection.member_groups import MemberGroups, claim_for_groups
+from .inspection.member_groups import MemberGroups
 from .report.audit_report import AuditReport
-from .report.findings import AttackFinding, group_facts, report_facts
+from .report.findings import AttackFinding, claimed_delta, report_facts
 
 FEWEST = 100  # training records, a quarter of which are canaries
 
@@ -27,41 +26,9 @@ FEWEST = 100  # training records, a quarter of which are canaries
 class LabelAuditReport(AuditReport):
     """Claimed privacy of labels compared with the labels that an attack inferred.
 
-    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. Fair coins
-    flip some labels, a clone of the model is trained on them, and an attack guesses the coins.
-    "violated" refers to labels; membership gets no verdict. The fields are as in
-    :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
-    as non-members.
-
-    Attributes
-    ----------
-    model, guarantee, findings, reason, uncovered : as in :class:`AuditReport`
-        There is one finding.
-    charged : as in :class:`AuditReport`
-        The joint cost of all fits.
-    n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
-        Of the model as it was given, without canaries.
-    alpha : float
-        Error probability of the verdict and of each interval.
-    n_shadows, n_shared : int
-        1, and 0.
-    not_measured : tuple of str
-        Empty.
-    why_not_measured : str
-        Unused.
-    attacked : str
-        "record", or the name of the ``groups``. One coin then decides about all labels of a group,
-        and the evidence of its records is added up.
-    disclosure : None
-        Features and membership are public under a guarantee of labels.
-    exposures : tuple
-        Empty.
-    copied : str
-        Empty: coins flip labels independently, even for records with equal features.
-    ledger_caveats, own_claim : as in :class:`AuditReport`
-        The limits of the budget's ledger, and the model's own claim if another was passed.
-    baseline, pairs : None
-        Fair coins choose which labels are flipped, so nothing but chance separates the two sides.
+    Fair coins flip some labels, a clone of the model is trained on them, and an attack guesses the
+    coins. "violated" refers to labels; membership gets no verdict. Numbers of records and
+    accuracies are of the model as it was given, without canaries.
     """
 
     of_labels: ClassVar[bool] = True
@@ -132,27 +99,19 @@ def audit_labels(
 ) -> LabelAuditReport:  # fmt: skip
     """Guess the coins of canaries among the training records; return the report."""
     records = X_train, y_train, X_test, y_test
-    if people is not None:
-        claim = claim_for_groups(people, claim)
     result = guess_labels(model, attack, *records, None if people is None else people.inside)
-    return LabelAuditReport(
-        **(report_facts(model, claim, *records) | group_facts(people)),
-        findings=(_finding(result, claim.guarantee, float(alpha)),),
-        alpha=float(alpha),
-        n_shadows=1,
-        n_shared=0,
-    )
-
-
-def _finding(
-    result: LabelInferenceResult, guarantee: PrivacyGuarantee | None, alpha: float
-) -> AttackFinding:
-    """Return the finding, with the exact one-run bound from guesses of coins."""
+    alpha, guarantee = float(alpha), claim.guarantee
     found = AttackFinding.of(result, guarantee, alpha, alpha)
-    delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
-    bound = found.result.epsilon_lower_bound(delta, alpha)
+    # Scores of one run are not independent: the bound is the exact one from guesses of coins.
+    bound = found.result.epsilon_lower_bound(claimed_delta(guarantee), alpha)
     by = "its guesses of coins, counted in one run" if bound > 0 else ""
-    return replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
+    found = replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
+    return LabelAuditReport(
+        **report_facts(model, claim, *records, people),
+        findings=(found,),
+        alpha=alpha,
+        n_shadows=1,
+    )
 
 
 def guess_labels(

@@ -13,31 +13,30 @@ from sklearn.base import clone
 from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import num_samples, sequence
-from ..attacks import (
-    LossThreshold,
-    MembershipAttack,
-    ShadowPool,
-    StrongestAttack,
-    SupervisedAttack,
-)
+from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack, SupervisedAttack
 from ..attacks.record_tables import as_records, check_alike, fingerprints
 from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
 from ..metrics.rates import check_alpha
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
-from .inspection.claims import NO_CLAIM, Claim
+from .comparability.blind_baseline import SampleUnits
+from .inspection.claims import NO_CLAIM, Claim, claim_to_test
+from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .report.audit_report import AuditReport
-from .report.findings import group_exposures, group_facts, group_partitions, report_facts
-from .runner import Records, check_attacks, check_verbose, run_attacks, wants_pool
+from .report.findings import group_exposures, group_partitions, report_facts
+from .runner import (
+    Records,
+    check_attacks,
+    check_verbose,
+    comparability_facts,
+    run_attacks,
+    wants_pool,
+)
 
 NO_SHADOWS = (
     "There are no predictions of shadow models to show what is usual for each record. The attacks "
     "that were run need none and are weaker. Pass shadow_probas and shadow_trained, or --shadows "
     "on the command line."
 )
-_UNKNOWN = Claim(None, NO_CLAIM)
 # Standard deviations that a random half does not exceed: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1
 
@@ -145,9 +144,8 @@ def audit_predictions(
     rows = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     features = _read_features(records, n_in, len(outside))
     people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
-    tested = claim_to_test(_UNKNOWN, claim, "record" if people is None else people.unit)
-    if people is not None:
-        tested = claim_for_groups(people, tested)
+    unit = "record" if people is None else people.unit
+    tested = claim_for_groups(people, claim_to_test(Claim(None, NO_CLAIM), claim, unit))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
     chosen = [
@@ -167,11 +165,10 @@ def audit_predictions(
     compared, known = _known_features(features, pool, rows)
     units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], people)
     return AuditReport(
-        **(report_facts(model, tested, *rows) | group_facts(people)),
+        **report_facts(model, tested, *rows, people),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
-        n_shared=0,
         not_measured=("StrongestAttack",) if pool is None else (),
         why_not_measured=NO_SHADOWS,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),

@@ -21,6 +21,7 @@ from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import safe_indexing
 from .._validation import num_samples, sequence
+from ..accounting import PrivacyGuarantee
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks.group_scores import connected_units
 from ..attacks.membership.labeled_records import label_records
@@ -28,12 +29,12 @@ from ..attacks.model_answers import as_classifier, labels_as_text, targets_as_ar
 from ..attacks.record_tables import as_records, check_alike, concat, fingerprints
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
-from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
-from .inspection.disclosure import find_signs
+from .comparability.blind_baseline import SampleUnits, compare_samples
+from .comparability.matched_pairs import bound_pairs
+from .inspection.claims import NO_CLAIM, Claim, claim_of, claim_to_test, protects_labels
+from .inspection.disclosure import check_lengths, find_signs
+from .inspection.guarantees import CLAIM_DOCS
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, claim_to_test
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
 from .report.findings import (
@@ -41,7 +42,6 @@ from .report.findings import (
     Evaluated,
     explain_copies,
     group_exposures,
-    group_facts,
     group_partitions,
     report_facts,
 )
@@ -126,7 +126,7 @@ def audit(
     Returns
     -------
     AuditReport
-        A :class:`LabelAuditReport` for a model that protects labels only.
+        Its ``of_labels`` is True for a model that protects labels only.
 
     Raises
     ------
@@ -146,22 +146,18 @@ def audit(
     is a LOWER bound on the leakage of the model. It can refute a claim, never confirm one: a model
     that withstands all attacks has not been shown to be private.
 
-    **Claims.** A passed claim is about ``model`` as a whole, and may come from another library. It
-    replaces the model's own claim in every test, also if it is weaker. The report states both. The
-    origin of a passed claim is unknown, so it is reported as an estimate.
+    **Claims.** A passed claim is about ``model`` as a whole. It replaces the model's own claim in
+    every test, also if it is weaker. The report states both, and the passed claim as an estimate.
 
     **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
     gets no verdict. The audit trains the model once more, after fair coins have flipped some
-    labels, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups``, one
-    coin flips all labels of a group.
+    labels, and an attack guesses the coins. With ``groups``, one coin flips all labels of a group,
+    and the evidence of its records is added up.
 
-    **Groups.** Records of one person are not independent. If people have several records, pass
-    ``groups``. Without them the intervals are too narrow, and a guarantee for records claims
-    nothing about people.
-
-    **Edge cases.** The bounds assume that records, or groups, are independent given the model.
-    Members and non-members of different origin (another year, another hospital) make attacks look
-    stronger than they are; take both from one random split.
+    **Edge cases.** The bounds assume that records, or groups, are independent given the model. If
+    people have several records, pass ``groups``: otherwise the intervals are too narrow. Members
+    and non-members of different origin (another year, another hospital) make attacks look stronger
+    than they are; take both from one random split.
 
     Examples
     --------
@@ -175,13 +171,6 @@ def audit(
     'no claim'
     >>> report.epsilon_lower_bound > 0.1
     True
-
-    The same tree, with the claim that somebody makes for it:
-
-    >>> from skprivacy.attacks import LossThreshold
-    >>> halves = X[:1000], y[:1000], X[1000:], y[1000:]
-    >>> audit(tree, *halves, claim=(0.1, 1e-6), attacks=LossThreshold()).verdict
-    'violated'
     """
     X_train, X_test = as_records(X_train, "X_train"), as_records(X_test, "X_test")
     model = as_classifier(model, X_train)
@@ -204,8 +193,9 @@ def audit(
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     own = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
-    tested = stated = claim_to_test(own, claim, "record" if people is None else people.unit)
-    if protects_labels(tested):
+    stated = claim_to_test(own, claim, "record" if people is None else people.unit)
+    tested = stated if people is None else claim_for_groups(people, stated)
+    if protects_labels(stated):
         if subgroups is not None:
             raise ValueError(
                 "subgroups compare members, but a guarantee of labels hides no members. Leave "
@@ -213,8 +203,6 @@ def audit(
             )
         attack = label_attack(attacks, random_state)
         return audit_labels(model, tested, attack, *records, alpha, people)
-    if people is not None:
-        tested = claim_for_groups(people, tested)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = concat_records(records)
     for attack in chosen:
@@ -250,7 +238,7 @@ def audit(
     run = [attack for attack in chosen if attack not in unmeasured]
     findings = run_attacks(run, records, tested, alpha, people=people, verbose=verbose)
     return AuditReport(
-        **(report_facts(model, tested, *records) | group_facts(people)),
+        **report_facts(model, tested, *records, people),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -292,6 +280,24 @@ def run_attacks(
     )
 
 
+def comparability_facts(
+    units: SampleUnits,
+    findings: Sequence[AttackFinding],
+    guarantee: PrivacyGuarantee | None,
+    alpha: float,
+    compared: str = "records",
+) -> dict[str, Any]:
+    """Return the fields of a report about the comparability of its samples.
+
+    Pairs are matched by records only, and only if the samples differ.
+    """
+    baseline = compare_samples(units, compared)
+    pairs = None
+    if baseline.differs and compared == "records":
+        pairs = bound_pairs(units, findings, guarantee, alpha)
+    return {"baseline": baseline, "pairs": pairs}
+
+
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
     """Return converted members and non-members as one sample, with their targets."""
     X_train, y_train, X_test, y_test = records
@@ -313,10 +319,9 @@ def shared_rows(
     people: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
-    """Return the number of rows of X_test, or of its groups, that are also in X_train.
+    """Return how many rows of X_test, or of its groups, are in X_train; ValueError if all are.
 
-    ``prints`` are the fingerprints of both. Raises ValueError if all rows are shared, unless most
-    rows of X_test repeat each other: a table of few categories necessarily shares rows.
+    A table of few categories, whose rows mostly repeat each other, necessarily shares rows.
     """
     train, test = prints
     found = np.isin(test, train)
@@ -326,7 +331,7 @@ def shared_rows(
             f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
             f"records that the model was not trained on. Pass such records as {names[1]}."
         )
-    return shared if people is None else people.count_shared(found)
+    return shared if people is None else len(np.unique(people.outside.codes[found]))
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
@@ -399,7 +404,8 @@ def _of_known_members(
     judged = inside, outside - n_in
     if people is None:
         return [result], judged
-    return people.select(*judged).join_results(result), people.selected_groups(*judged)
+    chosen, numbers = people.select(*judged)
+    return chosen.join_results(result), numbers
 
 
 def _unordered(
@@ -447,11 +453,7 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
                 f"shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
                 "y_train, X_test, y_test)."
             )
-        if num_samples(X) != num_samples(y, f"y_{part}"):
-            raise ValueError(
-                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
-                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
-            )
+        check_lengths(part, X, y)
         if np.ndim(y) != 1 or not hasattr(model, "classes_"):
             continue
         check_one_type(f"y_{part}", y)

@@ -26,14 +26,13 @@ from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
 from ..synthesis import MarginalSynthesizer
-from .comparability.matched_pairs import comparability_facts
-from .comparability.sample_units import SampleUnits
+from .comparability.blind_baseline import SampleUnits
 from .inspection.claims import NO_CLAIM, Claim
+from .inspection.guarantees import CLAIM_DOCS, read_claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
-from .inspection.passed_claim import CLAIM_DOCS, read_claim
 from .report.audit_report import AuditReport
 from .report.findings import AttackFinding, group_facts
-from .runner import shared_rows
+from .runner import comparability_facts, shared_rows
 
 _FEWEST = 20  # reference records needed for a rehearsal
 _BY_CHANCE = 1e-6  # probability below which equal records are not a coincidence
@@ -152,8 +151,7 @@ def audit_synthetic(
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     stated = read_claim(claim, "record" if people is None else people.unit)
     n_shared = shared_rows(prints, people, ("X_train", "X_test"))
-    tested = Claim(stated, NO_CLAIM if stated is None else "")
-    tested = tested if people is None else claim_for_groups(people, tested)
+    tested = claim_for_groups(people, Claim(stated, NO_CLAIM if stated is None else ""))
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rank_by_rehearsal(
@@ -179,11 +177,7 @@ def audit_synthetic(
         uncovered={},
         charged=stated,
         **(counted | group_facts(people)),
-        train_accuracy=float("nan"),
-        test_accuracy=float("nan"),
-        majority_share=float("nan"),
         alpha=float(alpha),
-        n_shadows=0,
         n_shared=n_shared,
         not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,

@@ -39,7 +39,7 @@ def apply_config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> N
                 f"{name}: {key!r} is not an option of this command. The options are "
                 f"{', '.join(sorted(actions))}."
             )
-        action.default = _convert_value(name, key, value, action)
+        action.default = _convert_value(parser, name, key, value, action)
         action.required = False
         if not action.option_strings:  # DATA, which is then given by the file
             action.nargs = "?"
@@ -67,7 +67,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not TOML: {error}.") from error
 
 
-def _convert_value(name: str, key: str, value: Any, action: argparse.Action) -> Any:
+def _convert_value(
+    parser: argparse.ArgumentParser, name: str, key: str, value: Any, action: argparse.Action
+) -> Any:
     """Return a value as the command line would give it: parsers convert text only."""
     if isinstance(action, argparse._StoreTrueAction):
         if not isinstance(value, bool):
@@ -77,24 +79,12 @@ def _convert_value(name: str, key: str, value: Any, action: argparse.Action) -> 
         if key != "set":
             raise UserError(f"{name}: [{key}] is a table; expected one value.")
         return [(k, tuple(v) if isinstance(v, list) else v) for k, v in value.items()]
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(one, bool | dict | list) for one in values):
+        raise UserError(f"{name}: {key} = {value!r} must be text or a number.")
+    texts = list(map(str, values))
     try:
-        texts = [_text(part) for part in (value if isinstance(value, list) else [value])]
-        kind = action.type if callable(action.type) else str
-        parts = [kind(text) for text in texts]
-    except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
-        raise UserError(f"{name}: {key} = {value!r}: {error}.") from None
-    if action.choices is not None and not set(parts) <= set(action.choices):
-        raise UserError(
-            f"{name}: {key} = {value!r} must be one of {', '.join(map(str, action.choices))}."
-        )
-    if action.nargs in ("+", "*"):
-        return parts
-    if isinstance(value, list):
-        return kind(",".join(texts))
-    return parts[0]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | dict | list):
-        raise TypeError("expected text or a number")
-    return str(value)
+        takes_several = action.nargs in ("+", "*")
+        return parser._get_values(action, texts if takes_several else [",".join(texts)])
+    except argparse.ArgumentError as error:
+        raise UserError(f"{name}: {key} = {value!r}: {error.message}.") from None

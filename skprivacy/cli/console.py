@@ -94,7 +94,7 @@ def _same(file: str, other: str) -> bool:
 
 
 def add_claim(group: Any, default: str) -> None:
-    """Add the option for a passed claim."""
+    """Add the options for a passed claim and for the error of its verdict."""
     group.add_argument(
         "--claim",
         type=_claim,
@@ -102,12 +102,18 @@ def add_claim(group: Any, default: str) -> None:
         help="the claim to test, such as 1 or 1,1e-6; or a .json file of a guarantee or an event, "
         f"as their to_dict() returns it (default: {default})",
     )
+    group.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="error probability of the verdict (default: %(default)s)",
+    )
 
 
 def _claim(text: str) -> Any:
     """Parse a claim for the audits."""
     from ..accounting import Event, PrivacyGuarantee
-    from ..audit.inspection.passed_claim import read_claim
+    from ..audit.inspection.guarantees import read_claim
 
     try:
         if text.lower().endswith(".json"):

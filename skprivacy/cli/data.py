@@ -120,7 +120,8 @@ def load_records(args: argparse.Namespace, schema: Schema | None = None) -> Reco
                 f"{args.data} has a built-in target and schema, and one row per person. Leave out "
                 "--target, --schema and --groups."
             )
-        records = _load_builtin(args.data)
+        bunch = CATALOGUE[args.data].load(as_frame=True)
+        records = Records(args.data, bunch.data, np.asarray(bunch.target), bunch.schema)
     else:
         records = _load_file(Path(args.data), args, schema)
     first = records.select(slice(args.rows))
@@ -200,10 +201,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
-    """Return the public records as arguments of ``fit``.
-
-    Raises UserError if the model takes no public records, or the table lacks columns.
-    """
+    """Return the public records as arguments of ``fit``; UserError if it takes none."""
     if args.public is None:
         return {}
     if _NAME not in inspect.signature(model.fit).parameters:
@@ -221,11 +219,6 @@ def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dic
         )
     print_message(f"{path.name}: {len(table):,} public records")
     return {_NAME: table[list(records.X)]}
-
-
-def _load_builtin(name: str) -> Records:
-    bunch = CATALOGUE[name].load(as_frame=True)
-    return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
 
 def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> Records:
@@ -258,7 +251,11 @@ def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> R
         )
     X = frame.drop(columns=target)
     if schema is None:
-        schema = _draft_schema(frame, target)
+        draft = draft_schema(frame, target)  # read off the data, with a warning
+        for name, note in draft.notes.items():
+            if name != target:
+                print_message(f"{name}: {note}.")
+        schema = draft.schema
     if absent := [name for name in schema if name not in X]:
         raise UserError(
             f"{path} lacks columns of the schema: {', '.join(absent)}. Add them, or remove them "
@@ -269,15 +266,6 @@ def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> R
     _warn_lost_values(path, schema, X)
     y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
     return Records(path.name, X[list(schema)], y, schema, groups)
-
-
-def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
-    """Return a schema read off the data, with a warning; print the notes about its columns."""
-    draft = draft_schema(frame, target)
-    for name, note in draft.notes.items():
-        if name != target:
-            print_message(f"{name}: {note}.")
-    return draft.schema
 
 
 def _check_target(target: str, schema: Schema) -> None:

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     traceback = "--traceback" in given
     try:
-        args = parser(given).parse_args(given)
+        args = make_parser(given).parse_args(given)
         args.command_line = shlex.join(["skprivacy", *given])
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
@@ -86,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             else "interrupted"
         )
         return 130
-    except (
-        BrokenPipeError
-    ):  # the reader of the output has exited, as in `skprivacy datasets | head`
+    except BrokenPipeError:  # the reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, ValueError, TypeError, OSError, ImportError) as error:
@@ -102,7 +100,7 @@ def _failed(error: Exception, traceback: bool) -> int:
     return 2
 
 
-def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser: complete for the called command, names only for the others."""
     whole = argparse.ArgumentParser(
         prog="skprivacy",
@@ -121,5 +119,15 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             subparsers.add_parser(name, help=text)
             continue
         module = import_module(f".commands.{name.replace('-', '_')}", __package__)
-        config_file.apply_config_file(module.add_parser(subparsers, text), argv)
+        parser = subparsers.add_parser(
+            name,
+            help=text,
+            description=module.DESCRIPTION,
+            epilog=getattr(module, "EXAMPLES", None),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(parser)
+        if hasattr(module, "run"):  # otherwise each action has its own
+            parser.set_defaults(run=module.run)
+        config_file.apply_config_file(parser, argv)
     return whole

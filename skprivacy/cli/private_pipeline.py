@@ -108,11 +108,7 @@ def check(args: argparse.Namespace, *epsilons: float) -> None:
 def make_model(
     records: Records, args: argparse.Namespace, epsilon: float, budget: Any = None
 ) -> Any:
-    """Return the unfitted model behind a transformer by the schema.
-
-    Raises UserError if the model is for another kind of target, lacks a parameter, or cannot be
-    charged.
-    """
+    """Return the unfitted model behind a transformer by the schema; UserError if it cannot be."""
     kind = model_class(args.model or f"DPSGD{'Classifier' if records.classifies else 'Regressor'}")
     known = inspect.signature(kind).parameters
     given = dict(args.set)

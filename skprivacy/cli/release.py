@@ -168,10 +168,9 @@ def shows_digest(budget: PrivacyBudget | None) -> Iterator[None]:
 def open_ledger(
     ledger: str, scope: str, new_scope: bool | None = None, expect: str | None = None
 ) -> PrivacyBudget:
-    """Open a ledger; raise UserError if the ledger or the scope does not exist.
+    """Open a ledger that holds the digest ``expect``; UserError without the ledger or the scope.
 
-    ``new_scope``: whether a scope without a cap or a charge is allowed; None if the command has no
-    option for it. ``expect``: a digest that the ledger must hold, or LedgerError is raised.
+    ``new_scope`` allows a scope without cap and charge; None if the command has no option for it.
     """
     if _is_file_ledger(ledger) and not Path(ledger).exists():
         raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")

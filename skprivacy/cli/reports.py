@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._output import without_formulas, write_file
-from .console import UserError, check_outputs, print_result
+from .console import UserError, check_outputs, print_message, print_result
 
 if TYPE_CHECKING:
     from ..audit import About
@@ -87,8 +86,8 @@ def print_digest(path: str | None) -> str:
     return digest
 
 
-def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str]:
-    """Write the requested files; return their names."""
+def write_audit(args: argparse.Namespace, report: Any, known: About) -> None:
+    """Write the requested files, and print their names."""
     if args.csv:
         write_table(args.csv, report.to_frame())
     if args.out:
@@ -99,15 +98,12 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
             report.to_json(args.out, about=known)
         else:
             write_table(args.out, report.to_frame())
-    return [name for name in (args.out, args.csv) if name]
+    for name in filter(None, (args.out, args.csv)):
+        print_message(f"wrote {name}")
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
-    """Write the training records that stand out, by their rows in the table, counted from 1.
-
-    If groups were attacked, they are named by their value of ``--groups``. Only the owner of the
-    file can read it.
-    """
+    """Write the records that stand out, by rows from 1, or the groups, for the owner alone."""
     found = report.exposed_records()
     numbers = found["row"].to_numpy(dtype=np.intp)
     if whose is None:
@@ -120,9 +116,3 @@ def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Seri
 def write_table(path: str, table: pd.DataFrame, mode: int | None = None) -> None:
     """Write a table without cells that a spreadsheet would run as formulas."""
     write_file(path, without_formulas(table).to_csv(index=False), mode)
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write a value of JSON types."""
-    text = json.dumps(value, indent=2, allow_nan=False)
-    write_file(path, text + "\n")

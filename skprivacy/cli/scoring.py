@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_regressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from .._clones import describe_error
 from .._sklearn import set_positive_class
+from ..model_selection.sweep_baselines import make_constant, name_constant
 from .console import UserError, print_message, print_result
 
 _DEFAULTS = {True: "accuracy", False: "r2"}  # for classes and for numbers
@@ -57,7 +57,7 @@ def choose_scorers(args: argparse.Namespace, X: Any, y: Any, *, classifies: bool
     if classifies and len(classes) == 2:
         rarer = classes[counts.argmin()]
         scorers = {name: set_positive_class(get_scorer(name), rarer) or name for name in names}
-    constant = _fit_constant(X, y, classifies)
+    constant = make_constant(not classifies).fit(X, y)
     for name, scorer in scorers.items():
         try:
             _score_constant(scorer, constant, X, y)
@@ -72,8 +72,8 @@ def choose_scorers(args: argparse.Namespace, X: Any, y: Any, *, classifies: bool
 def print_scores(model: Any, scorers: dict[str, Any], X: Any, y: Any) -> None:
     """Print the scores of a model on held-out records, beside the best constant predictor's."""
     classifies = not is_regressor(model)
-    constant = _fit_constant(X, y, classifies)
-    what = "most frequent class" if classifies else "mean"
+    constant = make_constant(not classifies).fit(X, y)
+    what = name_constant(not classifies)
     for name, scorer in scorers.items():
         word = _WORDS.get(name, name)
         try:
@@ -91,10 +91,6 @@ def print_scores(model: Any, scorers: dict[str, Any], X: Any, y: Any) -> None:
 
 def _given_names(args: argparse.Namespace) -> list[str]:
     return [] if args.scoring is None else [name.strip() for name in args.scoring.split(",")]
-
-
-def _fit_constant(X: Any, y: Any, classifies: bool) -> Any:
-    return (DummyClassifier(strategy="prior") if classifies else DummyRegressor()).fit(X, y)
 
 
 def _score_constant(scorer: Any, constant: Any, X: Any, y: Any) -> float:

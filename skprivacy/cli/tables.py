@@ -29,6 +29,12 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_PARQUET, _ARROW = ("pyarrow", pd.read_parquet), ("pyarrow", pd.read_feather)
+_EXCEL = ("openpyxl", pd.read_excel)
+_READERS: dict[str, tuple[str, Any]] = {
+    ".parquet": _PARQUET, ".pq": _PARQUET, ".feather": _ARROW, ".arrow": _ARROW, ".ipc": _ARROW,
+    ".xlsx": _EXCEL, ".xlsm": _EXCEL,
+}  # fmt: skip
 _SAMPLE = 1 << 16  # bytes from which separator and decimal mark are detected
 _CHUNK = 1 << 20
 _WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+") for mark in (",", r"\."))
@@ -97,22 +103,16 @@ def read_table(
 ) -> pd.DataFrame:
     """Read a table of any format; raise UserError if it cannot be read, or has no rows.
 
-    The suffix selects the format; any unknown one is CSV with a header line, possibly compressed
-    (``.gz``, ``.bz2``, ``.xz``). ``texts`` are columns of a CSV file that are read as text.
-    ``missing`` lists the missing values of each column of a CSV file; None takes the defaults of
-    pandas.
+    The suffix selects the format; any unknown one is CSV, possibly compressed. Of a CSV file,
+    ``texts`` are columns that stay text, and ``missing`` lists the missing values of columns.
     """
     check_file(path)
     kind = path.suffix.lower()
-    reader = {
-        ".parquet": _parquet, ".pq": _parquet, ".feather": _arrow, ".arrow": _arrow,
-        ".ipc": _arrow, ".xlsx": _excel, ".xlsm": _excel,
-    }.get(kind)  # fmt: skip
-    if reader is not None:
+    if kind in _READERS:
         given = [f"--{name}" for name in ("sep", "encoding", "decimal") if getattr(args, name)]
         if given:
             raise UserError(f"{path} is not a CSV file. Leave {' and '.join(given)} out.")
-        frame = reader(path)
+        frame = _read_with_library(path, *_READERS[kind])
     elif kind in (".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".zip"):
         raise UserError(f"{path} has an unsupported format. Save it as CSV, Parquet or .xlsx.")
     else:
@@ -128,23 +128,11 @@ def read_table(
     return frame
 
 
-def _parquet(path: Path) -> pd.DataFrame:
-    return _read_with_library(path, "pyarrow", lambda: pd.read_parquet(path))
-
-
-def _arrow(path: Path) -> pd.DataFrame:
-    return _read_with_library(path, "pyarrow", lambda: pd.read_feather(path))
-
-
-def _excel(path: Path) -> pd.DataFrame:
-    return _read_with_library(path, "openpyxl", lambda: pd.read_excel(path, engine="openpyxl"))
-
-
 def _read_with_library(path: Path, library: str, load: Any) -> pd.DataFrame:
     try:
         with name_missing_extra():
             __import__(library)
-        frame: pd.DataFrame = load()
+        frame: pd.DataFrame = load(path)
     except ImportError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # each library has errors of its own
@@ -168,9 +156,9 @@ def _csv(
                 **options,
             )  # fmt: skip
     except UnicodeError as error:
+        encoding = getattr(error, "encoding", "text") or "text"
         raise UserError(
-            f"{path} cannot be read as a CSV table: it is not {_encoding_of(error)}. Pass "
-            "--encoding."
+            f"{path} cannot be read as a CSV table: it is not {encoding}. Pass --encoding."
         ) from None
     except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(
@@ -184,10 +172,6 @@ def _reason(error: Exception) -> str:
     """Return the text of an error that quotes no cell, and the kind of any other."""
     quotes_nothing = (pd.errors.ParserError, pd.errors.EmptyDataError, OSError, EOFError)
     return str(error) if isinstance(error, quotes_nothing) else type(error).__name__
-
-
-def _encoding_of(error: UnicodeError) -> str:
-    return getattr(error, "encoding", "text") or "text"
 
 
 def _open_table(path: Path) -> IO[bytes]:

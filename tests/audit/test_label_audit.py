@@ -18,7 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import LabelInferenceAttack, LiRA, LossThreshold
-from skprivacy.audit import AuditReport, LabelAuditReport, audit, claim_of
+from skprivacy.audit import AuditReport, audit, claim_of
+from skprivacy.audit.label_audit import LabelAuditReport
 from skprivacy.display import PrivacyUtilityDisplay
 from skprivacy.label_privacy import LabelPATEClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier

@@ -5,12 +5,10 @@ import math
 import pickle
 import re
 import warnings
-import zlib
 from dataclasses import replace
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
@@ -20,7 +18,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
@@ -35,16 +33,15 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy._report_facts import format_share
 from skprivacy.accounting import (
     ApproxDPEvent,
-    GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
     PrivacyGuarantee,
 )
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LabeledRecords, LiRA, LossThreshold, SignalThreshold
-from skprivacy.audit import AttackFinding, audit
+from skprivacy.audit import audit
 from skprivacy.audit.report import html_report as _html
-from skprivacy.audit.report.findings import GroupExposure
+from skprivacy.audit.report.findings import AttackFinding, GroupExposure
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
@@ -101,33 +98,6 @@ def test_a_memorising_model_that_claims_privacy_is_caught(liar):
 def test_an_honest_model_is_not_accused(honest):
     assert honest.verdict == "consistent"
     assert not honest.to_frame()["violated"].any()
-
-
-@pytest.mark.slow
-def test_null_models_are_accused_no_more_often_than_alpha():
-    """Scores that know nothing, an empty claim: over many audits at most alpha are called liars."""
-
-    class Random(Claiming):
-        def fit(self, X, y):
-            self.classes_, self.privacy_ = np.unique(y), self.claim
-            return self
-
-        def predict_proba(self, X):
-            p = np.random.default_rng(zlib.crc32(X.tobytes())).uniform(size=len(X))
-            return np.column_stack([p, 1 - p])
-
-    nothing = PrivacyGuarantee(ApproxDPEvent(0.0, 1e-9), at_delta=1e-9)
-    rng = np.random.default_rng(0)
-    accused = 0
-    for _ in range(150):
-        data = rng.normal(size=(400, 2))
-        labels = rng.integers(0, 2, 400)
-        model = Random(claim=nothing).fit(data, labels)
-        parts = data[:200], labels[:200], data[200:], labels[200:]
-        report = audit(model, *parts, attacks=[LossThreshold()], alpha=0.2)
-        accused += report.verdict == "violated"
-    # 150 tries at 0.2: beyond 45 has probability 0.2 percent
-    assert accused <= 45
 
 
 @pytest.mark.parametrize("n", [28, 179, 489])
@@ -234,6 +204,7 @@ def test_preprocessing_outside_the_claim_is_flagged(step, covered):
     assert any("no guarantee covers the model" in text for text in report.caveats) is not covered
     assert report.guarantee.epsilon() == CLAIM.epsilon()
     assert report.guarantee.kind == ("proved" if covered else "estimate")
+    assert any("'estimate'" in text for text in report.caveats) is not covered
     for text in (
         repr(report),
         report.to_html(),
@@ -282,12 +253,6 @@ def test_whose_data_the_claim_protects_is_shown():
     assert "<dd>one record</dd>" in alone.to_html()
 
 
-def test_an_estimate_is_no_proof():
-    claim = PrivacyGuarantee(GaussianEvent(4.0), at_delta=1e-6, kind="estimate")
-    report = audit(Claiming(1, claim).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
-    assert any("'estimate'" in text for text in report.caveats)
-
-
 @pytest.mark.heavy
 def test_the_report_escapes_every_name(tmp_path):
     evil = "<script>alert('x')</script>"
@@ -325,14 +290,6 @@ def test_the_page_stands_alone_and_says_what_it_cannot_know(liar, honest):
     assert "proves no privacy" in repr(honest)
 
 
-def test_plain_values_hold_no_record(liar):
-    state = liar.to_dict()
-    again = json.loads(json.dumps(state, allow_nan=False))
-    assert again["verdict"] == "violated"
-    assert again["claim"]["relation"] == "zero_out"
-    assert "scores_in" not in json.dumps(state)
-
-
 @pytest.mark.slow
 def test_auc_ceiling_by_brute_force():
     guarantee = PrivacyGuarantee(ApproxDPEvent(1.0, 0.0))
@@ -341,17 +298,6 @@ def test_auc_ceiling_by_brute_force():
     # pure 1-DP, by hand: the corner lies at fpr = 1/(1+e)
     corner = 1 / (1 + math.e)
     assert area == pytest.approx(1 - corner, abs=1e-3)
-
-
-@pytest.mark.heavy
-def test_frames():
-    frame = pd.DataFrame(X).add_prefix("x")
-    model = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()).fit(
-        frame[:1000], y[:1000]
-    )
-    report = audit(model, frame[:1000], y[:1000], frame[1000:], y[1000:], n_shadows=2)
-    assert report.n_train == report.n_test == 1000
-    assert report.verdict == "no claim"
 
 
 @pytest.mark.parametrize(
@@ -499,7 +445,9 @@ def test_no_record_is_kept():
     parts = data[:1000], y[:1000], data[1000:], y[1000:]
     report = audit(model.fit(*parts[:2]), *parts, n_shadows=2, random_state=0)
     assert np.float64(canary).tobytes() not in pickle.dumps(report)
-    for text in (report.to_html(), json.dumps(report.to_dict()), repr(report)):
+    stated = json.dumps(report.to_dict(), allow_nan=False)
+    assert "scores_in" not in stated
+    for text in (report.to_html(), stated, repr(report)):
         assert str(canary) not in text
 
 
@@ -562,22 +510,6 @@ def test_forgotten_noise_is_caught():
         liar = report()
     assert liar.verdict == "violated"
     assert liar.epsilon_lower_bound > 1
-
-
-@pytest.mark.slow
-def test_honest_private_training_is_accused_no_more_often_than_alpha():
-    """Real DP-SGD, both default attacks, data that invites memorising."""
-    from skprivacy.neural_network import DPSGDClassifier
-
-    rng = np.random.default_rng(0)
-    accused = 0
-    for seed in range(40):
-        data, labels = rng.normal(size=(400, 50)), rng.integers(0, 2, 400)
-        parts = data[:200], labels[:200], data[200:], labels[200:]
-        model = DPSGDClassifier(epsilon=0.5, delta=1e-5, classes=[0, 1], epochs=60)
-        report = audit(model.fit(*parts[:2]), *parts, n_shadows=4, random_state=seed)
-        accused += report.verdict == "violated"
-    assert accused <= 6  # 40 tries at 0.05: more than 6 has probability below 1 percent
 
 
 def test_nothing_is_cut_off_the_figure_of_groups(monkeypatch):

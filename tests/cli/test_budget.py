@@ -153,30 +153,26 @@ def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
     verify_ledger(ledger)
 
 
-def test_relation_is_shown_and_stored(ledger, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "value", "other", "words"),
+    [
+        ("relation", "zero_out", ["--relation", "replace_one"], "'replace_one'"),
+        ("unit", "patient", [], "unit='record' and the budget for unit='patient'"),
+    ],
+)
+def test_relation_and_unit_are_shown_and_stored(
+    name, value, other, words, ledger, tmp_path, capsys
+):
     assert main(["budget", "show", ledger]) == 0
-    assert "relation: that of the first charge" in capsys.readouterr().out
-    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--relation"]
-    assert main([*spend, "zero_out"]) == 0
-    assert "relation: zero_out" in capsys.readouterr().out
-    assert main([*spend, "replace_one"]) == 2
-    assert "'replace_one'" in capsys.readouterr().err
-    fixed = str(tmp_path / "fixed.ledger")
-    assert main(["budget", "create", fixed, "--epsilon", "1", "--relation", "replace_one"]) == 0
-    assert "relation: replace_one" in capsys.readouterr().out
-
-
-def test_unit_is_shown_and_stored(ledger, tmp_path, capsys):
-    assert main(["budget", "show", ledger]) == 0
-    assert "unit: that of the first charge" in capsys.readouterr().out
+    assert f"{name}: that of the first charge" in capsys.readouterr().out
     spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
-    assert main([*spend, "--unit", "patient"]) == 0
-    assert "unit: patient" in capsys.readouterr().out
-    assert main(spend) == 2
-    assert "unit='record' and the budget for unit='patient'" in capsys.readouterr().err
+    assert main([*spend, f"--{name}", value]) == 0
+    assert f"{name}: {value}" in capsys.readouterr().out
+    assert main([*spend, *other]) == 2
+    assert words in capsys.readouterr().err
     fixed = str(tmp_path / "fixed.ledger")
-    assert main(["budget", "create", fixed, "--epsilon", "1", "--unit", "patient"]) == 0
-    assert "unit: patient" in capsys.readouterr().out
+    assert main(["budget", "create", fixed, "--epsilon", "1", f"--{name}", value]) == 0
+    assert f"{name}: {value}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", ["age,ill\n30,no\n" * 50, ""])

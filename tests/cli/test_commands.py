@@ -2,9 +2,7 @@
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,14 +12,16 @@ import pytest
 
 import skprivacy
 import skprivacy.cli.data as cli_data
-from skprivacy.audit import AuditReport, runner
 from skprivacy.audit import audit as audit_function
+from skprivacy.audit import runner
 from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
-from skprivacy.cli.main import parser
+from skprivacy.cli.main import make_parser
 from skprivacy.datasets import load_demo
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+
+from .shell import refuse, run, succeed
 
 SCHEMA = Schema(
     {"age": BoundedColumn(0, 100), "city": CategoricalColumn(["NA", "Rome", "Oslo"])},
@@ -65,12 +65,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(text, capsys):
-    code = main(text.split())
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
-
-
 @pytest.mark.heavy
 def test_sweep_of_a_table(folder, capsys):
     pytest.importorskip("torch")
@@ -100,30 +94,6 @@ def test_sweep_of_a_table(folder, capsys):
     assert "data.csv" in page
     assert "data:image/png;base64," in page
     assert "Looking at results costs privacy too" in page
-
-
-@pytest.mark.slow
-def test_the_report_escapes_the_name_of_the_file(folder, capsys):
-    pytest.importorskip("torch")
-    (folder / "<script>.csv").write_text((folder / "data.csv").read_text())
-    line = "sweep <script>.csv --schema schema.json --epsilons 9 --cv 2 --delta 1e-4 --quiet"
-    assert run(f"{line} --out report.html", capsys)[0] == 0
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "&lt;script&gt;.csv" in page
-    assert "<script" not in page
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attack", ["lira", "strongest"])
-def test_sweep_with_shadow_models(attack, folder, capsys):
-    pytest.importorskip("torch")
-    code, out, _ = run(
-        f"sweep data.csv --schema schema.json --epsilons 5 --cv 2 --delta 1e-4 --attack {attack} "
-        "--n-shadows 4 --quiet",
-        capsys,
-    )
-    assert code == 0
-    assert "attack AUC" in out
 
 
 # How often an honest model is accused: the noise of training is fresh.
@@ -172,31 +142,6 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     assert "violated" in out
 
 
-@pytest.mark.heavy
-def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
-    """A script that goes by the exit code must not take doubt for consistency."""
-    pytest.importorskip("torch")
-    monkeypatch.setattr(AuditReport, "doubt", "members look like non-members")
-    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
-    code, out, _ = run(line, capsys)
-    assert code == 3
-    assert "doubtful" in out
-
-
-@pytest.mark.heavy
-def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
-    pytest.importorskip("torch")
-    line = f"audit data.csv --target ill --delta 1e-4 --attack loss --quiet {NEVER}"
-    code, out, err = run(line, capsys)
-    assert code == 0
-    assert "WARNING: Without a schema, bounds and categories are read off the data" in err
-    assert "bounds and categories were read off the data" in out
-    monkeypatch.setenv("SKPRIVACY_STRICT", "1")
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "strict" in err
-
-
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("schema", ["", "--schema open.json"])
@@ -207,46 +152,36 @@ def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder
     for command in (f"audit {NEVER} --attack loss", "sweep --cv 2"):
         where, _, more = command.partition(" ")
         epsilons = "--epsilons 5" if where == "sweep" else ""
-        code, out, _ = run(f"{where} {line} {more} {epsilons}", capsys)
-        assert code == 0
+        out, _ = succeed(f"{where} {line} {more} {epsilons}", capsys)
         assert words in out
         assert words in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.heavy
-def test_given_classes_are_no_assumption(folder, capsys):
-    pytest.importorskip("torch")
-    line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
-    _, out, _ = run(line, capsys)
-    assert "proved" in out
-    assert "read from" not in out
-
-
-@pytest.mark.heavy
-def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
+def test_a_schema_read_off_the_data_proves_nothing(folder, capsys, monkeypatch):
     pytest.importorskip("torch")
     line = "data.csv --target ill --delta 1e-4 --quiet"
-    _, out, _ = run(f"audit {line} --attack loss {NEVER}", capsys)
-    assert "estimate" in out
-    assert ", proved" not in out
-    _, out, _ = run(f"sweep {line} --epsilons 5 --cv 2", capsys)
-    assert "estimate" in out
-    assert ", proved" not in out
-    assert "the schema is public (its bounds and categories were read off the data)" in out
+    for command in (f"audit {line} --attack loss {NEVER}", f"sweep {line} --epsilons 5 --cv 2"):
+        out, err = succeed(command, capsys)
+        assert "WARNING: Without a schema, bounds and categories are read off the data" in err
+        assert "estimate" in out
+        assert ", proved" not in out
+        assert "the schema is public (its bounds and categories were read off the data)" in out
+    monkeypatch.setenv("SKPRIVACY_STRICT", "1")
+    refuse(command, capsys, "strict")
 
 
 @pytest.mark.heavy
 def test_columns_outside_the_schema_are_told(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit extra.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
-    code, _, err = run(line, capsys)
-    assert code == 0
+    _, err = succeed(line, capsys)
     assert "not used: name" in err
 
 
 def test_categories_that_look_missing_are_categories(folder):
     line = ["train", "data.csv", "--schema", "schema.json"]
-    records = cli_data.load_records(parser(line).parse_args(line))
+    records = cli_data.load_records(make_parser(line).parse_args(line))
     assert {"NA", "Rome", "Oslo", "?"} == set(records.X["city"])
     assert set(records.y) == {"no", "yes"}
 
@@ -331,11 +266,7 @@ def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
     from skprivacy.neural_network import DPSGDClassifier
 
     monkeypatch.setattr(DPSGDClassifier, "fit", lambda *args: pytest.fail("trained"))
-    code, out, err = run(line, capsys)
-    assert code == 2
-    assert words in err
-    assert "Traceback" not in err
-    assert out == ""
+    err = refuse(line, capsys, words)
     assert err.rstrip().rsplit("\n", 1)[-1].startswith(("skprivacy: error:", "skprivacy"))
 
 
@@ -353,7 +284,7 @@ def written_commands():
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
     words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
-    assert callable(parser(words).parse_args(words).run)
+    assert callable(make_parser(words).parse_args(words).run)
 
 
 def test_a_traceback_on_request(folder):
@@ -363,18 +294,15 @@ def test_a_traceback_on_request(folder):
 
 @pytest.mark.parametrize("command", ["", "sweep", "audit", "datasets"])
 def test_help_teaches(command, capsys):
-    code, out, _ = run(f"{command} --help", capsys)
-    assert code == 0
+    out, _ = succeed(f"{command} --help", capsys)
     if command != "datasets":
         assert "skprivacy sweep demo" in out or "skprivacy audit digits" in out
 
 
 def test_datasets(capsys):
-    code, out, _ = run("datasets", capsys)
-    assert code == 0
+    out, _ = succeed("datasets", capsys)
     assert {"adult", "digits", "demo"} <= {line.split(" ")[0] for line in out.splitlines()}
-    code, out, _ = run("datasets digits", capsys)
-    assert code == 0
+    out, _ = succeed("datasets digits", capsys)
     assert Schema.from_json(out)["pixel_0_0"] == BoundedColumn(0, 16)
     assert len(json.loads(out)["columns"]) == 64
 
@@ -407,48 +335,7 @@ def test_a_data_set_that_is_absent_is_an_error(capsys, monkeypatch):
 
     entry = cli_data.CATALOGUE["adult"]
     monkeypatch.setitem(cli_data.CATALOGUE, "adult", type(entry)(absent, entry.summary))
-    code, _, err = run("sweep adult --epsilons 10", capsys)
-    assert code == 2
-    assert "no adult here" in err
-
-
-@pytest.mark.slow
-def test_interrupt_is_quiet():
-    """Ctrl-C in the middle of training: exit code 130 and no traceback.
-
-    The signal comes from within a step. One that comes at any time may meet Python where it throws
-    an interrupt away, as in the removal of an object. A shell that runs the tests in the background
-    lets every child ignore the signal; the command is to hear it as it does in a terminal.
-    """
-    pytest.importorskip("torch")
-    command = """if True:
-        import os, signal, sys
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        from skprivacy.cli import main
-        from skprivacy.neural_network._training.engine import Training
-        steps, step = [], Training.step
-        def interrupted(self, *args):
-            steps.append(1)
-            if len(steps) == 100:
-                os.kill(os.getpid(), signal.SIGINT)
-            step(self, *args)
-        Training.step = interrupted
-        sys.exit(main(sys.argv[1:]))
-    """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", command, "sweep", "digits", "--epsilons", "1", "--cv", "2"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=Path(skprivacy.__file__).parents[1],
-        timeout=300,
-        check=False,
-    )
-    assert "baselines:" in done.stderr  # the progress bar: training had begun
-    assert done.returncode == 130
-    assert "interrupted" in done.stderr
-    assert "Traceback" not in done.stderr
+    refuse("sweep adult --epsilons 10", capsys, "no adult here")
 
 
 REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss --quiet"
@@ -458,33 +345,20 @@ REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss
 def test_the_type_of_a_report_follows_its_name(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit {REPORTED} {NEVER} --author Curator --record person --seed 5"
-    assert run(f"{line} --out audit.json", capsys)[0] == 0
+    succeed(f"{line} --out audit.json", capsys)
     read = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     assert read["about"]["command"] == f"skprivacy {line} --out audit.json"
     assert read["about"]["data"] == "data.csv"
     assert read["about"]["author"] == "Curator"
     assert set(read["about"]["seeds"].values()) == {5}
     assert len(read["about"]["schema_digest"]) == 64
-    assert run(f"{line} --out audit.csv", capsys)[0] == 0
+    succeed(f"{line} --out audit.csv", capsys)
     assert pd.read_csv(folder / "audit.csv")["attack"].tolist() == ["LossThreshold"]
-    assert run(f"{line} --out AUDIT.HTM", capsys)[0] == 0
+    succeed(f"{line} --out AUDIT.HTM", capsys)
     page = (folder / "AUDIT.HTM").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert "one person&#39;s record" in page
     assert f"skprivacy {line}" in page
-
-
-@pytest.mark.heavy
-def test_a_sweep_as_a_page_json_or_a_table(folder, capsys):
-    pytest.importorskip("torch")
-    line = "sweep data.csv --schema schema.json --epsilons 5,inf --cv 2 --delta 1e-4 --quiet"
-    assert run(f"{line} --out sweep.json --csv both.csv", capsys)[0] == 0
-    read = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-    table = pd.read_csv(folder / "both.csv")
-    assert [row["test_score"] for row in read["results"]] == pytest.approx(table["test_score"])
-    assert read["about"]["command"].startswith("skprivacy sweep data.csv")
-    assert "DP" in read["cost"]
-    assert read["assumptions"]
 
 
 @pytest.mark.parametrize("name", ["audit.pdf", "audit", "audit.png"])
@@ -492,7 +366,5 @@ def test_a_sweep_as_a_page_json_or_a_table(folder, capsys):
 def test_other_types_of_report_are_refused_before_training(command, name, folder, capsys):
     epsilon = "--epsilons 1 --cv 2" if command == "sweep" else "--epsilon 1"
     line = f"{command} data.csv --schema schema.json {epsilon} --delta 1e-4 --out {name}"
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "--out must end in .html, .htm, .json, .csv" in err
+    refuse(line, capsys, "--out must end in .html, .htm, .json, .csv")
     assert not (folder / name).exists()

@@ -10,7 +10,8 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit.report.audit_report import AuditReport
 from skprivacy.cli import data as _data
-from skprivacy.cli import main
+
+from .shell import refuse, run, succeed
 
 LINEAR = "--model OutputPerturbationClassifier --set relation=zero_out"
 TABLE = "visits.csv --schema schema.json --groups patient_id"
@@ -44,17 +45,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(text, capsys):
-    code = main(text.split())
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
-
-
 def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsys):
     """It stands beside the schema, so that no step of the pipeline ever sees its name."""
     train = f"train visits.csv --schema schema.json {LINEAR}"
-    code, _, told = run(train, capsys)
-    assert code == 0
+    _, told = succeed(train, capsys)
     assert "for single records. If people have several records, pass `--groups patient_id`." in told
     assert "single records" not in run(f"{train} --groups patient_id", capsys)[2]
 
@@ -77,8 +71,7 @@ def halves():
 def test_train_protects_people(capsys, halves):
     budget = PrivacyBudget(epsilon=5.0, path="visits.ledger", unit="patient_id")
     line = f"train {TABLE} {LINEAR} --epsilon 2 --hold-out 0.3 --budget visits.ledger"
-    code, out, _ = run(line, capsys)
-    assert code == 0
+    out, _ = succeed(line, capsys)
     assert "per patient_id" in out
     assert set(budget.entries()["unit"]) == {"patient_id"}
     ((own, new),) = halves
@@ -88,8 +81,7 @@ def test_train_protects_people(capsys, halves):
 
 def test_audit_attacks_people(folder, capsys, halves):
     line = f"audit {TABLE} {LINEAR} --epsilon 2 --attack LossThreshold --out report.json"
-    code, out, err = run(line, capsys)
-    assert code == 0, err
+    out, _ = succeed(line, capsys)
     assert "all records together of each patient_id" in out
     ((own, new),) = halves
     assert not own & new
@@ -106,8 +98,7 @@ def test_exposed_people_are_named_on_request_by_their_numbers(folder, capsys, ha
     fourth = pd.DataFrame({"row": [3], "attack": ["a"], "risk": [0.1], "q_value": [0.01]})
     monkeypatch.setattr(AuditReport, "exposed_records", lambda self: fourth)
     line = f"audit {TABLE} {LINEAR} --attack LossThreshold --subgroups age --out a.json"
-    code, _, err = run(f"{line} --exposed who.csv", capsys)
-    assert code == 0, err
+    succeed(f"{line} --exposed who.csv", capsys)
     ((own, _),) = halves
     named = pd.read_csv("who.csv", dtype=str)
     assert list(named) == ["patient_id", "attack", "risk", "q_value"]
@@ -119,9 +110,7 @@ def test_exposed_people_are_named_on_request_by_their_numbers(folder, capsys, ha
 def test_subgroups_that_part_somebodys_records_are_refused_before_the_charge(capsys):
     budget = PrivacyBudget(epsilon=5.0, path="visits.ledger", unit="patient_id")
     line = f"audit {TABLE} {LINEAR} --subgroups weight --rows 90 --budget visits.ledger"
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "subgroups by 'weight' differ within" in err
+    refuse(line, capsys, "subgroups by 'weight' differ within")
     assert budget.entries().empty
 
 
@@ -129,11 +118,10 @@ def test_subgroups_that_part_somebodys_records_are_refused_before_the_charge(cap
 def test_sweep_is_about_people(capsys):
     budget = PrivacyBudget(epsilon=20.0, path="visits.ledger", unit="patient_id")
     paid = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --budget visits.ledger"
-    assert run(paid, capsys)[0] == 0
+    succeed(paid, capsys)
     assert list(budget.entries()["unit"]) == ["patient_id"] * 3
     line = f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 3 --attack LossThreshold"
-    code, out, _ = run(line, capsys)
-    assert code == 0
+    out, _ = succeed(line, capsys)
     assert "per patient_id" in out
 
 
@@ -152,15 +140,11 @@ def test_sweep_is_about_people(capsys):
     ],
 )
 def test_mistakes_are_one_line(line, words, capsys):
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert words in err
+    refuse(line, capsys, words)
 
 
 def test_a_row_of_nobody_is_refused(folder, capsys):
     table = pd.read_csv("visits.csv", dtype=str)
     table.loc[3, "patient_id"] = " "
     table.to_csv("visits.csv", index=False)
-    code, _, err = run(f"train {TABLE} {LINEAR}", capsys)
-    assert code == 2
-    assert "1 values are missing" in err
+    refuse(f"train {TABLE} {LINEAR}", capsys, "1 values are missing")

@@ -15,6 +15,8 @@ from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
+from .shell import refuse, run, succeed
+
 N = 400
 TRAIN = (
     "train t.csv --schema s.json --model ObjectivePerturbationClassifier --epsilon 2 --quiet "
@@ -48,12 +50,6 @@ def folder(trained, monkeypatch):
     return trained
 
 
-def run(text, capsys):
-    capsys.readouterr()
-    code = main(text.split())
-    return code, *capsys.readouterr()
-
-
 def test_the_trained_model_is_audited_with_its_own_members(folder, capsys, monkeypatch):
     seen = []
 
@@ -62,14 +58,13 @@ def test_the_trained_model_is_audited_with_its_own_members(folder, capsys, monke
         return audit_function(model, X_train, y_train, X_test, y_test, **given)
 
     monkeypatch.setitem(vars(__import__("sys").modules["skprivacy.audit"]), "audit", noting)
-    code, out, _ = run(f"{AUDIT} --members members.csv --out a.html --csv a.csv", capsys)
-    assert code == 0
+    out, _ = succeed(f"{AUDIT} --members members.csv --out a.html --csv a.csv", capsys)
     digest = hashlib.sha256((folder / "m.safetensors").read_bytes()).hexdigest()
     assert f"model file: m.safetensors, SHA-256 {digest}" in out
     assert "claimed: 2.00-DP" in out
     page = (folder / "a.html").read_text()
     assert f"<dt>Model file, SHA-256</dt><dd><code>{digest}</code></dd>" in page
-    assert run(f"{AUDIT} --members members.csv --out a.json", capsys)[0] == 0
+    succeed(f"{AUDIT} --members members.csv --out a.json", capsys)
     assert json.loads((folder / "a.json").read_text())["about"]["model_digest"] == digest
     model, X_train, X_test = seen[0]
     table, member = pd.read_csv("t.csv"), pd.read_csv("members.csv")["member"] == 1
@@ -92,7 +87,7 @@ def test_the_members_are_those_that_were_trained_on(folder, capsys, monkeypatch)
 
     monkeypatch.setattr(ObjectivePerturbationClassifier, "fit", noting)
     line = TRAIN.replace("m.safetensors", "again.safetensors")
-    assert run(f"{line} --hold-out 0.3 --seed 3 --members again.csv", capsys)[0] == 0
+    succeed(f"{line} --hold-out 0.3 --seed 3 --members again.csv", capsys)
     assert stat.S_IMODE((folder / "again.csv").stat().st_mode) == 0o600
     member = pd.read_csv("again.csv")["member"].to_numpy() == 1
     ages = pd.read_csv("t.csv")["age"].to_numpy()[member]
@@ -108,8 +103,8 @@ def test_two_tables_are_members_and_others(folder, capsys):
     table[member].to_csv("in.csv", index=False)
     table[~member].to_csv("out.csv", index=False)
     line = "audit m.safetensors in.csv --non-members out.csv --attack loss --quiet --out b.json"
-    assert run(line, capsys)[0] == 0
-    assert run(f"{AUDIT} --members members.csv --out a.json", capsys)[0] == 0
+    succeed(line, capsys)
+    succeed(f"{AUDIT} --members members.csv --out a.json", capsys)
     found = [json.loads((folder / name).read_text()) for name in ("a.json", "b.json")]
     assert found[0]["attacks"] == found[1]["attacks"]
 
@@ -135,10 +130,9 @@ def test_a_claim_is_passed_as_number_pair_or_file(claim, code, words, folder, ca
 
 def test_groups_are_members_as_a_whole(folder, capsys):
     line = f"{TRAIN} --groups patient".replace("m.safetensors", "g.safetensors")
-    assert run(f"{line} --hold-out 0.5 --members g.csv", capsys)[0] == 0
+    succeed(f"{line} --hold-out 0.5 --members g.csv", capsys)
     line = AUDIT.replace("m.safetensors", "g.safetensors")
-    code, out, _ = run(f"{line} --groups patient --members g.csv", capsys)
-    assert code == 0
+    out, _ = succeed(f"{line} --groups patient --members g.csv", capsys)
     assert "per patient" in out
 
 
@@ -169,8 +163,4 @@ def test_a_mistake_is_one_line_and_nothing_is_attacked(line, words, folder, caps
     pd.DataFrame({"member": np.ones(N, int)}).to_csv("ones.csv", index=False)
     pd.DataFrame({"member": [1, 2, *np.zeros(N - 2, int)]}).to_csv("wrong.csv", index=False)
     (folder / "p.safetensors").write_bytes(b"\x80\x04cos\nsystem\n(S'false'\ntR.")  # a pickle
-    code, out, err = run(line, capsys)
-    assert code == 2
-    assert words in err
-    assert out == ""
-    assert "Traceback" not in err
+    refuse(line, capsys, words)

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from skprivacy.audit.comparability import blind_baseline, matched_pairs, sample_units
-from skprivacy.audit.comparability.sample_units import SampleUnits
+from skprivacy.audit.comparability import blind_baseline, matched_pairs
+from skprivacy.audit.comparability.blind_baseline import SampleUnits
 
 from ..audit.comparability import null_samples
 from .bug import Bug, calling, replaced
@@ -33,7 +33,7 @@ BUGS = [
     replaced(blind_baseline, "_mark_earlier", lambda stages, block: stages <= block,
              null_samples.check_numbers, "learns the scored block"),
     # Members come first: in the order of appearance of texts, and of units with equal values.
-    replaced(sample_units, "_sorted_codes", lambda values: pd.factorize(values)[0],
+    replaced(blind_baseline, "_sorted_codes", lambda values: pd.factorize(values)[0],
              null_samples.check_texts, "coded by appearance"),
     replaced(blind_baseline, "rankdata", lambda values: rankdata(values, method="ordinal"),
              null_samples.check_few_values, "ties by position"),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..._sklearn import safe_indexing
+from ..._validation import whole
 from ...accounting import Event, PrivacyGuarantee
 from ...accounting.accountants import privacy_curve
 from ...attacks.attributes.label import LabelCanaries
@@ -71,15 +72,11 @@ def coin_for(estimator: Any) -> str:
     return "add_remove" if known else "replace_one"
 
 
-def coin_for_relation(relation: str) -> str:
-    """Return the coin that suits the relation of a passed claim."""
-    return "add_remove" if relation == "add_remove" else "replace_one"
-
-
 def coin_entropy(random_state: int | None, of: str = "audit_one_run") -> int | None:
     """Return a seed for canaries and coins that differs from every seed of the model."""
     if random_state is None:
         return None
+    whole("random_state", random_state, 0)
     text = f"coins of skprivacy.{of}, seed {int(random_state)}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 

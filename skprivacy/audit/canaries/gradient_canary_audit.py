@@ -189,7 +189,8 @@ class NoisySums:
     def scores(self) -> Float64Array:
         """Return the scores after all steps, under the likelier hypothesis."""
         in_turn = logsumexp(self._in_turn.astype(float), axis=0) - math.log(len(self._in_turn))
-        return max(self._by_coins, in_turn, key=_evidence)
+        # Log-likelihood of all sums under a hypothesis, for fair unknown coins.
+        return max(self._by_coins, in_turn, key=lambda s: float(np.logaddexp(0.0, s).sum()))
 
 
 class Participation:
@@ -235,11 +236,6 @@ def _gaussian(x: Float64Array) -> Float64Array:
 
 def _logistic(x: Float64Array) -> Float64Array:
     return -np.abs(x) - 2.0 * np.log1p(np.exp(-np.abs(x)))
-
-
-def _evidence(scores: Float64Array) -> float:
-    """Return the log-likelihood of all sums under a hypothesis, for fair unknown coins."""
-    return float(np.logaddexp(0.0, scores).sum())
 
 
 # Logarithms of noise densities at scale 1, up to a constant.

@@ -173,10 +173,6 @@ def _tail_of_square(squared: Float64Array | float, df: int) -> Float64Array:
     return np.asarray(betainc((df - 1) / 2, 0.5, rest), dtype=np.float64)
 
 
-def _keep(values: Float64Array) -> Float64Array:
-    return values
-
-
 def _logistic_to_normal(values: Float64Array) -> Float64Array:
     """Return the normal numbers of the same quantiles as these logistic ones."""
     lower = -np.logaddexp(0.0, np.abs(values))  # logarithm of the smaller tail
@@ -184,7 +180,7 @@ def _logistic_to_normal(values: Float64Array) -> Float64Array:
 
 
 _TO_NORMAL: dict[str, Callable[[Float64Array], Float64Array]] = {
-    "gaussian": _keep,
-    "exact": _keep,
+    "gaussian": np.asarray,
+    "exact": np.asarray,
     "logistic": _logistic_to_normal,
 }

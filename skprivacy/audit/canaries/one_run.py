@@ -28,7 +28,6 @@ from ...metrics import bound_from_guesses
 from ...metrics.coin_guesses import (
     BOUNDS,
     GuessBound,
-    Inverse,
     best_n_guesses,
     default_guess_sizes,
     guess_each,
@@ -37,15 +36,13 @@ from ...metrics.coin_guesses import (
     refutes_with_separate_runs,
 )
 from ...metrics.rates import check_alpha
-from ..inspection.claims import NO_CLAIM, Claim, claim_of
-from ..inspection.guarantees import holds_private_labels
-from ..inspection.passed_claim import CLAIM_DOCS, claim_to_test, read_claim
+from ..inspection.claims import NO_CLAIM, Claim, claim_of, claim_to_test
+from ..inspection.guarantees import CLAIM_DOCS, holds_private_labels, read_claim
 from ..report.facts import own_claim_fact
 from .coins import (
     CanaryRun,
     coin_entropy,
     coin_for,
-    coin_for_relation,
     draw_canaries,
     insert_canaries,
     inverse_curve,
@@ -155,17 +152,13 @@ def audit_one_run(
     follows from the claimed curve, before the coins are used. Audits are not private: the report
     holds the scores. Do not use the model, because it was trained on canaries.
 
-    Gradient canaries pass through the network's own sampling, clipping, noise and release. The
-    attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
-    each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
-    because it is computed for all sums together and for any gradients. If it is refuted, the
-    training is not the one that its epsilon was computed for. The final weights may still leak
-    less.
-
-    The audit also tests two properties of the training, each with an error probability of one in a
-    million. The sampling of records must follow the claimed independent coins. The noise at the
-    weights of absent canaries must have the claimed size and distribution, and be independent. The
-    tests of the noise are exact for Gaussian noise, and nearly so for logistic noise.
+    With gradient canaries, the attacker sees every noisy sum, and knows all other records, their
+    sampling, and the weight of each canary, but neither the coins nor the sampling of canaries. The
+    claim covers this attacker, because it is computed for all sums together and for any gradients.
+    If it is refuted, the training is not the claimed one, but the final weights may leak less. Two
+    properties are tested as well, each with an error probability of one in a million: records are
+    sampled by the claimed independent coins, and the noise at the weights of absent canaries has
+    the claimed size and distribution and is independent (nearly exact for logistic noise).
 
     **Edge cases.** Under ``zero_out`` and ``replace_one``, records are replaced. A replacement is
     two steps under ``zero_out``, so the claim is applied twice. An absent gradient canary is a
@@ -195,17 +188,18 @@ def audit_one_run(
     X, y = as_records(X), np.asarray(y)
     stated = read_claim(claim)
     flag("independent_canaries", independent_canaries)
-    check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
+    check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha)
     # A separate stream: if the model had the same seed, its sampling could follow the coins.
     random = np.random.default_rng(coin_entropy(random_state))
     if isinstance(canaries, str):
         run = run_with_gradients(estimator, X, y, n_canaries, random)
     else:
-        coin = coin_for(estimator) if stated is None else coin_for_relation(stated.relation)
+        coin = coin_for(estimator)
+        if stated is not None:
+            coin = "add_remove" if stated.relation == "add_remove" else "replace_one"
         run = _run_with_records(
             estimator, X, y, n_canaries, canaries, score or _log_odds, coin, random
         )
-
     if stated is not None:
         run = replace(run, event_at=None)  # its noise says nothing about a claim of others
     tested = claim_to_test(claim_of(run.fitted, X), stated)
@@ -362,7 +356,7 @@ class OneRunAuditReport(FactReport):
 
 def check_one_run(
     estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
-    score: Any, alpha: Any, random_state: Any,
+    score: Any, alpha: Any,
 ) -> None:  # fmt: skip
     """Raise TypeError or ValueError for arguments that an audit of one run cannot use."""
     if not hasattr(estimator, "fit"):
@@ -383,10 +377,6 @@ def check_one_run(
             "or None for the number that suits the claim."
         )
     check_alpha(alpha)
-    if random_state is not None and not is_whole(random_state):
-        raise ValueError(
-            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
-        )
 
 
 def guess_and_test(
@@ -406,7 +396,8 @@ def guess_and_test(
     else:
         # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
         # on the others.
-        sizes = (n_guesses,) if n_guesses else _guess_sizes(n_canaries, curve, alpha)
+        best = n_guesses or (None if curve is None else best_n_guesses(n_canaries, curve, alpha))
+        sizes = (best,) if best else default_guess_sizes(n_canaries)
         chosen, guess = guess_top_scores(run.scores, max(sizes), random)
         right_so_far = np.cumsum(guess == run.trained[chosen])
         # Bonferroni: each number of guesses is tested with an equal share of the error.
@@ -498,12 +489,18 @@ def _run_with_records(
     # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     fitted = clone(estimator).fit(*insert_canaries(X, y, rows, crafted, labels, trained, coin))
+    scores = np.asarray(score(fitted, crafted, labels), dtype=float)
+    if scores.shape != labels.shape or not np.isfinite(scores).all():
+        raise ValueError(
+            f"score={score!r} returned shape {scores.shape}, or values that are not finite; "
+            f"expected {n_canaries} finite numbers, one for each canary."
+        )
     return CanaryRun(
         canaries="mislabelled" if given is None else "crafted",
         coin=coin,
         fitted=fitted,
         trained=trained,
-        scores=_call_score(score, fitted, crafted, labels),
+        scores=scores,
     )
 
 
@@ -519,11 +516,6 @@ def _untested(claim: Claim, coin: str) -> str:
     if not steps_between(guarantee.relation, coin):
         return f"no claim about these coins: it is for {guarantee.relation}, they are {coin}"
     return ""
-
-
-def _guess_sizes(n_canaries: int, curve: Inverse | None, alpha: float) -> tuple[int, ...]:
-    best = None if curve is None else best_n_guesses(n_canaries, curve, alpha)
-    return (best,) if best else default_guess_sizes(n_canaries)
 
 
 def _first_bound(counts: tuple[int, int, int], delta: float, alpha: float) -> GuessBound:
@@ -619,13 +611,3 @@ def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     classes = class_list(model.classes_, y)
     own = predict_aligned(model, X, classes)[np.arange(len(y)), np.searchsorted(classes, y)]
     return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))
-
-
-def _call_score(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-    scores = np.asarray(score(model, X, y), dtype=float)
-    if scores.shape != y.shape or not np.isfinite(scores).all():
-        raise ValueError(
-            f"score={score!r} returned shape {scores.shape}, or values that are not finite; "
-            f"expected {len(y)} finite numbers, one for each canary."
-        )
-    return scores

@@ -226,7 +226,7 @@ def audit_synthesizer(
     ('consistent', 0.84)
     """
     frame, facts, target = _whole_table(synthesizer, X, y)
-    _check(synthesizer, len(frame), n_canaries, n_runs, alpha, random_state)
+    _check(synthesizer, len(frame), n_canaries, n_runs, alpha)
     random = np.random.default_rng(coin_entropy(random_state, "audit_synthesizer"))
     coin = coin_for(synthesizer)
     seen: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
@@ -315,9 +315,7 @@ def _target(schema: Schema) -> BoundedColumn | CategoricalColumn:
     )
 
 
-def _check(
-    synthesizer: Any, n: int, n_canaries: Any, n_runs: Any, alpha: Any, random_state: Any
-) -> None:
+def _check(synthesizer: Any, n: int, n_canaries: Any, n_runs: Any, alpha: Any) -> None:
     if synthesizer.method not in _COUNTED:
         raise ValueError(
             f"method={synthesizer.method!r} releases no noisy tables to audit; expected one of "
@@ -341,5 +339,3 @@ def _check(
             "more runs."
         )
     check_alpha(alpha)
-    if random_state is not None:
-        whole("random_state", random_state, 0)

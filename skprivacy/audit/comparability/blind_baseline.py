@@ -1,5 +1,7 @@
 """Blind baseline: do classifiers that never see the model distinguish members from non-members?
 
+:class:`SampleUnits` encodes the records or groups of both samples as one numeric table.
+
 If they do, a membership attack may find the difference between the samples in place of the members
 (Das, Zhang and Tramèr 2024; Meeus et al. 2024). Start reading at :func:`compare_samples`.
 """
@@ -11,14 +13,24 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.stats import norm, rankdata
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 
-from .sample_units import SampleUnits
+from ..._input_data import type_of_target
+from ...attacks.model_answers import labels_as_text, targets_as_array
+from ...attacks.record_tables import as_table, concat, fingerprints, num_samples
+from ..inspection.member_groups import MemberGroups
 
 FloatArray = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MAX_CATEGORIES = 20  # distinct texts of a column, above which their sorted order is one number
+MAX_LABELS = 100  # distinct labels; rarer ones count as one
+N_BINS = 10  # of numeric targets
 FALSE_DOUBT = 0.01  # probability that two parts of one random split are called different, at most
 # Share of that probability for the classifiers (Bonferroni with weights); labels get the rest.
 CLASSIFIER_SHARE = 0.8
@@ -47,22 +59,74 @@ CAVEATS = {
 
 
 @dataclass(frozen=True)
-class BlindBaseline:
-    """Difference between members and non-members that is visible without the model.
+class SampleUnits:
+    """Members and non-members, as classifiers of membership see them.
 
-    Attributes
-    ----------
-    compared : str
-        What was compared: "records", "shadow predictions", "labels" or "nothing".
-    auc : float or None
-        AUC of the classifiers that never saw the model; None if only labels were compared.
-    p_value : float or None
-        Probability of so large a difference after a random split, over classifiers and labels.
+    Features, labels and the seed are functions of both samples together. A random split therefore
+    leaves the membership of the units a random arrangement, given these fields.
     """
 
-    compared: str
-    auc: float | None = None
-    p_value: float | None = None
+    features: Any  # of each record, members first: an array or a CSR matrix
+    codes: Ints  # unit of each record, from 0; the units of members come first
+    labels: Ints | None  # label of each unit; None if targets have none
+    ranks: tuple[Ints, Ints]  # place of each unit in a pseudo-random order of its sample
+    seed: int  # of pseudo-random choices; a function of the records
+
+    @classmethod
+    def from_records(
+        cls, X_in: Any, y_in: Any, X_out: Any, y_out: Any, people: MemberGroups | None = None
+    ) -> SampleUnits:
+        """Encode the records of both samples; with ``people``, their groups are the units."""
+        X, n_in = concat(X_in, X_out), num_samples(X_in)
+        n = num_samples(X)
+        y = None
+        if y_in is not None:
+            y = np.concatenate([targets_as_array(y_in, 0), targets_as_array(y_out, 0)])
+        codes, sizes = np.arange(n), (n_in, n - n_in)
+        if people is not None:
+            codes, sizes = people.all_groups.codes, (people.inside.n, people.outside.n)
+        seed = int(fingerprints(X).sum(dtype=np.uint64))
+        rng = np.random.default_rng(seed)
+        labels = None if y is None else _label_codes(y)
+        return cls(
+            _encode_records(X, y),
+            codes,
+            None if labels is None else _most_frequent(labels, codes),
+            (rng.permutation(sizes[0]), rng.permutation(sizes[1])),
+            seed,
+        )
+
+    @property
+    def n_in(self) -> int:
+        """Number of member units."""
+        return len(self.ranks[0])
+
+    @property
+    def n_out(self) -> int:
+        """Number of non-member units."""
+        return len(self.ranks[1])
+
+    @property
+    def is_member(self) -> NDArray[np.bool_]:
+        """Membership of each unit."""
+        return np.arange(self.n_in + self.n_out) < self.n_in
+
+    def average_units(self, scores: NDArray[np.float64], rows: Ints) -> NDArray[np.float64]:
+        """Return the mean score of each unit that has some of the rows; NaN for the others."""
+        n = self.n_in + self.n_out
+        counts = np.bincount(self.codes[rows], minlength=n)
+        with np.errstate(invalid="ignore"):
+            means: NDArray[np.float64] = np.bincount(self.codes[rows], scores, n) / counts
+        return means
+
+
+@dataclass(frozen=True)
+class BlindBaseline:
+    """Difference between members and non-members that is visible without the model."""
+
+    compared: str  # a key of CAVEATS
+    auc: float | None = None  # of the blind classifiers; None if only labels were compared
+    p_value: float | None = None  # of so large a difference after a random split
 
     @property
     def differs(self) -> bool:
@@ -105,33 +169,15 @@ class BlindBaseline:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON.
-
-        Returns
-        -------
-        dict
-            The attributes, and whether the samples differ.
-        """
+        """Return the attributes for JSON, and whether the samples differ."""
         return {**asdict(self), "differs": self.differs}
 
 
 def compare_samples(units: SampleUnits, compared: str = "records") -> BlindBaseline:
     """Test whether members and non-members differ by anything that the audit was given.
 
-    Parameters
-    ----------
-    units : SampleUnits
-        Both samples.
-    compared : {"records", "shadow predictions", "labels"}, default="records"
-        What the features of ``units`` are; "labels" leaves the classifiers out.
+    ``compared`` names the features of ``units``; "labels" leaves the classifiers out.
 
-    Returns
-    -------
-    BlindBaseline
-        The comparison.
-
-    Notes
-    -----
     **Guarantees.** After a random split, also a stratified one, the samples are called different
     with a probability of at most 1%, up to the normal approximation in :func:`rank_blindly`.
 
@@ -165,7 +211,9 @@ def rank_blindly(units: SampleUnits) -> tuple[float, float]:
     **Edge cases.** The law is approximated by a normal one, which has heavier tails: a Mann-Whitney
     statistic has a negative excess kurtosis.
     """
-    stages = np.concatenate([_assign_stages(ranks) for ranks in units.ranks])
+    cuts = np.linspace(FIRST_SHARE, 1.0, N_BLOCKS + 1)[:-1]
+    places = np.concatenate([(ranks + 0.5) / len(ranks) for ranks in units.ranks])
+    stages = np.searchsorted(cuts, places, side="right")  # 0 for the first part
     classifiers = BlindClassifiers(units.seed)
     sizes, areas, scores = [], [], []
     for block in range(1, N_BLOCKS + 1):
@@ -247,11 +295,77 @@ def compare_labels(units: SampleUnits) -> float:
     return (1 + int(at_least.sum())) / (1 + N_PERMUTATIONS)
 
 
-def _assign_stages(ranks: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the block of each unit; 0 for the first part, which is only learned."""
-    cuts = np.linspace(FIRST_SHARE, 1.0, N_BLOCKS + 1)[:-1]
-    return np.searchsorted(cuts, (ranks + 0.5) / len(ranks), side="right")
-
-
 def _mark_earlier(stages: NDArray[np.intp], block: int) -> NDArray[np.bool_]:
     return stages < block
+
+
+def _label_codes(y: NDArray[Any]) -> Ints | None:
+    """Return a label for each record: its class, or the tenth in which its number lies."""
+    kind = type_of_target(y)
+    if kind == "continuous":
+        return np.searchsorted(np.quantile(y, np.arange(1, N_BINS) / N_BINS), y, side="right")
+    if kind == "continuous-multioutput":
+        return None
+    codes = _sorted_codes(labels_as_text(y))
+    counts = np.bincount(codes)
+    frequency_rank = np.argsort(np.argsort(-counts, kind="stable"))
+    return np.minimum(frequency_rank, MAX_LABELS - 1)[codes]
+
+
+def _most_frequent(labels: Ints, codes: Ints) -> Ints:
+    """Return the most frequent label of each unit."""
+    counts = np.zeros((codes.max() + 1, labels.max() + 1), np.int32)
+    np.add.at(counts, (codes, labels), 1)
+    return counts.argmax(axis=1)
+
+
+def _encode_records(X: Any, y: NDArray[Any] | None) -> Any:
+    """Return standardised features and targets; texts become indicators or their sorted order."""
+    targets = [] if y is None else [_encode_columns(y)]
+    if not sparse.issparse(X):
+        return _standardize(np.hstack([_encode_columns(X), *targets]))
+    spread = np.sqrt(np.asarray(X.multiply(X).mean(axis=0), dtype=float).ravel())
+    scaled = X @ sparse.diags(1 / np.where(spread > 0, spread, 1.0))
+    parts = [scaled, *(sparse.csr_matrix(_standardize(part)) for part in targets)]
+    return sparse.hstack(parts, format="csr", dtype=np.float32)
+
+
+def _encode_columns(X: Any) -> NDArray[np.float64]:
+    if not isinstance(X, pd.DataFrame):
+        X = X.reshape(len(X), -1)
+        if X.dtype.kind in "biuf":
+            numbers: NDArray[np.float64] = X.astype(float)
+            return numbers
+    frame = as_table(X)
+    return np.column_stack([_encode_column(frame.iloc[:, i]) for i in range(frame.shape[1])])
+
+
+def _encode_column(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return numbers or times as they are, and texts as indicators or by their sorted order."""
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        times = column.to_numpy("datetime64[s]")
+        return np.where(np.isnat(times), np.nan, times.astype(float))
+    try:
+        return pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):  # texts and categories
+        codes = _sorted_codes(np.array([str(value) for value in column], dtype=object))
+    if codes.max() >= MAX_CATEGORIES:
+        return codes.astype(float)
+    return (codes[:, None] == np.arange(codes.max() + 1)).astype(float)
+
+
+def _sorted_codes(values: NDArray[Any]) -> Ints:
+    """Number values in sorted order: an order of appearance would disclose who comes first."""
+    return np.asarray(np.unique(values, return_inverse=True)[1]).ravel()
+
+
+def _standardize(matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Scale columns to mean 0 and variance 1, in place; missing values become medians, marked."""
+    if not np.isfinite(matrix).all():
+        known = np.where(np.isfinite(matrix), matrix, np.nan)
+        imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        matrix = imputer.fit_transform(known)
+    spread = matrix.std(axis=0)
+    matrix -= matrix.mean(axis=0)
+    matrix /= np.where(spread > 0, spread, 1.0)
+    return matrix.astype(np.float32)

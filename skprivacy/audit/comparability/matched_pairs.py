@@ -2,7 +2,7 @@
 
 Pairs of a member and a non-member with equal labels and nearly equal blind log odds of membership
 (propensity scores: Rosenbaum and Rubin 1983; caliper: Austin 2011). Start reading at
-:func:`comparability_facts`.
+:func:`bound_pairs`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,8 @@ from ..._report_facts import format_percent
 from ...accounting import PrivacyGuarantee
 from ...metrics.evidence import Evidence
 from ..report.findings import AttackFinding, claimed_delta, evidence_against
-from .blind_baseline import BlindClassifiers, compare_samples
-from .sample_units import SampleUnits
+from .blind_baseline import BlindClassifiers, FloatArray, SampleUnits
 
-FloatArray = NDArray[np.float64]
 Rows = NDArray[np.int64]
 MIN_PAIRS = 100  # below which the samples have too little in common
 CALIPER = 0.2  # largest distance of a pair, in standard deviations of the log odds (Austin 2011)
@@ -37,27 +34,14 @@ GRID = 400  # steps of the integral of a claimed curve
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """Evidence of an audit that uses only pairs of similar units.
-
-    Attributes
-    ----------
-    n_pairs : int
-        Number of pairs.
-    by_label : bool
-        Whether the units of a pair have equal labels; of numbers, equal tenths.
-    attack : str
-        Attack that shows most on the pairs; empty if there are fewer than 100.
-    epsilon_lower_bound : float or None
-        The largest epsilon that an attack refutes on the pairs; None if there are too few.
-    factor : float
-        Ratio of frequencies of some unit in the two matched samples that the claim needs to allow
-        the evidence; 1 if it needs none. Without a claim, for a model that leaks nothing.
-    """
+    """Evidence of an audit that uses only pairs of similar units."""
 
     n_pairs: int
-    by_label: bool
-    attack: str = ""
-    epsilon_lower_bound: float | None = None
+    by_label: bool  # whether the units of a pair have equal labels; of numbers, equal tenths
+    attack: str = ""  # that shows most on the pairs
+    epsilon_lower_bound: float | None = None  # None if there are too few pairs
+    # Ratio of frequencies of some unit in the two matched samples that the claim needs to allow the
+    # evidence; 1 if it needs none. Without a claim, for a model that leaks nothing.
     factor: float = 1.0
 
     def describe(self, alpha: float, *, claims: bool) -> str:
@@ -80,34 +64,6 @@ class MatchedPairs:
             f"{shown}; {model} shows this only if the pairs differ unseen, and some records are at "
             f"least {self.factor:.3g} times as frequent on one side of the pairs as on the other"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON.
-
-        Returns
-        -------
-        dict
-            The attributes.
-        """
-        return asdict(self)
-
-
-def comparability_facts(
-    units: SampleUnits,
-    findings: Sequence[AttackFinding],
-    guarantee: PrivacyGuarantee | None,
-    alpha: float,
-    compared: str = "records",
-) -> dict[str, Any]:
-    """Return the fields of a report about the comparability of its samples.
-
-    Pairs are matched by records only, and only if the samples differ.
-    """
-    baseline = compare_samples(units, compared)
-    pairs = None
-    if baseline.differs and compared == "records":
-        pairs = bound_pairs(units, findings, guarantee, alpha)
-    return {"baseline": baseline, "pairs": pairs}
 
 
 def bound_pairs(

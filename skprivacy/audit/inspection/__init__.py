@@ -3,8 +3,7 @@
 Files, in reading order:
 
 - ``claims``: Claim, and claim_of for any fitted model; transformers that learn nothing
-- ``passed_claim``: a claim passed to an audit, converted and checked
-- ``guarantees``: guarantees inside an estimator: find, compose, add up the fits of a search
+- ``guarantees``: find, compose and read guarantees; add up the fits of a search
 - ``disclosure``: check_disclosure: signs of disclosure without attacks
 - ``disclosure_report``: its report, one check for each sign
 - ``stored_records``: training records found in a model's arrays

@@ -9,38 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, TruncatedSVD
 from sklearn.ensemble import VotingClassifier, VotingRegressor
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, RBFSampler
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -54,44 +35,27 @@ from ...preprocessing.pipeline import PrivatePipeline
 from ...preprocessing.schema import Schema
 from .attempts import is_alarm
 from .guarantees import (
+    as_passed,
     compose_guarantees,
     cost_of_search,
     guarantee_in,
     holds_private,
     looks_private,
+    read_claim,
 )
 
-# They learn only the number of columns, unless they hold a user's function, such as an analyzer of
-# texts. Matched by exact type.
-_ROW_BY_ROW = {
-    AdditiveChi2Sampler,
-    Binarizer,
-    FeatureHasher,
-    HashingVectorizer,
-    Normalizer,
-    PolynomialFeatures,
-}
-# They learn from features alone and ignore y. Matched by exact type.
-_IGNORE_LABELS = {
-    FastICA,
-    IncrementalPCA,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    NMF,
-    Nystroem,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PCA,
-    PowerTransformer,
-    QuantileTransformer,
-    RBFSampler,
-    RobustScaler,
-    SimpleImputer,
-    StandardScaler,
-    TruncatedSVD,
-    VarianceThreshold,
-}
+# Classes of scikit-learn, by exact class. The first ones learn only the number of columns, unless
+# they hold a user's function, such as an analyzer of texts. The others learn from features alone.
+_ROW_BY_ROW = (
+    "AdditiveChi2Sampler", "Binarizer", "FeatureHasher", "HashingVectorizer", "Normalizer",
+    "PolynomialFeatures",
+)  # fmt: skip
+_IGNORE_LABELS = (
+    "FastICA", "IncrementalPCA", "KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler", "NMF",
+    "Nystroem", "OneHotEncoder", "OrdinalEncoder", "PCA", "PowerTransformer", "QuantileTransformer",
+    "RBFSampler", "RobustScaler", "SimpleImputer", "StandardScaler", "TruncatedSVD",
+    "VarianceThreshold",
+)  # fmt: skip
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
 _TRIED = 20  # number of records on which a stateless step is tested
@@ -204,7 +168,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     if not hasattr(model, "fit"):
         raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
-    rows = None if X is None else _try_compute(lambda: _sample_rows(X))
+    rows = _try_compute(_sample_rows, X)
     parts = list(_parts(model, "", rows, last=True))
     made = [part.guarantee for part in parts if part.guarantee is not None]
     of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
@@ -249,18 +213,16 @@ def joint_claim(claims: Sequence[Claim]) -> Claim:
     return Claim(guarantee, reason, uncovered, charged)
 
 
-def ignores_labels(step: Any) -> bool:
-    """Return whether a transformer is known to learn only from features."""
-    return type(step) in _IGNORE_LABELS
-
-
 def is_covered(step: Any) -> bool:
     """Return whether a transformer is known to learn nothing and to mix no records."""
     if hasattr(step, "data_independent_"):
         return bool(step.data_independent_)
     if type(step) is FunctionTransformer:
         return step.func is None
-    return type(step) in _ROW_BY_ROW and not any(map(_is_function, vars(step).values()))
+    if not _is_of_sklearn(step, _ROW_BY_ROW):
+        return False
+    # A user's function may hold private records.
+    return not any(callable(v) and not isinstance(v, type) for v in vars(step).values())
 
 
 def is_stateless(step: Any) -> bool:
@@ -324,14 +286,19 @@ def explain_gap(step: Any) -> str:
     )
 
 
+def claim_to_test(own: Claim, claim: Any, unit: str = "record") -> Claim:
+    """Return the passed claim, beside the model's own; the model's own if none was passed."""
+    guarantee = read_claim(claim, unit)
+    return own if guarantee is None else Claim(as_passed(guarantee), own=own)
+
+
 def protects_labels(claim: Claim) -> bool:
     """Return whether a claim, or its charges, protects labels only."""
     return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
 
 
-def _is_function(value: Any) -> bool:
-    """Return whether a value is a user's function, which may hold private records."""
-    return callable(value) and not isinstance(value, type)
+def _is_of_sklearn(step: Any, names: tuple[str, ...]) -> bool:
+    return type(step).__module__.startswith("sklearn.") and type(step).__name__ in names
 
 
 def _values(output: Any) -> np.ndarray:
@@ -362,6 +329,9 @@ class _Part:
     disguised: bool = False  # whether users may mistake it for a privacy protection
 
 
+Opener = Callable[[Any, str, Any, bool], Iterator[_Part]]
+
+
 def _with_assumptions(
     guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
 ) -> PrivacyGuarantee | None:
@@ -375,9 +345,12 @@ def _with_assumptions(
 def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     """Yield the parts that determine the claim; ``last`` is False for preprocessing steps."""
     if type(model) is FrozenEstimator:
-        parts = _parts(model.estimator, name, rows, last)
-        # A step that was fitted together with a private part has seen the private records.
-        yield from parts if holds_private(model.estimator) else map(_fitted_beforehand, parts)
+        # A step that was fitted together with a private part has seen the private records. Of any
+        # other step, only the user knows on which data it was fitted.
+        together = holds_private(model.estimator)
+        for part in _parts(model.estimator, name, rows, last):
+            is_filled = part.if_frozen and not together
+            yield replace(part, gap="", assumption=part.if_frozen) if is_filled else part
         return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
         return
@@ -426,31 +399,22 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
     public = f"step {name!r} ({kind}) was fitted on public records alone"
+    schema = getattr(model, "schema_", None)
     return _Part(
         name,
-        assumption=_schema_is_public(model),
+        assumption="; ".join(schema.assumptions) if isinstance(schema, Schema) else "",
         gap=explain_gap(model),
-        ignores_labels=ignores_labels(model),
+        ignores_labels=_is_of_sklearn(model, _IGNORE_LABELS),
         if_frozen=public if needs_public_records(model) else "",
     )
-
-
-def _schema_is_public(step: Any) -> str:
-    """Return the assumption of a step whose schema was read off the data."""
-    schema = getattr(step, "schema_", None)
-    return "; ".join(schema.assumptions) if isinstance(schema, Schema) else ""
-
-
-def _fitted_beforehand(part: _Part) -> _Part:
-    """Return a part of a frozen model; only the user knows on which data it was fitted."""
-    return replace(part, gap="", assumption=part.if_frozen) if part.if_frozen else part
 
 
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     *before, (final, predictor) = model.steps
     for step, part in before:
         yield from _parts(part, _join_names(name, step), rows, last=False)
-        rows = _transform_rows(part, rows)
+        if not (part is None or isinstance(part, str)):
+            rows = _try_compute(part.transform, rows)
     yield from _parts(predictor, _join_names(name, final), rows, last)
 
 
@@ -463,28 +427,19 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     else:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
-        yield from _parts(step, _join_names(name, part), _select_columns(rows, columns), last=False)
+        own = _try_compute(partial(safe_indexing, indices=columns, axis=1), rows)
+        yield from _parts(step, _join_names(name, part), own, last=False)
 
 
-def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    for part, step in model.transformer_list:
-        yield from _parts(step, _join_names(name, part), rows, last=False)
+def _opener(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
+    """Return what opens a wrapper that trains each of its named parts once on all records."""
 
+    def opened(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+        yield _Part(name, assumption=_labels_public(model))
+        for part, step in parts(model):
+            yield from _parts(step, _join_names(name, part), rows, last=predicts)
 
-def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield _Part(name, assumption=_labels_public(model))
-    for part, step in model.named_estimators_.items():
-        yield from _parts(step, _join_names(name, part), rows, last=True)
-
-
-def _one_per_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield _Part(name, assumption=_labels_public(model))
-    for number, step in enumerate(model.estimators_):
-        yield from _parts(step, _join_names(name, str(number)), rows, last=True)
-
-
-def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield from _parts(model.estimator_, _join_names(name, "estimator"), rows, last)
+    return opened
 
 
 def _labels_public(model: Any) -> str:
@@ -494,7 +449,7 @@ def _labels_public(model: Any) -> str:
     return f"the set of class labels is public ({type(model).__name__} reads it from y)"
 
 
-def _join_names(name: str, part: str) -> str:
+def _join_names(name: str, part: Any) -> str:
     return f"{name}.{part}" if name else str(part)
 
 
@@ -504,38 +459,32 @@ def _sample_rows(X: Any) -> Any:
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 
 
-def _transform_rows(step: Any, rows: Any) -> Any:
-    """Return rows as transformed by a fitted step; None if the step fails on them."""
-    if rows is None or step is None or isinstance(step, str):
-        return rows
-    return _try_compute(lambda: step.transform(rows))
-
-
-def _select_columns(rows: Any, columns: Any) -> Any:
-    return None if rows is None else _try_compute(lambda: safe_indexing(rows, columns, axis=1))
-
-
-def _try_compute(compute: Callable[[], Any]) -> Any:
+def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
+    """Return what is computed of the rows; None if it fails, or there are no rows."""
+    if rows is None:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return compute()
+            return compute(rows)
     except Exception as error:  # a step may fail on few records: later steps are "not tried"
         if is_alarm(error):
             raise
         return None
 
 
+_VOTING = _opener(lambda model: model.named_estimators_.items())
+_ONE_PER_TARGET = _opener(lambda model: enumerate(model.estimators_))
 # By exact type: a subclass may train differently.
-_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
+_OPENED: dict[type, Opener] = {
     Pipeline: _pipeline,
     PrivatePipeline: _pipeline,
     ColumnTransformer: _columns,
-    FeatureUnion: _union,
-    VotingClassifier: _voting,
-    VotingRegressor: _voting,
-    OneVsRestClassifier: _one_per_target,
-    MultiOutputClassifier: _one_per_target,
-    MultiOutputRegressor: _one_per_target,
-    SmoothedClassifier: _smoothed,
+    FeatureUnion: _opener(lambda model: model.transformer_list, predicts=False),
+    VotingClassifier: _VOTING,
+    VotingRegressor: _VOTING,
+    OneVsRestClassifier: _ONE_PER_TARGET,
+    MultiOutputClassifier: _ONE_PER_TARGET,
+    MultiOutputRegressor: _ONE_PER_TARGET,
+    SmoothedClassifier: _opener(lambda model: [("estimator", model.estimator_)]),
 }

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
 from ..._input_data import check_one_type
-from ..._validation import num_samples
+from ..._validation import is_number, num_samples, whole
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics.rates import clopper_pearson
 from .claims import Claim, claim_of
@@ -49,9 +49,6 @@ def check_disclosure(
 ) -> DisclosureReport:
     """Check a fitted model for signs that it discloses training records, without attacking it.
 
-    Nothing is trained, so this takes seconds, while an audit trains shadow models. Official
-    statistics check tables for the same signs before a release.
-
     Parameters
     ----------
     model : fitted estimator or torch module
@@ -64,18 +61,16 @@ def check_disclosure(
         also show whether arrays of the model hold rows of data by chance.
     min_records : int, default=10
         Smallest number of records that may share a leaf or a prediction. A row of features
-        identifies nobody if this many training records share it. Statistical offices ask for 3 to
-        10 records behind a published cell.
+        identifies nobody if this many training records share it.
     min_degrees_of_freedom : int, default=10
         Smallest number of residual degrees of freedom. With none, the fitted parameters may
-        determine the records. 10 is common in research data centres.
+        determine the records.
     max_gap : float, default=0.1
         The largest error gap. The gap is the advantage over guessing of an attacker who calls a
         record a member if its error is small.
     groups : array-like of shape (n_train,), default=None
         Group of each record of ``X_train``, if groups, such as patients, have several records.
-        k-anonymity and degrees of freedom then count groups, because twenty records of one patient
-        hide nobody.
+        k-anonymity and degrees of freedom then count groups.
 
     Returns
     -------
@@ -124,8 +119,6 @@ def check_disclosure(
     enforcement through generalization and suppression. SRI International, 1998.
     S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
     connection to overfitting. CSF 2018.
-    J. Smith, R. J. Preen, A. McCarthy, A. Crespi-Boixader, J. Liley, S. Rogers. Safe machine
-    learning model release from trusted research environments: the AI-SDC package. 2022.
 
     Examples
     --------
@@ -144,8 +137,10 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
-    limits = min_records, min_degrees_of_freedom, max_gap
-    _check_thresholds(*limits)
+    whole("min_records", min_records)
+    whole("min_degrees_of_freedom", min_degrees_of_freedom)
+    if not (is_number(max_gap) and 0 <= max_gap <= 1):
+        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")
     X_train = as_records(X_train, "X_train")
     X_test = None if X_test is None else as_records(X_test, "X_test")
     _check_records(X_train, y_train, X_test, y_test)
@@ -158,7 +153,7 @@ def check_disclosure(
         claim=claim_of(model, X_train) if trainable else None,
         people=resolve_groups(groups, X_train),
         prints=fingerprints(X_train),
-        limits=limits,
+        limits=(min_records, min_degrees_of_freedom, max_gap),
     )
 
 
@@ -240,8 +235,11 @@ def prediction_groups(model: Any, X: Any, n_distinct: int) -> PredictionGroups |
 
 def leaf_sizes(parts: list[Any]) -> IntArray:
     """Return the number of training records in each leaf of all trees inside a model."""
-    found = [_sizes(nodes, leaf) for nodes, leaf in _trees(parts)]
-    return np.concatenate(found) if found else np.zeros(0, int)
+    found = [np.zeros(0, int)]
+    for nodes, leaf in _trees(parts):
+        counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
+        found.append(np.asarray(counts)[leaf].astype(int))
+    return np.concatenate(found)
 
 
 def n_parameters(parts: list[Any]) -> int:
@@ -283,11 +281,6 @@ def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
         for stage in getattr(part, "_predictors", ()):  # histogram-based boosting
             for predictor in stage:
                 yield predictor.nodes, predictor.nodes["is_leaf"].astype(bool)
-
-
-def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
-    counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
-    return np.asarray(counts)[leaf].astype(int)
 
 
 def _values_of_a_leaf(nodes: Any) -> int:
@@ -436,17 +429,13 @@ def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None
         if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
-        if num_samples(X) != num_samples(y, f"y_{part}"):
-            raise ValueError(
-                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
-                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
-            )
+        check_lengths(part, X, y)
 
 
-def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:
-    named = {"min_records": min_records, "min_degrees_of_freedom": min_degrees_of_freedom}
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name}={value!r} must be a whole number of at least 1, such as 10.")
-    if not isinstance(max_gap, (int, float)) or not 0 <= max_gap <= 1:
-        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")
+def check_lengths(part: str, X: Any, y: Any) -> None:
+    """Raise ValueError unless there is a label for each record of the "train" or "test" part."""
+    if num_samples(X) != num_samples(y, f"y_{part}"):
+        raise ValueError(
+            f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+            f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
+        )

@@ -39,7 +39,10 @@ class DisclosureReport(FactReport):
     ----------
     model : str
         The model and its parameters.
-    checks : tuple of DisclosureCheck
+    checks : tuple
+        The checks: ``name``, ``flagged`` (None if the check does not apply to the model),
+        ``value``, ``threshold``, ``allowed`` (the threshold in words) and ``says`` (the result in
+        words).
     claim : str
         The privacy that the model claims, in words. The checks do not test it.
     n_train : int
@@ -104,6 +107,10 @@ class DisclosureReport(FactReport):
             Column("Allowed", lambda check: check.allowed),
             Column("What was found", lambda check: check.says, words=True),
         )
+        checks = tuple(
+            Fact("check", asdict(c), c.says, _SHOWN[c.flagged][0], c.name, row=c)
+            for c in self.checks
+        )
         subject = (
             Fact("claim", self.claim, self.claim, label="claimed"),
             Fact("model", self.model),
@@ -113,7 +120,7 @@ class DisclosureReport(FactReport):
             flagged,
             (
                 Section("", subject),
-                Section("", tuple(c._fact for c in self.checks), "checks", columns=columns),
+                Section("", checks, "checks", columns=columns),
                 Section("", (Fact("note", SIGNS, SIGNS),)),
             ),
         )
@@ -124,28 +131,13 @@ class DisclosureReport(FactReport):
 
 @dataclass(frozen=True)
 class DisclosureCheck:
-    """Result of one disclosure check.
-
-    Attributes
-    ----------
-    name : str
-        Name of the check.
-    flagged : bool or None
-        Whether the sign was found; None if the check does not apply to the model.
-    value : float or None
-        The figure compared with the threshold.
-    threshold : float
-        The smallest figure allowed for leaves, predictions and degrees of freedom. For all other
-        checks, the largest figure allowed.
-    says : str
-        The result, or why the check does not apply, in words.
-    """
+    """Result of one disclosure check."""
 
     name: str
-    flagged: bool | None
-    value: float | None
-    threshold: float
-    says: str
+    flagged: bool | None  # whether the sign was found; None if the check does not apply
+    value: float | None  # compared with the threshold
+    threshold: float  # the least or the largest value allowed, as ``allowed`` says
+    says: str  # the result, or why the check does not apply, in words
 
     @property
     def meaning(self) -> str:
@@ -157,8 +149,3 @@ class DisclosureCheck:
         """The threshold in words."""
         bound = "at least" if self.name in _AT_LEAST else "at most"
         return f"{bound} {self.threshold:g}"
-
-    @property
-    def _fact(self) -> Fact:
-        level = _SHOWN[self.flagged][0]
-        return Fact("check", asdict(self), self.says, level, self.name, row=self)

@@ -1,7 +1,8 @@
-"""Guarantees inside an estimator: found at any depth, composed if they are about the same records.
+"""Guarantees inside an estimator, composed if they are about the same records, and passed claims.
 
-:func:`cost_of_search` adds up all fits of a hyperparameter search over private estimators. Start
-reading at :func:`compose_guarantees`.
+:func:`cost_of_search` adds up all fits of a hyperparameter search over private estimators.
+:func:`read_claim` converts and checks a claim that a user passes to an audit, a verification or a
+command. Start reading at :func:`compose_guarantees`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion
 
 from ..._sklearn import is_search
+from ..._validation import is_number
 from ...accounting import (
     ApproxDPEvent,
     ComposedEvent,
+    Event,
     PrivacyGuarantee,
     RepeatedEvent,
     weakest_arithmetic,
@@ -38,20 +41,28 @@ _STATED_BY = (
     "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
 )  # fmt: skip
 
+PASSED = "the passed claim was obtained correctly, which nothing here shows"
+_DELTA = 1e-5  # at which an event without a finite epsilon at delta 0 states its epsilon
+_ACCEPTED = """\
+claim : float, (float, float), Event or PrivacyGuarantee{}
+    The claim to test: epsilon; epsilon and delta; an event, such as ``GaussianEvent(1 / mu)`` for
+    the trade-off curve of mu-GDP; or a guarantee, for another relation or unit. A number or an
+    event is read as a claim for added or removed units. Its whole trade-off curve is tested."""
+CLAIM_DOCS = {"claim": _ACCEPTED.format(", default=None"), "required_claim": _ACCEPTED.format("")}
+
 
 def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
 
-    ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a
-    finite epsilon. A single guarantee is returned unchanged. Raises ValueError if the relations or
-    units differ, or if the deltas sum to 1 or more.
+    Raises ValueError if the relations or units differ, or if the deltas sum to 1 or more.
     """
     first = guarantees[0]
     if len(guarantees) == 1:
         return first
     _check_equal("relations", (g.relation.replace("_", "-") for g in guarantees))
     _check_equal("units", (g.unit for g in guarantees))
-    # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
+    # Basic composition: deltas add up, so that events that may fail keep a finite epsilon; the
+    # events compose to a tighter joint epsilon.
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
         raise ValueError("the deltas of the parts add up to 1 or more")
@@ -68,14 +79,14 @@ def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarant
 def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
     """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
-    ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
-    because the choice of the candidate also leaks. None if the cost cannot be determined: only
-    estimators of this library, bare or in pipelines, column transformers and unions, are known to
-    keep to their parameters.
+    It is an estimate, because the choice of the candidate also leaks. None if it is not known: only
+    estimators of this library, bare or in plain wrappers, are known to keep to their parameters.
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known
-    if refitted is None or not _counts_its_fits(search):
+    # A subclass of scikit-learn's searches may fit more often than it reports.
+    counts_its_fits = is_search(search) and type(search).__module__.startswith("sklearn.")
+    if refitted is None or not counts_its_fits:
         return None
     fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
     if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
@@ -125,6 +136,34 @@ def looks_private(estimator: Any) -> bool:
     return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
 
 
+def read_claim(claim: Any, unit: str = "record") -> PrivacyGuarantee | None:
+    """Return a passed claim as a guarantee, an estimate unless it was passed as a guarantee."""
+    if claim is None:
+        return None
+    if isinstance(claim, PrivacyGuarantee):
+        guarantee = claim
+    elif isinstance(claim, Event):
+        pure = as_passed(PrivacyGuarantee(claim, unit=unit))
+        guarantee = pure if _has_epsilon(pure) else replace(pure, at_delta=_DELTA)
+    else:
+        epsilon, delta = _read_numbers(claim)
+        event = ApproxDPEvent(epsilon, delta)
+        guarantee = as_passed(PrivacyGuarantee(event, delta or None, unit=unit))
+    if not _has_epsilon(guarantee):
+        raise ValueError(
+            f"claim={type(claim).__name__} has no finite epsilon at delta "
+            f"{guarantee.at_delta or 0:g}, so nothing can refute it. Pass a finite claim, such as "
+            "claim=(1.0, 1e-6)."
+        )
+    return guarantee
+
+
+def as_passed(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Return a guarantee as an estimate: an audit does not see how it was obtained."""
+    assumptions = tuple(dict.fromkeys([*guarantee.assumptions, PASSED]))
+    return replace(guarantee, kind="estimate", assumptions=assumptions)
+
+
 def _check_equal(what: str, values: Iterable[str]) -> None:
     found = sorted(set(values))
     if len(found) > 1:
@@ -154,11 +193,6 @@ def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
 
 def _is_estimator(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
-
-
-def _counts_its_fits(search: Any) -> bool:
-    """Return whether a search is scikit-learn's; a subclass may fit more often than it reports."""
-    return is_search(search) and type(search).__module__.startswith("sklearn.")
 
 
 def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDPEvent]:
@@ -207,3 +241,29 @@ def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         return
     for part, step in parts:
         yield from _leaves(step, f"{name}.{part}" if name else part)
+
+
+def _has_epsilon(guarantee: PrivacyGuarantee) -> bool:
+    """Return whether a guarantee has a finite epsilon at its delta."""
+    try:
+        return math.isfinite(guarantee.epsilon())
+    except ValueError:  # of an event without a finite epsilon at delta 0
+        return False
+
+
+def _read_numbers(claim: Any) -> tuple[float, float]:
+    """Return epsilon and delta of a number or of a pair."""
+    is_pair = isinstance(claim, Sequence) and not isinstance(claim, str)
+    given = [*claim] if is_pair else [claim, 0.0]
+    if len(given) != 2 or not all(map(is_number, given)):
+        raise TypeError(
+            f"claim={claim!r} must be a number (epsilon), a pair (epsilon, delta), an Event, a "
+            "PrivacyGuarantee, or None. Pass, for example, claim=(1.0, 1e-6)."
+        )
+    epsilon, delta = map(float, given)
+    if not (0 <= epsilon < math.inf and 0 <= delta < 1):
+        raise ValueError(
+            f"claim={claim!r} must have a finite epsilon of at least 0, and a delta of at least 0 "
+            "and below 1. Pass, for example, claim=(1.0, 1e-6)."
+        )
+    return epsilon, delta

@@ -75,32 +75,27 @@ class MemberGroups:
             )
         return of_people[0], of_people[1]
 
-    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> MemberGroups:
-        """Return the groups of some records."""
-        return MemberGroups(
-            _select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out)
-        )
-
-    def selected_groups(
+    def select(
         self, rows_in: NDArray[Any], rows_out: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the groups of some records, numbered as before, in the order of ``select``."""
-        return pd.unique(self.inside.codes[rows_in]), pd.unique(self.outside.codes[rows_out])
+    ) -> tuple[MemberGroups, tuple[NDArray[Any], NDArray[Any]]]:
+        """Return the groups of some records, and their earlier numbers."""
+        chosen, earlier = [], []
+        for groups, rows in ((self.inside, rows_in), (self.outside, rows_out)):
+            codes, numbers = pd.factorize(groups.codes[rows])
+            chosen.append(Groups(codes.astype(np.int64), len(numbers), groups.unit))
+            earlier.append(numbers)
+        return MemberGroups(*chosen), (earlier[0], earlier[1])
 
     def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
         whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
         return [result.join_groups(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
-    def count_shared(self, shared: NDArray[np.bool_]) -> int:
-        """Return the number of non-member groups that have one of the marked records."""
-        return len(np.unique(self.outside.codes[shared]))
 
-
-def claim_for_groups(people: MemberGroups, claim: Claim) -> Claim:
-    """Return the claim for groups; none if the guarantee protects another unit."""
+def claim_for_groups(people: MemberGroups | None, claim: Claim) -> Claim:
+    """Return the claim for groups, if there are any; none if the guarantee has another unit."""
     guarantee = claim.guarantee
-    if guarantee is None or guarantee.unit == people.unit:
+    if people is None or guarantee is None or guarantee.unit == people.unit:
         return claim
     protects = "single records" if guarantee.unit == "record" else f"values of {guarantee.unit}"
     return replace(
@@ -109,8 +104,3 @@ def claim_for_groups(people: MemberGroups, claim: Claim) -> Claim:
         charged=None,  # already named in the reason, and not the cost of a search
         reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
     )
-
-
-def _select_groups(groups: Groups, rows: NDArray[Any]) -> Groups:
-    codes = pd.factorize(groups.codes[rows])[0]
-    return Groups(codes.astype(np.int64), int(codes.max(initial=-1)) + 1, groups.unit)

@@ -176,7 +176,8 @@ class _Collector(pickle.Pickler):
             reduced = value.__reduce_ex__(5)
             if isinstance(reduced, tuple):
                 arguments, *states = reduced[1:]
-                inside += [arguments, *(_as_list(state) for state in states)]
+                held = (list(s) if hasattr(s, "__next__") else s for s in states)
+                inside += [arguments, *held]
         except Exception:  # a class without pickle support may raise anything
             pass
         return list, (inside,)
@@ -195,10 +196,6 @@ class _Collector(pickle.Pickler):
                 self._keep(np.array(value, dtype=float), of=value)
             except (TypeError, ValueError):  # lists of different lengths, or with other values
                 return
-
-
-def _as_list(state: Any) -> Any:
-    return list(state) if hasattr(state, "__next__") else state
 
 
 @dataclass(frozen=True)

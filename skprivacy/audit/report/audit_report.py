@@ -49,8 +49,11 @@ class AuditReport(FactReport):
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
         Claim of all private steps together. It is of kind "estimate" if a step is not covered.
-    findings : tuple of AttackFinding
-        One for each attack.
+    findings : tuple
+        One for each attack: ``result`` (an :class:`~skprivacy.attacks.AttackResult`),
+        ``epsilon_lower_bound``, ``points`` (rates at each reported false positive rate),
+        ``refutation`` (how the attack contradicts the claimed trade-off curve, in words) and
+        ``shown_by`` (the test that shows the epsilon, in words).
     reason : str
         Why the model makes no claim, beginning with "no claim"; empty if it makes one.
     uncovered : dict
@@ -75,8 +78,9 @@ class AuditReport(FactReport):
         The reason, in words.
     disclosure : DisclosureReport or None
         Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
-    exposures : tuple of GroupExposure
-        Success of each attack within each class and subgroup, most exposed first.
+    exposures : tuple
+        Success of each attack within each class and subgroup, most exposed first: the rows of
+        :meth:`by_group`.
     attacked : str
         Unit of membership: "record", or the name of the ``groups`` passed to the audit.
     copied : str
@@ -85,11 +89,16 @@ class AuditReport(FactReport):
         Limits of the ledger of the model's budget: whether a restored older copy is noticed.
     own_claim : Claim or None
         The model's own claim, if the audit tested a passed claim instead; otherwise None.
-    baseline : BlindBaseline or None
-        Whether the samples differ by more than membership, found without the model. None where the
-        audit's own coins chose the members.
-    pairs : MatchedPairs or None
-        Evidence on pairs of similar members and non-members, if the samples differ; else None.
+    baseline : object or None
+        Whether the samples differ by more than membership, found without the model: ``compared``,
+        ``auc``, ``p_value`` and ``differs``. None where the audit's own coins chose the members.
+    pairs : object or None
+        Evidence on pairs of similar members and non-members, if the samples differ: ``n_pairs``,
+        ``attack``, ``epsilon_lower_bound`` (None with fewer than 100 pairs) and ``factor``, by
+        which records must be more frequent on one side for the claim to allow the evidence.
+    of_labels : bool
+        Whether attacks guessed labels and not membership, as the claim protects labels only. The
+        canaries with true labels then count as members, those with flipped labels as non-members.
     """
 
     model: str
@@ -100,12 +109,12 @@ class AuditReport(FactReport):
     charged: Any
     n_train: int
     n_test: int
-    train_accuracy: float
-    test_accuracy: float
-    majority_share: float
     alpha: float
-    n_shadows: int
-    n_shared: int
+    train_accuracy: float = math.nan
+    test_accuracy: float = math.nan
+    majority_share: float = math.nan
+    n_shadows: int = 0
+    n_shared: int = 0
     not_measured: tuple[str, ...] = ()
     why_not_measured: str = MODELS_DO_NOT_LEARN
     disclosure: DisclosureReport | None = None
@@ -117,7 +126,7 @@ class AuditReport(FactReport):
     baseline: BlindBaseline | None = None
     pairs: MatchedPairs | None = None
 
-    of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
+    of_labels: ClassVar[bool] = False
 
     @property
     def epsilon_lower_bound(self) -> float:
@@ -187,24 +196,12 @@ class AuditReport(FactReport):
         """
         if not self.claims:
             return NO_CLAIM
-        if any(self.violated_by(finding) for finding in self.findings):
+        if any(self._refutes(finding) for finding in self.findings):
             return "violated"
         return "doubtful" if self.doubt else "consistent"
 
-    def violated_by(self, finding: AttackFinding) -> bool:
-        """Return whether an attack refutes the claim at any point of its trade-off curve.
-
-        Parameters
-        ----------
-        finding : AttackFinding
-            One of ``findings``.
-
-        Returns
-        -------
-        bool
-            False without a claim, if records are copies of each other, or if the samples differ by
-            more than membership.
-        """
+    def _refutes(self, finding: AttackFinding) -> bool:
+        """Return whether one of ``findings`` refutes the claim at any point of its curve."""
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and not self._unlike and (beyond or bool(finding.refutation))
 
@@ -282,7 +279,9 @@ class AuditReport(FactReport):
         Returns
         -------
         DataFrame
-            One column per attribute of :class:`GroupExposure`; empty if no groups were compared.
+            ``by`` ("class", or the name of the subgroups' column), ``group``, ``attack``, ``n_in``
+            and ``n_out`` (members and non-members), ``auc``, ``auc_low``, ``auc_high``, ``p_value``
+            and ``exposed``; empty if no groups were compared.
         """
         return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
 
@@ -351,7 +350,7 @@ class AuditReport(FactReport):
             row["claimed_epsilon"] = self.claimed_epsilon
             row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
             row["claim_kind"] = None if self.guarantee is None else self.guarantee.kind
-            row["violated"] = self.violated_by(finding)
+            row["violated"] = self._refutes(finding)
             rows.append(row)
         return pd.DataFrame(rows)
 

@@ -94,18 +94,8 @@ class About:
         dict
             All attributes, and the versions of the packages in use.
         """
-        return {
-            "data": self.data,
-            "author": self.author,
-            "command": self.command,
-            "date": (self.date or Date.today()).isoformat(),
-            "record": self.record,
-            "schema_digest": self.schema_digest,
-            "ledger_digest": self.ledger_digest,
-            "model_digest": self.model_digest,
-            "seeds": dict(self.seeds or {}),
-            "versions": versions(),
-        }
+        date, seeds = (self.date or Date.today()).isoformat(), dict(self.seeds or {})
+        return {**vars(self), "date": date, "seeds": seeds, "versions": versions()}
 
 
 def about_or_empty(about: About | None) -> About:

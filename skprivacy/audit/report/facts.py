@@ -266,7 +266,7 @@ def _matched(report: Any) -> Fact:
     if pairs is None:
         return Fact("matched_pairs")
     sentence = pairs.describe(report.alpha, claims=report.claims)
-    return Fact("matched_pairs", pairs.to_dict(), sentence, label="on matched pairs")
+    return Fact("matched_pairs", asdict(pairs), sentence, label="on matched pairs")
 
 
 def _circumstances(report: Any) -> list[Fact]:
@@ -360,6 +360,10 @@ def _auc(finding: AttackFinding) -> Cell:
     return format_interval(finding.result.auc, *finding.result.auc_interval)
 
 
+def _ceiling(index: int, finding: AttackFinding) -> Cell:
+    return format_share(finding.points[index]["bound"])
+
+
 def _found(index: int, finding: AttackFinding) -> Cell:
     point = finding.points[index]
     if point["refused"]:
@@ -368,13 +372,9 @@ def _found(index: int, finding: AttackFinding) -> Cell:
     return format_share(point["tpr"]), ends
 
 
-def _ceiling(index: int, finding: AttackFinding) -> Cell:
-    return format_share(finding.points[index]["bound"])
-
-
 def _exposure(report: Any, records: bool) -> list[Section]:
     """Return the sections on exposed groups and on exposed records."""
-    groups = report.strongest_on_groups
+    groups, members = report.strongest_on_groups, report._members
     rows = {id(exposure) for exposure in groups[:SHOWN_GROUPS]}
     counted = f"The first {SHOWN_GROUPS} of {len(groups)} groups."
     named = "" if report.most_exposed else " No group is exposed beyond chance."
@@ -396,7 +396,7 @@ def _exposure(report: Any, records: bool) -> list[Section]:
                 Column("Exposed beyond chance", yes_or_not_shown("exposed")),
                 Column("AUC", interval("auc"), "chance: 0.5"),
                 Column("Attack", itemgetter("attack")),
-                Column(_capitalized(report._members), _sizes, "in training, not"),
+                Column(f"{members[0].upper()}{members[1:]}", _sizes, "in training, not"),
             ),
             counted if len(groups) > SHOWN_GROUPS else "",
         ),
@@ -489,7 +489,3 @@ def _disclosure(disclosure: Any) -> Section:
 
 def _member(report: Any) -> str:
     return "record" if report.attacked == "record" else f"value of {report.attacked}"
-
-
-def _capitalized(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}"

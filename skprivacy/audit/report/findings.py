@@ -45,61 +45,27 @@ _COPIES, _RARER = 1.0, 0.1
 
 @dataclass(frozen=True)
 class AttackFinding:
-    """Result of one attack, compared with the claimed guarantee.
+    """Result of one attack, compared with the claimed guarantee."""
 
-    Attributes
-    ----------
-    result : AttackResult
-        The scores, and all figures derived from them.
-    epsilon_lower_bound : float
-        The largest epsilon that this attack refutes at the delta of the claim, corrected for the
-        number of attacks.
-    refutation : str
-        How the attack contradicts the claimed trade-off curve, in words; empty if it does not.
-    points : tuple of dict
-        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
-        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
-        without a claim).
-    shown_by : str
-        The test that shows the epsilon, in words. It may lie far from the reported points.
-    shown_at : tuple of (float, float) or None
-        Bounds on the false and the true positive rate of this test; None if there is none.
-    evaluated : tuple of (array, array) or None
-        Positions of the scored records or groups among the members and among the non-members; None
-        if all were scored.
-    """
-
-    result: AttackResult
-    epsilon_lower_bound: float
+    result: AttackResult  # the scores, and all figures derived from them
+    epsilon_lower_bound: float  # refuted at the claim's delta, corrected for the number of attacks
+    # For each reported false positive rate: fpr, tpr, low, high, realised_fpr, refused and bound,
+    # the highest tpr that the claim allows (None without a claim).
     points: tuple[dict[str, Any], ...]
-    refutation: str = ""
-    shown_by: str = ""
-    shown_at: tuple[float, float] | None = None
-    evaluated: Evaluated | None = None
+    refutation: str = ""  # how the attack contradicts the claimed trade-off curve, in words
+    shown_by: str = ""  # test that shows the epsilon, in words; it may lie far from the points
+    shown_at: tuple[float, float] | None = None  # its false and true positive rate, bounded
+    evaluated: Evaluated | None = None  # positions of the scored units; None if all were scored
 
     @classmethod
     def of(
-        cls,
-        result: AttackResult,
-        guarantee: Any,
-        alpha: float,
-        corrected: float,
-        evaluated: Evaluated | None = None,
-    ) -> AttackFinding:
-        """Compare a result with a guarantee.
+        cls, result: AttackResult, guarantee: PrivacyGuarantee | None, alpha: float,
+        corrected: float, evaluated: Evaluated | None = None,
+    ) -> AttackFinding:  # fmt: skip
+        """Compare a result with a claim, if there is one.
 
-        Parameters
-        ----------
-        result : AttackResult
-            The scores of members and non-members.
-        guarantee : PrivacyGuarantee or None
-            The claim; None if there is none.
-        alpha : float
-            Error probability of the reported intervals.
-        corrected : float
-            Error probability of the epsilon lower bound and of the refutation together.
-        evaluated : (array, array) or None
-            Positions of the scored units; None if all were scored.
+        ``alpha`` is the error probability of the intervals; ``corrected`` is that of the epsilon
+        lower bound and the refutation together.
         """
         result = replace(result, alpha=alpha)
         delta = claimed_delta(guarantee)
@@ -118,25 +84,18 @@ class AttackFinding:
                 }
             )
         found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
-        refuted = refutation(found, guarantee)
         return cls(
             result,
             found.epsilon(delta),
             tuple(points),
-            refuted,
+            refutation(found, guarantee),
             origin_in_words(found, delta),
             origin_point(found, delta),
             evaluated,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values, without the scores of records.
-
-        Returns
-        -------
-        dict
-            For JSON.
-        """
+        """Return the figures for JSON, without the scores of records."""
         return {
             "attack": self.result.attack,
             "auc": self.result.auc,
@@ -151,25 +110,7 @@ class AttackFinding:
 
 @dataclass(frozen=True)
 class GroupExposure:
-    """How well one attack separates the members of one group from its non-members.
-
-    Attributes
-    ----------
-    by : str
-        The grouping: "class", or the name of the subgroups' column.
-    group : str
-        Value of the group.
-    attack : str
-        Name of the attack.
-    n_in, n_out : int
-        Number of members and non-members in the group.
-    auc, auc_low, auc_high : float
-        Area under the ROC curve, and its interval. All intervals of a report hold jointly.
-    p_value : float
-        Adjusted by Holm's method for all attacks and groups of a report.
-    exposed : bool
-        Whether the members score significantly above the non-members of the group.
-    """
+    """How well one attack separates the members of one group from its non-members."""
 
     by: str
     group: str
@@ -203,15 +144,13 @@ def group_partitions(
             ) from None
     else:
         name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
-    if (
-        len(distinct := np.unique(np.concatenate([_as_text(part) for part in pair])))
-        > MOST_SUBGROUPS
-    ):
+    inside, outside = map(_as_text, pair)
+    if (n := len(np.unique(np.concatenate([inside, outside])))) > MOST_SUBGROUPS:
         raise ValueError(
-            f"subgroups has {len(distinct):,} different values; expected at most {MOST_SUBGROUPS}. "
-            "Merge values, such as ages into decades."
+            f"subgroups has {n:,} different values; expected at most {MOST_SUBGROUPS}. Merge "
+            "values, such as ages into decades."
         )
-    return partitions | {name: (_as_text(pair[0]), _as_text(pair[1]))}
+    return partitions | {name: (inside, outside)}
 
 
 def group_exposures(
@@ -302,12 +241,6 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
 
-def claimed_curve(guarantee: PrivacyGuarantee | None) -> Curve | None:
-    """Return chords of the claimed curve; None if it bounds nothing."""
-    bounds = guarantee is not None and _bounds_anything(guarantee)
-    return curve_of_chords(guarantee, 1e-6, 200) if bounds else None
-
-
 def curve_of_chords(guarantee: Any, least: float, n: int) -> Curve:
     """Return chords of a concave claimed curve, slightly below it, to choose tests quickly."""
     low = np.geomspace(least, 0.5, n)
@@ -343,17 +276,17 @@ def claimed_delta(guarantee: Any) -> float:
 
 def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
     """Return the evidence of the scores, at the delta of the claim and against its whole curve."""
-    curve = claimed_curve(guarantee)
-    return gather_evidence(
-        scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve
-    )
+    curve = curve_of_chords(guarantee, 1e-6, 200) if _bounds_anything(guarantee) else None
+    delta = claimed_delta(guarantee)
+    return gather_evidence(scores_in, scores_out, delta=delta, alpha=alpha, curve=curve)
 
 
 def report_facts(
-    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> dict[str, Any]:
-    """Return the fields of a report about the model, its claim and its records."""
-    return {
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any,
+    people: MemberGroups | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the fields of a report about the model, its claim and its records or groups."""
+    facts = {
         "model": " ".join(repr(model).split()),
         "guarantee": claim.guarantee,
         "reason": claim.reason,
@@ -367,6 +300,7 @@ def report_facts(
         "majority_share": _majority_share(model, y_test),
         "ledger_caveats": ledger_caveats([model]),
     }
+    return facts | group_facts(people)
 
 
 def group_facts(people: MemberGroups | None) -> dict[str, Any]:
@@ -401,7 +335,9 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
     for who, own, other in (("members", members, others), ("non-members", others, members)):
         alike, counts = np.unique(own, return_counts=True)
         copies = float((counts * (counts - 1)).sum() / len(own))
-        met = _mean_copies(alike, counts, other)
+        place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
+        # Average number of copies in this sample of a record of the other sample.
+        met = float(np.where(alike[place] == other, counts[place], 0).mean())
         if copies > _COPIES and met < _RARER * copies:
             return (
                 f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
@@ -449,14 +385,6 @@ def _percent(share: float) -> str:
 def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
     """Return whether a guarantee has a finite epsilon."""
     return guarantee is not None and math.isfinite(guarantee.epsilon())
-
-
-def _mean_copies(
-    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
-) -> float:
-    """Return the average number of copies, in one sample, of a record of the other sample."""
-    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
-    return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:

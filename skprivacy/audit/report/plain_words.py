@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..inspection.passed_claim import PASSED
+from ..inspection.guarantees import PASSED
 from .document import About
 
 WIDE = 10.0  # an epsilon above which the limit promises hardly anything

@@ -60,7 +60,9 @@ class PublicRanges:
         cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
     ) -> PublicRanges:
         """Read the parameters; facts that they lack are taken from the records, if given."""
-        params = _last_named(estimator.get_params())
+        # By the last part of their names; outer steps take precedence.
+        by_depth = sorted(estimator.get_params().items(), key=lambda item: -item[0].count("__"))
+        params = {name.split("__")[-1]: v for name, v in by_depth if v is not None}
         low, high = _bounds(params, X)
         if y is not None and y.ndim == 2:
             ones = np.ones(y.shape[1], y.dtype)
@@ -139,12 +141,6 @@ class PublicFeatures:
 _NOTHING = PublicFeatures()
 
 
-def _last_named(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by the last part of their names; outer steps take precedence."""
-    by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
-    return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
-
-
 def _bounds(
     params: dict[str, Any], X: NDArray[Any] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -175,10 +171,8 @@ def neighbours(
 ) -> Iterator[NeighbourPair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
-    The record in question replaces the last record of X; under add_remove it is appended. With
-    ``erased``, a record that is zeroed out leaves an empty place. Otherwise a record of missing
-    values replaces it, which contributes nothing. There are fewer pairs without labels, and under
-    "label" with a single label.
+    The record in question replaces the last record of X, or is appended. With ``erased``, a record
+    that is zeroed out leaves an empty place; otherwise a record of missing values replaces it.
     """
     if relation == "label":
         yield from _each_label(*agreed.show_facts(X, y, public), public)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import random
 import secrets
-import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -29,6 +28,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from ..._clones import seed_globally
+from ..._validation import is_tensor
 from ...accounting import (
     ApproxDPEvent,
     DiscreteGaussianEvent,
@@ -131,9 +131,13 @@ class IndependentFits:
     def fitted(self, data: tuple[Any, Any]) -> Any:
         """Return a clone after one fit."""
         X, y = data
-        with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
+        # Global generators have the same state in every run if they cannot drive noise.
+        public = nullcontext() if self._seeds or not self._noisy else seed_globally(0)
+        with warnings.catch_warnings(), np.errstate(all="ignore"), public:
             warnings.simplefilter("ignore")
-            model = self._clone()
+            model = clone(self._prototype)
+            if self._seeds:
+                model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
             labels = () if y is None else (y,)
             return model.fit(X, *labels, **self.fit_params)
 
@@ -171,11 +175,16 @@ class IndependentFits:
 
     def at(self, epsilon: float) -> IndependentFits | None:
         """Return the fits at another epsilon; None if no single parameter sets it."""
-        name = self._epsilon_name
-        if name is None or self.stated is not None:
+        names = [
+            name
+            for name, value in self.estimator.get_params().items()
+            if name.split("__")[-1] == "epsilon"
+            and isinstance(value, (int, float))
+            and math.isfinite(value)
+        ]
+        if len(names) != 1 or self.stated is not None:
             return None
-        changed = clone(self.estimator)
-        changed.set_params(**{name: float(epsilon)})
+        changed = clone(self.estimator).set_params(**{names[0]: float(epsilon)})
         return replace(self, estimator=changed)
 
     def at_plain_delta(self, data: tuple[Any, Any]) -> IndependentFits:
@@ -203,24 +212,6 @@ class IndependentFits:
                 raise
             return self
         return larger
-
-    @property
-    def epsilon(self) -> float | None:
-        """The epsilon among the parameters; None if there are none or several."""
-        name = self._epsilon_name
-        return None if name is None else float(self.estimator.get_params()[name])
-
-    @property
-    def _epsilon_name(self) -> str | None:
-        params = self.estimator.get_params()
-        found = [
-            name
-            for name, value in params.items()
-            if name.split("__")[-1] == "epsilon"
-            and isinstance(value, (int, float))
-            and math.isfinite(value)
-        ]
-        return found[0] if len(found) == 1 else None
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -281,21 +272,6 @@ class IndependentFits:
             and not self._is_public(name)
         }
 
-    def _clone(self) -> Any:
-        model = clone(self._prototype)
-        if self._seeds:
-            model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
-        return model
-
-    @contextmanager
-    def _public_chance(self) -> Iterator[None]:
-        """Give global generators the same state in every run if they cannot drive noise."""
-        if self._seeds or not self._noisy:
-            yield
-            return
-        with seed_globally(0):
-            yield
-
 
 def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
     """Return whether a claim covers all answers of mechanisms, released together.
@@ -328,14 +304,10 @@ def released_numbers(
 ) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
-    A parameter is public and skipped if it still has its value from ``given``. A parameter that the
-    fit changed is read, as are the fitted steps of a pipeline. Parameters of estimators that the
-    fit created are skipped. All other attributes are read, including private ones and the pickles
-    of other objects, because a recipient of the model has them all. The order is the same for all
-    models of one kind.
-
-    Text counts by its length and a checksum. There are no answers if all methods raise. Numbers
-    beyond the first 20,000 are dropped.
+    A parameter is public and skipped if it still has its value from ``given``. All other attributes
+    are read, including private ones and the pickles of other objects, because a recipient of the
+    model has them all. The order is the same for all models of one kind. Text counts by its length
+    and a checksum.
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
@@ -346,9 +318,7 @@ def choose_epsilon(
 ) -> tuple[IndependentFits, PrivacyGuarantee]:
     """Return the fits at the requested epsilon, or at the most sensitive one, with their claim.
 
-    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged. If
-    no epsilon reaches the target error rate, the smallest of those with the least error is chosen.
-    Raises ValueError if the requested epsilon cannot be set.
+    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged.
     """
     if epsilon is not None:
         changed = fits.at(epsilon)
@@ -429,7 +399,7 @@ def _walk(
         yield from (part.astype(float).ravel() for part in pair)
     elif sparse.issparse(value):
         yield from (np.asarray(value.data, float), np.asarray(value.nonzero(), float).ravel())
-    elif _is_tensor(value):
+    elif is_tensor(value):
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
         seen[id(value)] = value  # a reference, so that no other object gets this id
@@ -447,11 +417,6 @@ def _digits(value: Any) -> NDArray[np.float64]:
     if isinstance(value, int) and value.bit_length() > _BITS:
         return np.array([value.bit_length(), value % (1 << 53)], float)
     return np.array([float(value)])
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
@@ -479,7 +444,9 @@ def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
     held = vars(value)
     skipped = _PUBLIC | _unchanged_params(value, given, depth - 1)
     # Numbers first: the sizes of models and lists may differ between runs and would shift them.
-    return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
+    plain = (bool, int, float, np.number, np.bool_, np.ndarray)
+    names = sorted(held, key=lambda name: (not isinstance(held[name], plain), name))
+    return [held[name] for name in names if name not in skipped]
 
 
 def _unchanged_params(value: Any, given: GivenParameters, depth: int) -> set[str]:
@@ -509,11 +476,6 @@ def _pickle_components(value: Any) -> list[Any]:
         if is_alarm(error):
             raise
         return []
-
-
-def _shape_may_vary(held: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
-    plain = (bool, int, float, np.number, np.bool_, np.ndarray)
-    return lambda name: (not isinstance(held[name], plain), name)
 
 
 def _error(guarantee: PrivacyGuarantee) -> float:

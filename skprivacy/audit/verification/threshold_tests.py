@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson
 from ...metrics.repeated_runs import Counts, Curve
-from .neighbors import PILOT, Batch, Effort, NeighbourPair, Release, ReleaseRuns
+from .neighbors import PILOT, Effort, NeighbourPair, Release, ReleaseRuns
 
 # If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
 # because the best of some thousand tests looks better than it is.
@@ -71,9 +72,8 @@ class CountedAttack:
     ) -> CountedAttack:
         """Choose neighbours and tests by pilot runs, then count the tests in fresh runs.
 
-        ``steps`` are the positions of the numbers that each of several steps released. Choices, and
-        the number of fresh runs, do not depend on the fresh runs. Raises ValueError if the release
-        returns no numbers on any pair.
+        ``steps`` are the positions of the numbers that each of several steps released. Nothing that
+        is chosen depends on the fresh runs.
         """
         tried = [ReleaseRuns(release, pair, effort.n_jobs) for pair in pairs]
         works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
@@ -111,14 +111,6 @@ class ThresholdTest:
         return Counts(hits, len(runs), false, len(others))
 
 
-@dataclass(frozen=True)
-class ChosenTests:
-    """The tests to count in fresh runs, and the p-value of the first one in the pilot runs."""
-
-    events: tuple[ThresholdTest, ...]
-    surprise: float
-
-
 def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
     """Return a row per run: counts of all and of finite numbers, then ``width`` numbers."""
     out = np.zeros((len(vectors), width + N_COUNTS))
@@ -147,12 +139,12 @@ def choose_thresholds(
     delta: float,
     alpha: float,
     steps: Sequence[slice] = (),
-) -> ChosenTests:
+) -> tuple[tuple[ThresholdTest, ...], float]:
     """Choose the test that refutes the curve best, and the one with the largest epsilon.
 
-    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
-    are the columns that each of several steps released. If no test exceeds the curve, the first one
-    is the test of the largest mu of a Gaussian curve, which tests the middle of the curve.
+    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. If no test
+    exceeds the curve, the first one has the largest mu of a Gaussian curve, which tests the middle
+    of the curve. Returns the tests, and the p-value of the first one in ``check``.
     """
     sums = _linear(*learn)
     scores = [
@@ -160,12 +152,10 @@ def choose_thresholds(
         *_tree_score(*learn, sums), *_spread_scores(*learn),
     ]  # fmt: skip
     found = [_best_tests(score, check, curve, delta, alpha) for score in scores]
-    beyond = max(found, key=lambda f: f.beyond[0])
-    middle = max(found, key=lambda f: f.mu[0])
-    steep = max(found, key=lambda f: f.epsilon[0])
-    first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
-    events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
-    return ChosenTests(events, first[1].count(*check).surprise(curve))
+    beyond, middle, steep = (max(best, key=itemgetter(0)) for best in zip(*found, strict=True))
+    first = beyond[1] if beyond[0] > 0 else middle[1]
+    events = (first,) if first == steep[1] else (first, steep[1])
+    return events, first.count(*check).surprise(curve)
 
 
 def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
@@ -190,18 +180,14 @@ def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
     while len(works) > 1:
         found = []
         for runs in works:
-            found.append(_separation(runs.pilot_runs(n)))
+            both = runs.pilot_runs(n)
+            width = max(len(run) for side in both for run in side)
+            found.append(separation(*(runs_to_matrix(side, width) for side in both)))
             if found[-1] > _CERTAIN:
                 return runs
         works = [works[i] for i in np.argsort(found)[::-1][: -(-len(works) // _THIRD)]]
         n *= _THIRD
     return works[0]
-
-
-def _separation(both: Batch) -> float:
-    width = max(len(run) for side in both for run in side)
-    runs, others = (runs_to_matrix(side, width) for side in both)
-    return separation(runs, others)
 
 
 def _choose_tests(
@@ -216,15 +202,13 @@ def _choose_tests(
         both = runs.pilot_runs(n)
         width = max(len(run) for side in both for run in side)
         learn, check = ([runs_to_matrix(side[i::2], width) for side in both] for i in (0, 1))
-        found = choose_thresholds(
+        events, surprise = choose_thresholds(
             (learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns
         )
-        if found.surprise < _PLAIN or n >= enough:
+        if surprise < _PLAIN or n >= enough:
             break
         n = min(2 * n, enough)
-    if found.surprise < _PLAIN:
-        most = min(most, _MARGIN * n)
-    return found.events, width, most
+    return events, width, min(most, _MARGIN * n) if surprise < _PLAIN else most
 
 
 def _distance(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
@@ -261,24 +245,18 @@ def _linear(runs: Matrix, others: Matrix) -> list[Score]:
     ]
     order = np.argsort(-np.abs(shift) / (spread + 1e-9))
     weights += [np.sign(shift[i]) * eye[i] for i in order[:3]]
-    return [_LinearScore(standard, w) for w in weights]
 
+    def weigh(w: NDArray[np.float64]) -> Score:
+        return lambda values: np.asarray(standard(values) @ w)
 
-@dataclass(frozen=True, eq=False)
-class _LinearScore:
-    standard: Score
-    weights: NDArray[np.float64]
-
-    def __call__(self, values: Matrix) -> NDArray[np.float64]:
-        return np.asarray(self.standard(values) @ self.weights)
+    return [weigh(w) for w in weights]
 
 
 def _midpoint_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
     """Return the likelihood ratio scores of Laplace and of K-norm noise around the two medians.
 
-    For Laplace noise: the sum of numbers clipped to the interval between both medians. For K-norm
-    noise: how much nearer a run is to the median with the record than to the other, in single
-    numbers scaled by their spread, and in each step, whose numbers have noise of one size.
+    K-norm noise is scored in single numbers scaled by their spread, and in each step, whose numbers
+    have noise of one size.
     """
     a, b = np.median(runs, axis=0), np.median(others, axis=0)
     spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
@@ -297,14 +275,12 @@ def _midpoint_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> li
     if steps:
         alike = unit.copy()
         for step in steps:
-            alike[step] = _size_of_norm(runs[:, step] - a[step]) + 1e-9 * shift[step].max() + _TINY
+            # Scale of noise with a density proportional to exp(-norm / scale).
+            noise = runs[:, step] - a[step]
+            size = float(np.linalg.norm(noise, axis=1).mean()) / noise.shape[1]
+            alike[step] = size + 1e-9 * shift[step].max() + _TINY
         scores.append(_norm_ratio(a, b, alike, steps))
     return scores
-
-
-def _size_of_norm(noise: Matrix) -> float:
-    """Return the scale of noise with a density proportional to exp(-norm / scale)."""
-    return float(np.linalg.norm(noise, axis=1).mean()) / noise.shape[1]
 
 
 def _norm_ratio(
@@ -341,17 +317,11 @@ def _participation_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) 
     if len(steps) < 2:
         return []
     standard = _standard(runs, others)
-    found = participation_ratios(standard(runs), standard(others), steps)
-    return [_StandardizedScore(standard, score) for score in found]
 
+    def standardize(score: Score) -> Score:
+        return lambda values: score(standard(values))
 
-@dataclass(frozen=True, eq=False)
-class _StandardizedScore:
-    standard: Score
-    score: Score
-
-    def __call__(self, values: Matrix) -> NDArray[np.float64]:
-        return self.score(self.standard(values))
+    return list(map(standardize, participation_ratios(standard(runs), standard(others), steps)))
 
 
 def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Score]:
@@ -359,9 +329,7 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
     if min(len(runs), len(others)) < _MANY:
         return
     standard = _standard(runs, others)
-    a, b = standard(runs), standard(others)
-    difference = np.abs(a.mean(0) - b.mean(0)) + np.abs(a.std(0) - b.std(0))
-    best = np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
+    best = _most_different(standard(runs), standard(others))
 
     def select_features(values: Matrix) -> Matrix:
         return np.column_stack([standard(values)[:, best], *(s(values) for s in sums[:4])])
@@ -380,8 +348,7 @@ def _spread_scores(runs: Matrix, others: Matrix) -> list[Score]:
     """Return scores that see spreads: likelihood ratios of normal noise and of nearest runs."""
     standard = _standard(runs, others)
     a, b = standard(runs), standard(others)
-    difference = np.abs(a.mean(0) - b.mean(0)) + np.abs(a.std(0) - b.std(0))
-    best = np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
+    best = _most_different(a, b)
     near, far = (cKDTree(side[:_ENOUGH, best]) for side in (a, b))
 
     def normal(values: Matrix) -> NDArray[np.float64]:
@@ -396,23 +363,21 @@ def _spread_scores(runs: Matrix, others: Matrix) -> list[Score]:
     return [normal, nearest]
 
 
+def _most_different(a: Matrix, b: Matrix) -> NDArray[np.int64]:
+    """Return the numbers whose mean and spread differ most between two sides."""
+    difference = np.abs(a.mean(0) - b.mean(0)) + np.abs(a.std(0) - b.std(0))
+    return np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
+
+
 def _depth(values: Matrix, side: Matrix) -> Matrix:
     """Return squared distances from the mean of a side, in deviations."""
     return (values - side.mean(0)) ** 2 / (side.var(0) + 1e-9)
 
 
-@dataclass(frozen=True)
-class _BestTests:
-    """The best test of a score by three criteria, each with its value."""
-
-    beyond: tuple[float, ThresholdTest]
-    mu: tuple[float, ThresholdTest]
-    epsilon: tuple[float, ThresholdTest]
-
-
 def _best_tests(
     score: Score, check: tuple[Matrix, Matrix], curve: Curve, delta: float, alpha: float
-) -> _BestTests:
+) -> list[tuple[float, ThresholdTest]]:
+    """Return the best tests of a score, with their values: beyond the curve, by mu, by epsilon."""
     high, low = (np.sort(score(side)) for side in check)
     values = np.unique(np.r_[high, low])
     if len(values) > _CUTS:
@@ -428,14 +393,8 @@ def _best_tests(
     # Nasr et al. 2023, audit by Gaussian DP: mu from one pair of rates.
     mu = _quantile(tpr) - _quantile(fpr)
     epsilon = epsilon_of_rates(tpr, fpr, delta)
-    return _BestTests(*(_best(values, score, cuts) for values in (beyond, mu, epsilon)))
-
-
-def _best(
-    values: NDArray[np.float64], score: Score, cuts: NDArray[np.float64]
-) -> tuple[float, ThresholdTest]:
-    place = int(np.argmax(values))
-    return float(values[place]), ThresholdTest(score, float(cuts[place]))
+    places = [(values, int(np.argmax(values))) for values in (beyond, mu, epsilon)]
+    return [(float(v[place]), ThresholdTest(score, float(cuts[place]))) for v, place in places]
 
 
 def _quantile(rate: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from ...accounting import PrivacyGuarantee
 from ...metrics.coin_guesses import BOUNDS, GuessBound, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
-from ..inspection.passed_claim import CLAIM_DOCS, read_claim
+from ..inspection.guarantees import CLAIM_DOCS, read_claim
 from ..report.findings import curve_of_chords
 from .neighbors import (
     Effort,
@@ -185,7 +185,6 @@ def verify_privacy(
     the given data, records that contradict the one record, or blank records.
 
     A score turns each release (the learned numbers and the predictions of a model) into one number.
-    For noise that is added step by step, as in DP-SGD, it is a likelihood ratio over the steps.
     Pilot runs choose the neighbours, the score and its thresholds. Fresh runs then bound epsilon
     and test the whole claimed trade-off curve.
 
@@ -283,13 +282,14 @@ def verify_privacy(
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
-    fits = IndependentFits(estimator, dict(fit_params or {}), stated, _probes(X, public))
+    probes = np.vstack([public.high, public.low, public.middle, X[:1], X[-1:]])
+    fits = IndependentFits(estimator, dict(fit_params or {}), stated, probes)
     fits, guarantee = choose_epsilon(fits, (X, y), epsilon)
     fits, steps = fits.with_answers(guarantee, (X, y))
-    pairs = list(neighbours(
-        guarantee.relation, X, y, public,
-        erased=_partitions_by_hash(estimator), agreed=PublicFeatures.from_guarantee(guarantee),
-    ))  # fmt: skip
+    # With partitions by a hash, a record's content alone determines its partition.
+    erased = any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
+    agreed = PublicFeatures.from_guarantee(guarantee)
+    pairs = list(neighbours(guarantee.relation, X, y, public, erased=erased, agreed=agreed))
     return _test_claim(
         fits, pairs, guarantee, effort, alpha, started,
         model=" ".join(repr(fits.estimator).split()), changes=fits.changes,
@@ -318,14 +318,8 @@ def verify_release(
         Pairs of data sets that are neighbours under the claim, in the form that ``release`` takes.
         For a mechanism: two values as far apart as its sensitivity.
     %(required_claim)s
-    n_runs : int, default=None
-        As in :func:`verify_privacy`.
-    seconds : float, default=60.0
-        As in :func:`verify_privacy`.
-    alpha : float, default=0.01
-        Error probability of the verdict.
-    n_jobs : int, default=None
-        Number of processes.
+    n_runs, seconds, alpha, n_jobs : int, float, float, int
+        As in :func:`verify_privacy`, with the same defaults.
 
     Returns
     -------
@@ -430,11 +424,6 @@ def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[Gue
     )
 
 
-def _partitions_by_hash(estimator: Any) -> bool:
-    """Return whether a record's content alone determines its partition."""
-    return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
-
-
 def _records(
     estimator: Any, X: Any, y: Any
 ) -> tuple[NDArray[Any], NDArray[Any] | None, PublicRanges]:
@@ -454,10 +443,6 @@ def _records(
             f"{None if labels is None else len(labels)}."
         )
     return rows.astype(float), labels, PublicRanges.from_estimator(estimator, rows, labels)
-
-
-def _probes(X: NDArray[Any], public: PublicRanges) -> NDArray[Any]:
-    return np.vstack([public.high, public.low, public.middle, X[:1], X[-1:]])
 
 
 def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:

@@ -6,16 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    membership,
-    private_pipeline,
-    registry,
-    release,
-    reports,
-    tables,
-)
+from .. import config_file, data, membership, private_pipeline, registry, release, reports, tables
 from ..console import UserError, add_claim, print_message, print_result
 
 EXAMPLES = """\
@@ -37,18 +28,15 @@ another library, call skprivacy.audit.audit from Python, or use `skprivacy audit
 
 DEFAULT_ATTACK = "both"
 
+DESCRIPTION = (
+    "Attack a saved MODEL with records that it was trained on and others. Without "
+    "MODEL, train a private network on a random half of the data and attack it with the other "
+    "half."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "audit",
-        help=text,
-        description="Attack a saved MODEL with records that it was trained on and others. Without "
-        "MODEL, train a private network on a random half of the data and attack it with the other "
-        "half.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     config_file.add_argument(parser)
     parser.add_argument(
         "saved",
@@ -61,12 +49,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     claim = parser.add_argument_group("claim")
     claim.add_argument("--epsilon", type=float, help="epsilon to train with (default: 1)")
     add_claim(claim, "the model's own claim")
-    claim.add_argument(
-        "--alpha",
-        type=float,
-        default=0.05,
-        help="error probability of the verdict (default: %(default)s)",
-    )
     claim.add_argument(
         "--subgroups", metavar="COLUMN", help="compare the exposure of the values of this column"
     )
@@ -82,8 +64,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="list the training records that stand out, by their row in DATA or by their value of "
         "--groups; no report does this, and the file is as private as the records",
     )
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -145,8 +125,7 @@ def run(args: argparse.Namespace) -> int:
         args, records.name, records.schema, budget, digest,
         **{"splits, shadow models, first weights": args.seed},
     )  # fmt: skip
-    for name in reports.write_audit(args, report, known):
-        print_message(f"wrote {name}")
+    reports.write_audit(args, report, known)
     if args.exposed:
         reports.write_exposed(args.exposed, report, rows, whose)
         print_message(

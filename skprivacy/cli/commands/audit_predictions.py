@@ -44,17 +44,15 @@ class _Table(NamedTuple):
     classes: list[str]
 
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "audit-predictions",
-        help=text,
-        description="Attack a model of which only predictions are available: a CSV table of its "
-        "probabilities for records that it was trained on and for others, and optional tables of "
-        "shadow models.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+DESCRIPTION = (
+    "Attack a model of which only predictions are available: a CSV table of its "
+    "probabilities for records that it was trained on and for others, and optional tables of "
+    "shadow models."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("table", metavar="TABLE.csv", help="predictions of the model to audit")
     tables.add_arguments(parser)
     parser.add_argument(
@@ -71,18 +69,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="features of the records, one row for each row of TABLE.csv in the same order; they "
         "show whether members and non-members differ by more than membership",
     )
-    claim = parser.add_argument_group("claim")
-    add_claim(claim, "no claim")
-    claim.add_argument(
-        "--alpha",
-        type=float,
-        default=0.05,
-        help="error probability of the verdict (default: %(default)s)",
-    )
-    output = parser.add_argument_group("output")
-    reports.add_arguments(output)
-    parser.set_defaults(run=run)
-    return parser
+    add_claim(parser.add_argument_group("claim"), "no claim")
+    reports.add_arguments(parser.add_argument_group("output"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         **given,
     )
     print_result(report)
-    for name in reports.write_audit(args, report, reports.make_about(args, Path(args.table).name)):
-        print_message(f"wrote {name}")
+    reports.write_audit(args, report, reports.make_about(args, Path(args.table).name))
     return exit_code(report)
 
 

@@ -30,11 +30,15 @@ from ..console import UserError, check_outputs, print_result
 from ..release import _explain_bad_file, _is_file_ledger, add_expect, open_ledger, shows_digest
 
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
+DESCRIPTION = (
+    "Manage a privacy budget in a ledger file that every fit can charge (estimator parameter "
+    "budget=PrivacyBudget.open('adult.ledger'))."
+)
 _STATUS = {
     "reserved": "running, or its process was killed; it stays charged, as data may have been read",
     "fail": "it ended in an error; it stays charged, as data may have been read",
 }
-_EPILOG = """\
+EXAMPLES = """\
 examples:
   skprivacy budget create adult.ledger --epsilon 3 --delta 1e-5
   skprivacy budget what-if adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 100
@@ -51,16 +55,8 @@ exit codes: 0 success, 1 refused by the budget (what-if: no further release fits
 """
 
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "budget",
-        help=text,
-        description="Manage a privacy budget in a ledger file that every fit can charge "
-        "(estimator parameter budget=PrivacyBudget.open('adult.ledger')).",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_create(actions)
     _add_scope(actions)
@@ -95,14 +91,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="delta of the compared epsilons",
     )
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
-    compare.set_defaults(run=run, action=_compare)
+    compare.set_defaults(run=_compare)
     _add_event(compare, claim=False)
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return 1 if the budget refused it."""
-    return args.action(args)
 
 
 def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentParser:
@@ -110,7 +100,7 @@ def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentPa
     parser.add_argument("ledger", help="the ledger file")
     parser.add_argument("--scope", default="/", help="a part of the budget, such as adult/sweep")
     add_expect(parser)
-    parser.set_defaults(run=run, action=action)
+    parser.set_defaults(run=action)
     return parser
 
 
@@ -153,7 +143,7 @@ def _add_create(actions: Any) -> None:
     parser.add_argument(
         "--records", type=int, help="public number of records: delta must be below 1/n"
     )
-    parser.set_defaults(run=run, action=_create)
+    parser.set_defaults(run=_create)
 
 
 def _add_scope(actions: Any) -> None:
@@ -172,7 +162,7 @@ def _add_scope(actions: Any) -> None:
         "--delta", type=float, default=0.0, help="delta of the cap (default: %(default)s)"
     )
     add_expect(parser)
-    parser.set_defaults(run=run, action=_scope)
+    parser.set_defaults(run=_scope)
 
 
 def _add_show(actions: Any) -> None:
@@ -222,19 +212,15 @@ def _event(args: argparse.Namespace) -> Event:
         return event
     if args.steps < 1:
         raise UserError(f"--steps={args.steps} releases nothing. Give a number of at least 1.")
-    step = _one_step(args) if claimed is None else _claimed(claimed, args.delta)
+    if claimed is not None:
+        if claimed == args.delta == 0:
+            raise UserError("--epsilon=0 releases nothing. Give a number above 0.")
+        step: Event = ApproxDPEvent(claimed, args.delta)
+    else:
+        step = _NOISE[args.noise](args.noise_multiplier)
+        if args.sampling_rate != 1:
+            step = PoissonSampledEvent(args.sampling_rate, step)
     return RepeatedEvent(step, args.steps) if args.steps != 1 else step
-
-
-def _one_step(args: argparse.Namespace) -> Event:
-    step: Event = _NOISE[args.noise](args.noise_multiplier)
-    return PoissonSampledEvent(args.sampling_rate, step) if args.sampling_rate != 1 else step
-
-
-def _claimed(epsilon: float, delta: float) -> Event:
-    if epsilon == delta == 0:
-        raise UserError("--epsilon=0 releases nothing. Give a number above 0.")
-    return ApproxDPEvent(epsilon, delta)
 
 
 def _open(args: argparse.Namespace) -> PrivacyBudget:
@@ -294,17 +280,13 @@ def _show(args: argparse.Namespace) -> int:
     if args.csv:
         write_file(args.csv, without_formulas(entries).to_csv(index=False))
     if args.plot:
-        _draw(budget, args.plot)
+        with name_missing_extra():
+            from matplotlib.figure import Figure
+
+        figure = Figure(layout="constrained")
+        budget.plot(figure.subplots())
+        write_figure(args.plot, figure)
     return 0
-
-
-def _draw(budget: PrivacyBudget, path: str) -> None:
-    with name_missing_extra():
-        from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    budget.plot(figure.subplots())
-    write_figure(path, figure)
 
 
 def _spend(args: argparse.Namespace) -> int:
@@ -325,17 +307,12 @@ def _what_if(args: argparse.Namespace) -> int:
     print_result(f"{left if left < MANY else f'at least {MANY}'} more such releases fit: {event}")
     if left:
         return 0
+    relation, unit = budget.relation or "add_remove", budget.unit or "record"
     try:
-        rehearse_charges(budget, [_guarantee_of(event, budget)])
+        rehearse_charges(budget, [PrivacyGuarantee(event, relation=relation, unit=unit)])
     except BudgetExceededError as error:
         print_result(error)
     return 1
-
-
-def _guarantee_of(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
-    """Return the guarantee of a release under the budget's own terms."""
-    relation, unit = budget.relation or "add_remove", budget.unit or "record"
-    return PrivacyGuarantee(event, relation=relation, unit=unit)
 
 
 def _compare(args: argparse.Namespace) -> int:

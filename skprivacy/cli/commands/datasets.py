@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ...datasets.catalogue import CATALOGUE
 from ...datasets.files import data_folder
 from ..console import print_result
 
+DESCRIPTION = (
+    "List the built-in data sets, or print the public schema of one as JSON, as a "
+    "starting point for your own schema."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "datasets",
-        help=text,
-        description="List the built-in data sets, or print the public schema of one as JSON, as a "
-        "starting point for your own schema.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument(
         "name", nargs="?", choices=sorted(CATALOGUE), help="print the schema of this data set"
     )
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

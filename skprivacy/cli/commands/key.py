@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from ...certificates import create_key
 from ..console import UserError, check_outputs, print_result
 from ..release import PASSWORD
 
+DESCRIPTION = (
+    "Create a private key, which you keep, and next to it the public key (.pub), "
+    f"for those who check certificates. The password in {PASSWORD} encrypts the private key."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "key",
-        help=text,
-        description="Create a private key, which you keep, and next to it the public key (.pub), "
-        f"for those who check certificates. The password in {PASSWORD} encrypts the private key.",
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("file", metavar="FILE.pem", help="the file to create")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -18,17 +17,14 @@ examples:
   skprivacy predict model.safetensors new.csv --probabilities
 """
 
+DESCRIPTION = (
+    "Apply a model of `skprivacy train --save` to the rows of a table. Its "
+    "guarantee protects the records that it was trained on, not these rows."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "predict",
-        help=text,
-        description="Apply a model of `skprivacy train --save` to the rows of a table. Its "
-        "guarantee protects the records that it was trained on, not these rows.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("model", metavar="MODEL.safetensors", help="the saved model")
     parser.add_argument("data", metavar="TABLE", help="a table with the columns of the schema")
     parser.add_argument(
@@ -38,8 +34,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--out", metavar="FILE.csv", help="file to write (default: standard output)"
     )
     tables.add_arguments(parser)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,6 +21,9 @@ from ...preprocessing.schema_draft import draft_schema
 from .. import data, tables
 from ..console import UserError, check_outputs, print_message, print_result
 
+DESCRIPTION = (
+    "Draft the public facts about a table for editing, check a table against them, or confirm them."
+)
 EXAMPLES = """\
 examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
@@ -36,23 +39,15 @@ exit codes: 0 success, 1 the table does not fit the schema or some columns are n
 """
 
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "schema",
-        help=text,
-        description="Draft the public facts about a table for editing, check a table against them, "
-        "or confirm them.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     draft = actions.add_parser("draft", help="write a first schema of a table, for editing")
     draft.add_argument("data", metavar="TABLE", help="CSV, Parquet, Arrow (.feather) or Excel")
     draft.add_argument("--target", help="the column to predict")
     draft.add_argument("-o", "--out", metavar="FILE.json", help="the file to write")
     tables.add_arguments(draft)
-    draft.set_defaults(run=run, action=_draft)
+    draft.set_defaults(run=_draft)
     check = actions.add_parser(
         "check",
         help="show the data holder which values a table would lose",
@@ -68,7 +63,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="column that identifies people (default: columns that seem to, by name or values)",
     )
     tables.add_arguments(check)
-    check.set_defaults(run=run, action=_check)
+    check.set_defaults(run=_check)
     confirm = actions.add_parser(
         "confirm",
         help="confirm each column of a draft by hand",
@@ -87,15 +82,9 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="read one answer per line from standard input, even if it is not a terminal",
     )
     tables.add_arguments(confirm)
-    confirm.set_defaults(run=run, action=_confirm)
+    confirm.set_defaults(run=_confirm)
     form = actions.add_parser("format", help="print the format of schemas, as JSON Schema")
-    form.set_defaults(run=run, action=_format)
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return its exit code."""
-    return args.action(args)
+    form.set_defaults(run=_format)
 
 
 def _table(args: argparse.Namespace) -> Path:
@@ -156,7 +145,10 @@ def _confirm(args: argparse.Namespace) -> int:
             "confirm asks a person, but standard input is not a terminal. Run it in a terminal, or "
             "pass --answers-from-stdin."
         )
-    by = _user() if args.by is None else args.by
+    try:
+        by = getpass.getuser() if args.by is None else args.by
+    except (KeyError, OSError, ImportError):
+        raise UserError("the user of this process has no name. Pass --by NAME.") from None
     checked = () if args.data is None else _check_table(args, schema, None).columns
     checks = {column.name: column for column in checked}
     print_result(
@@ -205,13 +197,6 @@ def _facts_in_words(schema: Schema, name: str) -> str:
 
 def _join_values(values: Iterable[Any]) -> str:
     return ", ".join(map(repr, values))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        raise UserError("the user of this process has no name. Pass --by NAME.") from None
 
 
 def _answer() -> str:

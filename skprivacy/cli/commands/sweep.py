@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from importlib import import_module
 from pathlib import Path
@@ -13,16 +14,9 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from ..._output import write_figure, write_file
+from ..._report_facts import Section
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    private_pipeline,
-    registry,
-    release,
-    reports,
-    scoring,
-)
+from .. import config_file, data, private_pipeline, registry, release, reports, scoring
 from ..console import UserError, number_list, print_message, print_result
 
 DEFAULT_ATTACK = "loss"
@@ -42,17 +36,14 @@ Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is g
 itself reads the private data: its scores are not private, and choosing by them costs privacy.
 """
 
+DESCRIPTION = (
+    "Cross-validate a private network at several epsilons, attack each model, "
+    "print a table and draw the curve."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "sweep",
-        help=text,
-        description="Cross-validate a private network at several epsilons, attack each model, "
-        "print a table and draw the curve.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     config_file.add_argument(parser)
     data.add_arguments(parser)
     sweep = parser.add_argument_group("sweep")
@@ -94,8 +85,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     output = parser.add_argument_group("output")
     reports.add_arguments(output)
     output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -142,18 +131,41 @@ def run(args: argparse.Namespace) -> int:
 
 def _save_results(args: argparse.Namespace, sweep: Any, records: data.Records, budget: Any) -> None:
     """Save the final model, if there is one; print the results and write the reports."""
-    from ...model_selection.sweep_report import table
+    from ...model_selection.sweep_report import caveats_of_sweep, sweep_facts, table
 
     try:
         if args.refit is not None:
             release.save(args, sweep.estimator_)
     finally:  # the results have been paid for, even if the model could not be saved
-        results = table(sweep)
-        print_result(_format_table(sweep, results))
-        _print_losses(sweep)
-        _print_groups(sweep)
-        _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
-        _write(args, sweep, results, records, budget)
+        results, caveats = table(sweep), caveats_of_sweep(sweep)
+        if records.schema.unconfirmed:
+            read_off = "Bounds and categories were read off the data; no guarantee covers that."
+            caveats.insert(0, read_off)
+        facts = sweep_facts(sweep, caveats)
+        for section in facts.sections[:-1]:
+            _print_section(section)
+        if args.subgroups and not any(section.key == "by_group" for section in facts.sections):
+            print_result(f"\nNo value of {args.subgroups} has five test records in every split.")
+        n_models = int((~results["baseline"]).sum()) * args.cv
+        print_result(f"\nReleasing these {n_models} models would cost {facts.head.sentence}.")
+        _print_section(facts.sections[-1])
+        print_result("The scores are not private.")
+        _write(args, sweep, results, caveats, records, budget)
+
+
+def _print_section(section: Section) -> None:
+    """Print the table of a section, and its sentences outside the table."""
+    if section.facts:
+        print_result(f"\n{section.title}:")
+    if section.rows:
+        rows = [
+            [cell if isinstance(cell, str) else f"{cell[0].strip()} ({cell[1]})" for cell in row]
+            for row in section.rows
+        ]
+        titles = pd.MultiIndex.from_tuples([(c.title, c.note) for c in section.columns])
+        print_result(pd.DataFrame(rows, columns=titles).to_string(index=False))
+    for text in filter(None, (*(fact.sentence for fact in section.sentences), section.outro)):
+        print_result(text)
 
 
 def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
@@ -237,119 +249,26 @@ def _folds(args: argparse.Namespace, records: data.Records) -> Any:
     return splits(args.cv, shuffle=True, random_state=args.seed)
 
 
-def _print_losses(sweep: Any) -> None:
-    """Print the losses by the noise and by the model, the useless models and the knee."""
-    from ...model_selection.sweep_report import loss_rows, read_results
-
-    if rows := loss_rows(sweep):
-        shown = pd.DataFrame({"epsilon": [f"{row['epsilon']:g}" for row in rows]})
-        titles = {"noise_loss": "by the noise"}
-        if other := rows[0]["compared_with"]:
-            titles = {"loss": f"loss against {other}", **titles, "model_loss": "by the model"}
-        for name, title in titles.items():
-            keys = name, f"{name}_low", f"{name}_high"
-            shown[title] = [
-                "{:.3f} ({:.3f} to {:.3f})".format(*(round(row[key], 3) + 0.0 for key in keys))
-                for row in rows
-            ]
-        print_result("\n" + shown.to_string(index=False))
-    print_result("")
-    for text in read_results(sweep):
-        print_result(text)
-
-
-def _print_groups(sweep: Any) -> None:
-    """Print the loss of each subgroup and the attack on it, the largest losses first."""
-    if sweep.subgroups_ is None:
-        return
-    found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
-    if found.empty:
-        print_result(f"\nNo value of {sweep.subgroups_} has five test records in every split.")
-        return
-    shown = pd.DataFrame(
-        {
-            "epsilon": found["epsilon"].map("{:g}".format),
-            sweep.subgroups_: found["group"],
-            "test records": found["n_test"].map("{:.0f}".format),
-            "loses": found["loss"].round(3).add(0.0).map("{:.3f}".format),
-            "at least": found["loss_low"].round(3).add(0.0).map("{:.3f}".format),
-            "at most": found["loss_high"].round(3).add(0.0).map("{:.3f}".format),
-            "more than others": found["pays"].map({True: "yes", False: "not shown"}),
-            "attack AUC": found["attack_auc"].map("{:.3f}".format),
-            "exposed": found["exposed"].map({True: "yes", False: "not shown"}),
-        }
-    )
-    print_result("\n" + shown.to_string(index=False))
-
-
-def _print_cost(sweep: Any, n_models: int) -> None:
-    from ...audit.report.findings import ledger_caveats
-    from ...model_selection.sweep_plan import validate_models
-    from ...model_selection.sweep_report import cost_in_words
-
-    print_result(
-        f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:"
-    )
-    for assumption in sweep.charged_.assumptions:
-        print_result(f"  - {assumption}")
-    for caveat in ledger_caveats(validate_models(sweep.estimator).values()):
-        print_result(caveat)
-    print_result("The scores are not private.")
-
-
-def _format_table(sweep: Any, table: pd.DataFrame) -> str:
-    def spread(key: str) -> pd.Series:
-        shown = table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
-        return shown.replace("nan ± nan", "-")
-
-    epsilons = table["epsilon"].map("{:g}".format)
-    first = sweep.score_name_.replace("R²", "R2")
-    shown = pd.DataFrame(
-        {
-            "epsilon": table["model"].where(table["baseline"], epsilons),
-            f"test {first}": spread("test_score"),
-            f"train {first}": spread("train_score"),
-        }
-        | {f"test {name}": spread(f"test_{name}") for name in sweep.scores_[1:]}
-        | {
-            "attack AUC": spread("attack_auc"),
-            "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),
-            "TPR at 1% FPR": table["attack_tpr_at_0.01"].map("{:.3f}".format).replace("nan", "-"),
-            "seconds per fit": table["fit_time"].map("{:.1f}".format),
-        }
-    )
-    return shown.to_string(index=False)
-
-
 def _write(
-    args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any, budget: Any
-) -> None:
+    args: argparse.Namespace, sweep: Any, table: pd.DataFrame, caveats: list[str], records: Any,
+    budget: Any,
+) -> None:  # fmt: skip
     from ...model_selection.sweep_report import figure_of, page, sweep_to_dict
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
     known = reports.make_about(
         args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
     )
-    caveats = _caveats(sweep, records)
     for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
         reports.write_table(name, table)
     if suffix == ".json":
-        reports.write_json(args.out, sweep_to_dict(sweep, known, caveats))
+        stated = sweep_to_dict(sweep, known, caveats)
+        write_file(args.out, json.dumps(stated, indent=2, allow_nan=False) + "\n")
     if args.plot or suffix in reports.PAGES:
         figure = figure_of(sweep)
         if args.plot:
             write_figure(args.plot, figure, dpi=160)
         if suffix in reports.PAGES:
-            shown = page(sweep, known, caveats, figure)
-            write_file(args.out, shown)
+            write_file(args.out, page(sweep, known, caveats, figure))
     for name in filter(None, (args.out, args.plot, args.csv)):
         print_message(f"wrote {name}")
-
-
-def _caveats(sweep: Any, records: Any) -> list[str]:
-    from ...model_selection.sweep_report import caveats_of_sweep
-
-    caveats = caveats_of_sweep(sweep)
-    if records.schema.unconfirmed:
-        caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
-    return caveats

@@ -6,15 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import (
-    config_file,
-    data,
-    engine_table,
-    membership,
-    private_pipeline,
-    release,
-    scoring,
-)
+from .. import config_file, data, engine_table, membership, private_pipeline, release, scoring
 from ..console import UserError, check_outputs, print_message, print_result
 
 EXAMPLES = """\
@@ -30,16 +22,11 @@ examples:
 exit codes: 0 success, 1 refused by the budget, 2 an error.
 """
 
+DESCRIPTION = "Train a private model on a table, print its guarantee, and save it."
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "train",
-        help=text,
-        description="Train a private model on a table, print its guarantee, and save it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     config_file.add_argument(parser)
     data.add_arguments(parser)
     claim = parser.add_argument_group("claim")
@@ -66,8 +53,6 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     )
     scoring.add_argument(run_group)
     release.add_arguments(parser)
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
     release.check_schema(args, records.schema)
     model = private_pipeline.make_model(records, args, args.epsilon, budget)
     public = data.fit_arguments(args, model, records)
-    own, new = _hold_out(args, records)
+    own, new = records.select(slice(None)), records.select(slice(0))
+    if args.hold_out:
+        own, new = records.split_random(args.hold_out, args.seed)
     scorers = {}
     if args.hold_out:  # chosen by the held-out records alone
         scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
@@ -127,12 +114,3 @@ def run(args: argparse.Namespace) -> int:
         print_message("The model was not saved. Pass --save model.safetensors to save it.")
     release.certify(args, model, records.schema, budget)
     return 0
-
-
-def _hold_out(
-    args: argparse.Namespace, records: data.Records
-) -> tuple[data.RecordsPart, data.RecordsPart]:
-    """Return the training records and the held-out records, which may be none."""
-    if not args.hold_out:
-        return records.select(slice(None)), records.select(slice(0))
-    return records.split_random(args.hold_out, args.seed)

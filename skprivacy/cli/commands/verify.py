@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ..console import UserError, print_result
 
@@ -17,25 +16,20 @@ key because --key was not given.
 
 EXIT_CODES = {"verified": 0, "refused": 1, "unknown key": 3}
 
+DESCRIPTION = (
+    "Check the signature and the digests of a certificate, compute every epsilon "
+    "again, and print what holds, what is assumed and what was only measured."
+)
 
-def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "verify",
-        help=text,
-        description="Check the signature and the digests of a certificate, compute every epsilon "
-        "again, and print what holds, what is assumed and what was only measured.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("certificate", metavar="CERTIFICATE.json", help="the certificate")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file")
     parser.add_argument(
         "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
     )
     parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema of the training data")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -98,24 +98,6 @@ def test_more_noise_than_claimed_alarms_nothing():
     assert least(p_values(noise)) > 0.01
 
 
-@pytest.mark.slow
-def test_rates_of_false_alarms_and_of_detection():
-    random = np.random.default_rng(0)
-    honest = [
-        least(p_values(random.normal(size=(STEPS, WEIGHTS)), None, random)) for _ in range(3000)
-    ]
-    assert min(honest) > NEVER
-    assert stats.binom(3000, 0.05).sf(sum(p < 0.05 for p in honest) - 1) > 1e-6
-    shapes = [(20, 100), (60, 600)]
-    found = 0
-    for steps, weights in shapes * 30:
-        test = NoiseTest(planned(), np.ones(weights, bool))
-        for step in random.normal(size=(steps, weights)) * 1.4 / 1.1:
-            test.add(step, np.zeros(weights))
-        found += least(test.p_values()) < NEVER
-    assert found >= 30  # 600 weights show a tenth less noise in 60 steps each time
-
-
 def test_half_precision_shows_as_a_grid():
     random = np.random.default_rng(0)
     config = planned()

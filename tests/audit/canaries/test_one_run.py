@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -201,6 +202,17 @@ def test_private_models_are_consistent_and_charge_their_budget_once():
     assert report.verdict == "consistent"
     assert budget.spent() == pytest.approx(1.0)
     assert not hasattr(model, "coef_")
+
+
+def test_a_bound_above_a_claim_that_stands_is_explained():
+    report = audit_one_run(PRIVATE, X, y, n_canaries=100, random_state=0, alpha=1e-6)
+    assert report.facts().to_dict()["bounds_above_claim"] == []
+    for bound, why in zip(
+        report.bounds, ("from another test", "under its assumptions"), strict=True
+    ):
+        text = repr(replace(report, bounds=(replace(bound, epsilon=9.0),)))
+        assert "9 is above the claimed 1, yet not refuted" in text
+        assert why in text
 
 
 @pytest.mark.parametrize(

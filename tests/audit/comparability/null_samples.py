@@ -5,7 +5,7 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 from skprivacy.audit.comparability import blind_baseline, matched_pairs
-from skprivacy.audit.comparability.sample_units import SampleUnits
+from skprivacy.audit.comparability.blind_baseline import SampleUnits
 from skprivacy.audit.inspection.member_groups import MemberGroups
 
 RARE = 1e-5  # probability of a false alarm of each check

@@ -96,7 +96,14 @@ def centred(Z):
     return Z - Z.mean(axis=0)
 
 
-class Stateless(TransformerMixin, BaseEstimator):
+class NeedsNoFit(TransformerMixin, BaseEstimator):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class Stateless(NeedsNoFit):
     """Says that it needs no fit, and remembers the mean of what it was fitted on."""
 
     def fit(self, X, y=None):
@@ -105,11 +112,6 @@ class Stateless(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         return X - self.mean_
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
 
 
 class Right(LossThreshold):
@@ -292,29 +294,6 @@ def check_sweep():
     assert sweep.cv_results_["mean_claimed_epsilon"] == pytest.approx([20.05, 22.0])
     assert [g.epsilon() for g in sweep.guarantees_] == pytest.approx([40.1, 44.0])
     assert claim_of(sweep.estimator_, X).guarantee.epsilon() == pytest.approx(20.05)
-
-
-@pytest.mark.heavy
-def test_a_frozen_encoder_is_an_assumption_that_the_report_prints():
-    model = make_pipeline(FrozenEstimator(encoder().fit(X[TEST])), learn(None)).fit(
-        X[TRAIN], y[TRAIN]
-    )
-    stated = "step 'frozenestimator' (SCARFEncoder) was fitted on public records alone"
-    assert stated in claim_of(model, X[TRAIN]).guarantee.assumptions
-    report = audit(model, X[TRAIN], y[TRAIN], X[TEST], y[TEST], attacks=LossThreshold())
-    assert stated in repr(report)
-    assert stated.replace("'", "&#39;") in report.to_html()
-
-
-def test_bags_of_a_private_model_predict_and_charge_each_part():
-    """There is no claim of the whole, and the budget knows what it has cost."""
-    budget = PrivacyBudget(epsilon=9)
-    part = OutputPerturbationClassifier(epsilon=2, bounds=(-4, 4), classes=[0, 1], budget=budget)
-    bags = BaggingClassifier(part, n_estimators=3, random_state=0).fit(X[TRAIN], y[TRAIN])
-    assert bags.predict(X[TEST]).shape == y[TEST].shape
-    assert len(budget.entries()) == 3
-    assert budget.guarantee().epsilon() == pytest.approx(6)
-    assert "not known to train each of its private parts exactly once" in claim_of(bags).reason
 
 
 @pytest.mark.heavy
@@ -548,7 +527,7 @@ def test_rounding_that_depends_on_other_records_is_an_assumption(function, exact
     assert told == [] if exact else "its rounding, which depends on others" in told[0]
 
 
-class Held(TransformerMixin, BaseEstimator):
+class Held(NeedsNoFit):
     """Needs no fit, as it was handed what it needs."""
 
     def __init__(self, scaler):
@@ -559,11 +538,6 @@ class Held(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         return self.scaler.transform(X)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
 
 
 @pytest.mark.parametrize(

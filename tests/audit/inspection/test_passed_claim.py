@@ -14,7 +14,6 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import (
-    LabelAuditReport,
     audit,
     audit_one_run,
     audit_predictions,
@@ -23,7 +22,8 @@ from skprivacy.audit import (
     verify_privacy,
     verify_release,
 )
-from skprivacy.audit.inspection.passed_claim import PASSED, read_claim
+from skprivacy.audit.inspection.guarantees import PASSED, read_claim
+from skprivacy.audit.label_audit import LabelAuditReport
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 

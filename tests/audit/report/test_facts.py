@@ -13,15 +13,11 @@ from skprivacy._output import json_safe
 from skprivacy._report_facts import Fact, ReportFacts, Section
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
-from skprivacy.audit import (
-    About,
-    AttackFinding,
-    LabelAuditReport,
-    MatchedPairs,
-    audit,
-    audit_predictions,
-)
+from skprivacy.audit import About, audit, audit_predictions
+from skprivacy.audit.comparability.matched_pairs import MatchedPairs
+from skprivacy.audit.label_audit import LabelAuditReport
 from skprivacy.audit.report import audit_report, html_report
+from skprivacy.audit.report.findings import AttackFinding
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import synthetic_quality
 

@@ -12,8 +12,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
-from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
-from skprivacy.audit.report.findings import origin_in_words, origin_point
+from skprivacy.audit import About, audit
+from skprivacy.audit.label_audit import LabelAuditReport
+from skprivacy.audit.report.findings import AttackFinding, origin_in_words, origin_point
 from skprivacy.audit.report.plain_words import briefing
 from skprivacy.metrics.evidence import Evidence, Rates, gather_evidence
 

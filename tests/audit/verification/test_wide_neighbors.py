@@ -46,8 +46,8 @@ def broken(inside, outside, n_pilot):
         tuple(np.c_[np.zeros((n, 2)), side(random, n)] for side in (inside, outside))
         for n in (n_pilot, n_pilot, 2_000)
     )
-    found = choose_thresholds(learn, check, curve, 1e-3, 0.01)
-    return min(event.count(*fresh).surprise(curve) for event in found.events) < 1e-4
+    events, _ = choose_thresholds(learn, check, curve, 1e-3, 0.01)
+    return min(event.count(*fresh).surprise(curve) for event in events) < 1e-4
 
 
 def test_small_differences_of_many_spreads_add_up():
