@@ -100,7 +100,6 @@ REFERENCE = {
     "Preprocessing and statistics": "preprocessing",
     "Defences without proof": "defenses",
     "Attacks": "attacks",
-    "Records for an attacker who has none": "attacks.candidate_records",
     "Audits": "audit",
     "Certificates": "certificates",
     "Saved models": "persistence",

@@ -1,8 +1,6 @@
 """Synthetic records for attackers without data, to train shadow models (Shokri et al. 2017, V-C).
 
-:func:`from_model` searches for records of high confidence and needs only the possible values of the
-features. :func:`from_marginals` needs the marginal distribution of each feature. :func:`noisy`
-needs real records, some of whose features may be wrong.
+The methods of :class:`~skprivacy.attacks.LabeledRecords` describe the parameters.
 """
 
 from __future__ import annotations
@@ -13,78 +11,42 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from .._input_data import check_consistent_length
-from .._validation import check_random_state
+from .._input_data import check_consistent_length, column_or_1d
+from .._validation import check_random_state, is_number, probability, sequence, whole
+from ..metrics.rates import as_numbers
 from .model_answers import predict_aligned
 from .record_tables import as_records
 
-__all__ = ["from_marginals", "from_model", "noisy"]
 
-
-def from_model(
+def synthesize_records(
     target: Any,
     values: Sequence[ArrayLike],
     n_per_class: int,
-    *,
-    confidence: float = 0.2,
-    max_queries: int = 1000,
-    patience: int = 10,
-    least_changed: int = 4,
-    random_state: Any = None,
+    confidence: float,
+    max_queries: int,
+    patience: int,
+    least_changed: int,
+    random_state: Any,
 ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Synthesise records the target is confident about (Shokri et al. 2017, Algorithm 1).
-
-    All searches run together, with one query for all searches in each round. A round redraws random
-    features of each record, and keeps the change if the class becomes more probable. After
-    ``patience`` rejections in a row, fewer features are redrawn.
-
-    Parameters
-    ----------
-    target : fitted classifier with ``predict_proba``
-        The model that is attacked.
-    values : list of array-like, one for each feature
-        Values that the feature may take, drawn with equal probability; a grid for a
-        continuous feature.
-    n_per_class : int
-        Number of searches for each class. Fewer records are returned for classes that are hard to
-        reach.
-    confidence : float, default=0.2
-        A record may be accepted if its class is predicted, with a probability above this value. It
-        is then accepted with that probability.
-    max_queries : int, default=1000
-        Number of rounds after which a search is abandoned.
-    patience : int, default=10
-        Number of rejections in a row after which half as many features are redrawn.
-    least_changed : int, default=4
-        Minimum number of features redrawn.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the searches.
-
-    Returns
-    -------
-    X : ndarray of shape (n_records, n_features)
-        The accepted records.
-    y : ndarray of shape (n_records,)
-        The class of each record's search.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.attacks import candidate_records
-    >>> rng = np.random.default_rng(0)
-    >>> real = rng.integers(0, 2, (200, 8))
-    >>> target = LogisticRegression().fit(real, real[:, 0])
-    >>> X, y = candidate_records.from_model(target, [[0, 1]] * 8, 5, random_state=0)
-    >>> bool((target.predict(X) == y).all())
-    True
-    """
+    """Return records that the target is confident about (Shokri et al. 2017, Algorithm 1)."""
+    if not hasattr(target, "classes_"):
+        raise TypeError(f"target={target!r} must be a fitted classifier.")
+    counts = {"n_per_class": n_per_class, "max_queries": max_queries, "patience": patience}
+    for name, count in {**counts, "least_changed": least_changed}.items():
+        whole(name, count, least=0)
+    probability("confidence", confidence)
     rng = check_random_state(random_state)
-    choices = [np.asarray(choice, dtype=float) for choice in values]
+    choices = [_check_choices(i, choice) for i, choice in enumerate(sequence("values", values))]
     classes = np.asarray(target.classes_)
     goal = np.repeat(np.arange(len(classes)), n_per_class)
     n_features = len(choices)
+    if n_features != getattr(target, "n_features_in_", n_features):
+        raise ValueError(
+            f"values lists {n_features} features; expected {target.n_features_in_}, as the target "
+            "takes."
+        )
     best = _draw_features(choices, len(goal), rng)  # Algorithm 1, line 2
     reached = np.full(len(goal), -1.0)
     changed = np.full(len(goal), n_features)
@@ -115,38 +77,14 @@ def from_model(
     return best[accepted], classes[goal[accepted]]
 
 
-def from_marginals(
-    X: Any, y: ArrayLike, n_per_class: int, *, random_state: Any = None
+def resample_marginals(
+    X: Any, y: ArrayLike, n_per_class: int, random_state: Any
 ) -> tuple[Any, NDArray[Any]]:
-    """Draw every feature independently from its marginal distribution within the class.
-
-    Parameters
-    ----------
-    X : {array-like, DataFrame} of shape (n_records, n_features)
-        Records whose marginals the attacker knows.
-    y : array-like of shape (n_records,)
-        Their classes.
-    n_per_class : int
-        Number of records to draw for each class.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the draws.
-
-    Returns
-    -------
-    X : {ndarray, DataFrame} of shape (n_classes * n_per_class, n_features)
-        Records, in the same container as the input.
-    y : ndarray of shape (n_classes * n_per_class,)
-        Their classes, sorted.
-
-    Examples
-    --------
-    >>> from skprivacy.attacks import candidate_records
-    >>> X, y = candidate_records.from_marginals([[0, 5], [0, 6], [1, 7]], ["a", "a", "b"], 2)
-    >>> y
-    array(['a', 'a', 'b', 'b'], dtype='<U1')
-    """
+    """Draw every feature independently from its marginal distribution within the class."""
+    whole("n_per_class", n_per_class)
     rng = check_random_state(random_state)
-    known, labels = as_records(X), np.asarray(y)
+    known, labels = as_records(X), np.asarray(column_or_1d(y))
+    _check_features(known)
     check_consistent_length(known, labels)
     parts = []
     classes = np.unique(labels)
@@ -156,38 +94,13 @@ def from_marginals(
     return _gather_features(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
 
 
-def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
-    """Replace a share of every record's features by values of other records.
-
-    Binary features are flipped, as in the paper. Other features take the value of a random record.
-
-    Parameters
-    ----------
-    X : {array-like, DataFrame} of shape (n_records, n_features)
-        Records of the target's training set.
-    share : float, default=0.1
-        Share of features replaced, in [0, 1]; the paper uses 0.1 and 0.2.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the choice of features and of replacement records.
-
-    Returns
-    -------
-    {ndarray, DataFrame} of shape (n_records, n_features)
-        A perturbed copy, in the same container as the input.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.attacks import candidate_records
-    >>> X = np.array([[0, 1], [1, 0]])
-    >>> candidate_records.noisy(X, 1.0)
-    array([[1, 0],
-           [0, 1]])
-    """
-    if not 0 <= share <= 1:
+def replace_features(X: Any, share: float, random_state: Any) -> Any:
+    """Replace a share of every record's features by values of other records."""
+    if not (is_number(share) and 0 <= share <= 1):
         raise ValueError(f"share={share!r} must lie in [0, 1]. The paper uses 0.1 and 0.2.")
     rng = check_random_state(random_state)
     known = as_records(X)
+    _check_features(known)
     n_records, n_features = known.shape
     order = rng.uniform(size=known.shape).argsort(axis=1)
     replaced = order < round(share * n_features)
@@ -198,6 +111,18 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
         if len(values) == 2:  # flip: take the value of a record with the other value
             other[:, i] = np.array([codes.argmax(), codes.argmin()])[codes]
     return _gather_features(known, np.where(replaced, other, np.arange(n_records)[:, None]))
+
+
+def _check_choices(i: int, values: ArrayLike) -> NDArray[np.float64]:
+    found = as_numbers(f"values[{i}]", values, "those that the feature may take")
+    if found.ndim != 1 or not found.size or not np.isfinite(found).all():
+        raise ValueError(f"values[{i}] must be a non-empty list of finite numbers.")
+    return found
+
+
+def _check_features(X: Any) -> None:
+    if sparse.issparse(X) or X.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}; expected a dense table, (n_records, n_features).")
 
 
 def _gather_features(known: Any, rows: NDArray[np.intp]) -> Any:

@@ -25,7 +25,8 @@ def shopping():
 
 @pytest.mark.heavy
 def test_climbing_finds_records_of_each_class(shopping):
-    X, y = synthesis.from_model(shopping[2], [[0, 1]] * 20, 20, random_state=0)
+    found = LabeledRecords.from_model(shopping[2], [[0, 1]] * 20, 20, random_state=0)
+    X, y = found.X, found.y
     assert set(np.unique(X)) <= {0.0, 1.0}
     assert (np.bincount(y) >= 10).all()
     proba = shopping[2].predict_proba(X)
@@ -35,11 +36,10 @@ def test_climbing_finds_records_of_each_class(shopping):
 
 
 def test_climbing_gives_up(shopping):
-    X, y = synthesis.from_model(
+    found = LabeledRecords.from_model(
         shopping[2], [[0]] * 20, 3, confidence=0.999, max_queries=5, random_state=0
     )
-    assert X.shape == (0, 20)
-    assert y.shape == (0,)
+    assert found.shape == (0, 20)
 
 
 def test_half_as_many_features_are_redrawn_after_rejections_rounded_up():
@@ -60,7 +60,7 @@ def test_half_as_many_features_are_redrawn_after_rejections_rounded_up():
         return redraw(best, changed, *others)
 
     with mock.patch.object(synthesis, "_redraw_features", recorded):
-        synthesis.from_model(
+        LabeledRecords.from_model(
             LessAndLessSure(), [[0, 1]] * 9, 1, max_queries=7, patience=0, least_changed=1
         )
     assert redrawn == [9, 5, 3, 2, 1, 1, 1]
@@ -70,7 +70,8 @@ def test_marginals_are_kept_and_correlations_are_not():
     rng = np.random.default_rng(0)
     first = rng.integers(0, 2, 2000)
     X = np.c_[first, first]
-    drawn, y = synthesis.from_marginals(X, first * 0, 2000, random_state=0)
+    found = LabeledRecords.from_marginals(X, first * 0, 2000, random_state=0)
+    drawn, y = found.X, found.y
     assert drawn.mean(0) == pytest.approx(X.mean(0), abs=0.05)
     assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.1
     assert len(y) == 2000
@@ -79,10 +80,11 @@ def test_marginals_are_kept_and_correlations_are_not():
 @pytest.mark.parametrize("share", [0.1, 0.2])
 def test_noise_resets_the_share(share):
     X = np.random.default_rng(0).integers(0, 2, (50, 20))
-    changed = synthesis.noisy(X, share, random_state=0) != X
+    changed = LabeledRecords(X, X[:, 0]).noisy(share, random_state=0).X != X
     assert (changed.sum(1) == share * 20).all()
     text = np.array([["a", "x"], ["b", "y"], ["c", "z"]], dtype=object)
-    assert set(synthesis.noisy(text, 1.0, random_state=0)[:, 1]) <= {"x", "y", "z"}
+    replaced = LabeledRecords(text, [0, 1, 0]).noisy(1.0, random_state=0).X
+    assert set(replaced[:, 1]) <= {"x", "y", "z"}
 
 
 @pytest.mark.parametrize("make", ["marginals", "noisy"])
@@ -98,27 +100,42 @@ def test_frames_stay_frames(make):
     )
     y = rng.integers(0, 2, 40)
     if make == "noisy":
-        made = synthesis.noisy(table, 1.0, random_state=0)
+        made = LabeledRecords(table, y).noisy(1.0, random_state=0).X
         assert (made["sex"].to_numpy() != table["sex"].to_numpy()).all()  # two values are flipped
         assert list(made.index) == list(range(40))
     else:
-        made, label = synthesis.from_marginals(table, y, 30, random_state=0)
-        assert len(made) == len(label) == 60
+        drawn = LabeledRecords.from_marginals(table, y, 30, random_state=0)
+        made = drawn.X
+        assert len(made) == len(drawn.y) == 60
     assert list(made.columns) == list(table.columns)
     assert (made.dtypes == table.dtypes).all()
     for name in table:
         assert set(made[name].dropna()) <= set(table[name].dropna())
 
 
-def test_bad_share():
-    with pytest.raises(ValueError, match="share=2"):
-        synthesis.noisy(np.eye(3), 2)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda target: LabeledRecords(np.eye(3), [0, 1, 0]).noisy(2), "share=2"),
+        (lambda target: LabeledRecords(["a", "b"], [0, 1]).noisy(), "expected a dense table"),
+        (lambda target: LabeledRecords.from_model(None, [[0]], 1), "target=None"),
+        (lambda target: LabeledRecords.from_model(target, [[0, 1]] * 3, 1), "values lists 3"),
+        (lambda target: LabeledRecords.from_model(target, [[]] * 20, 1), r"values\[0\] must"),
+    ],
+)
+def test_bad_arguments_are_named(make, words, shopping):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make(shopping[2])
 
 
 MAKERS = {
-    "noisy": lambda X, y, target: (synthesis.noisy(X, 0.1, random_state=0), y),
-    "marginals": lambda X, y, target: synthesis.from_marginals(X, y, 150, random_state=0),
-    "model": lambda X, y, target: synthesis.from_model(target, [[0, 1]] * 20, 150, random_state=0),
+    "noisy": lambda own, target: own.noisy(0.1, random_state=0),
+    "marginals": lambda own, target: LabeledRecords.from_marginals(
+        own.X, own.y, 150, random_state=0
+    ),
+    "model": lambda own, target: LabeledRecords.from_model(
+        target, [[0, 1]] * 20, 150, random_state=0
+    ),
 }
 
 
@@ -127,7 +144,7 @@ MAKERS = {
 @pytest.mark.parametrize("kind", MAKERS)
 def test_synthetic_records_carry_an_attack(kind, shopping):
     X, y, target = shopping
-    own = LabeledRecords(*MAKERS[kind](X[500:], y[500:], target))
-    attack = ShokriAttack(target, pool=ShadowPool(target, n_shadows=4, random_state=0)).fit(own)
     records = LabeledRecords(X, y)
+    made = MAKERS[kind](records[500:], target)
+    attack = ShokriAttack(target, pool=ShadowPool(target, n_shadows=4, random_state=0)).fit(made)
     assert attack.evaluate(records[:300], records[300:500]).auc_interval[0] > 0.6

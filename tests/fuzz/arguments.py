@@ -109,6 +109,7 @@ NEEDED: dict[str, Any] = {
         private(), epsilons=[0.5, 1.0], cv=2, baseline=None).fit(X, y),
     "release": len, "neighbours": [(X, X[:-1])], "claim": GUARANTEE, "loss": 0.1,
     "param_distributions": {"alpha": [0.1, 1.0]}, "alphas": [0.1, 1.0], "share": 0.5,
+    "n_per_class": 2,
 }  # fmt: skip
 # What a parameter gets even if it has a default: it makes a call cheap, or the same again.
 CHEAP: dict[str, Any] = {
@@ -167,6 +168,7 @@ OWN: dict[str, dict[str, Any]] = {
     "FirstLayerInversion.reconstruct": {"n_records": 2},
     "GradientInversion.reconstruct": {"n_records": 2},
     "LabelInferenceAttack": {"n_canaries": 5},
+    "LabeledRecords.from_model": {"values": [[0.0, 0.5, 1.0]] * 4, "max_queries": 5},
     "AggregateAttack.expected_power": {"n_records": N, "noise_std": 0.1},
     "Updates": {"n_records": N, "noise_std": 0.0},
     "Updates.from_gradient_ascent": {"n_records": N, "noise_std": 0.0},

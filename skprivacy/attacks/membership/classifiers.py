@@ -158,8 +158,8 @@ class ShokriAttack(ShadowAttack):
     Notes
     -----
     The records given to ``fit`` must include records of the pool, since the attack model learns
-    from every shadow model's predictions for them. Attackers without data can synthesise records
-    (:mod:`skprivacy.attacks.candidate_records`).
+    from every shadow model's predictions for them. Attackers without data can synthesise records:
+    see :meth:`LabeledRecords.from_model`.
 
     References
     ----------

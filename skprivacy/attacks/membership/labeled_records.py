@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..._input_data import check_consistent_length
 from ..._sklearn import safe_indexing
 from ..._validation import num_samples
+from ..candidate_records import replace_features, resample_marginals, synthesize_records
 from ..model_answers import targets_as_array
 from ..record_tables import as_records, concat
 
@@ -69,6 +71,111 @@ class LabeledRecords:
         self.X = as_records(X)
         self.y = targets_as_array(y, num_samples(self.X))
         check_consistent_length(self.X, self.y)
+
+    @classmethod
+    def from_model(
+        cls,
+        target: Any,
+        values: Sequence[ArrayLike],
+        n_per_class: int,
+        *,
+        confidence: float = 0.2,
+        max_queries: int = 1000,
+        patience: int = 10,
+        least_changed: int = 4,
+        random_state: Any = None,
+    ) -> LabeledRecords:
+        """Synthesise records the target is confident about (Shokri et al. 2017, Algorithm 1).
+
+        All searches run together, with one query for all searches in each round. A round redraws
+        random features of each record, and keeps the change if the class becomes more probable.
+        After ``patience`` rejections in a row, fewer features are redrawn.
+
+        Parameters
+        ----------
+        target : fitted classifier with ``predict_proba``
+            The model that is attacked.
+        values : list of array-like, one for each feature
+            Values that the feature may take, drawn with equal probability; a grid for a
+            continuous feature.
+        n_per_class : int
+            Number of searches for each class. Fewer records are returned for classes that are hard
+            to reach.
+        confidence : float, default=0.2
+            A record may be accepted if its class is predicted, with a probability above this value.
+            It is then accepted with that probability.
+        max_queries : int, default=1000
+            Number of rounds after which a search is abandoned.
+        patience : int, default=10
+            Number of rejections in a row after which half as many features are redrawn.
+        least_changed : int, default=4
+            Minimum number of features redrawn.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the searches.
+
+        Returns
+        -------
+        LabeledRecords
+            The accepted records, with the class of each one's search.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skprivacy.attacks import LabeledRecords
+        >>> rng = np.random.default_rng(0)
+        >>> real = rng.integers(0, 2, (200, 8))
+        >>> target = LogisticRegression().fit(real, real[:, 0])
+        >>> records = LabeledRecords.from_model(target, [[0, 1]] * 8, 5, random_state=0)
+        >>> bool((target.predict(records.X) == records.y).all())
+        True
+        """
+        settings = (confidence, max_queries, patience, least_changed, random_state)
+        return cls(*synthesize_records(target, values, n_per_class, *settings))
+
+    @classmethod
+    def from_marginals(
+        cls, X: Any, y: ArrayLike, n_per_class: int, *, random_state: Any = None
+    ) -> LabeledRecords:
+        """Draw every feature independently from its marginal distribution within the class.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records whose marginals the attacker knows.
+        y : array-like of shape (n_records,)
+            Their classes.
+        n_per_class : int
+            Number of records to draw for each class.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        LabeledRecords
+            Of length ``n_classes * n_per_class``, sorted by class, in the container of ``X``.
+        """
+        return cls(*resample_marginals(X, y, n_per_class, random_state))
+
+    def noisy(self, share: float = 0.1, *, random_state: Any = None) -> LabeledRecords:
+        """Replace a share of every record's features by values of other records.
+
+        Binary features are flipped, as in the paper (Shokri et al. 2017). Other features take the
+        value of a random record.
+
+        Parameters
+        ----------
+        share : float, default=0.1
+            Share of features replaced, in [0, 1]; the paper uses 0.1 and 0.2.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the choice of features and of replacement records.
+
+        Returns
+        -------
+        LabeledRecords
+            A perturbed copy, with the same labels.
+        """
+        return LabeledRecords(replace_features(self.X, share, random_state), self.y)
 
     @property
     def shape(self) -> tuple[int, ...]:

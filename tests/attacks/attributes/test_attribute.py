@@ -196,6 +196,7 @@ def test_the_baseline_is_the_better_imputation():
     X[:, 0] = np.arange(len(X)) % 10 == 0
     result = attack_on(LogisticRegression(), X, y, prior="marginal", imputer=Wrong(max_depth=1))
     assert result.finding == "nothing"
+    assert "without the model" in repr(result)
     assert result.members.baseline == pytest.approx(0.9)
 
 

@@ -11,6 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, LabelOnlyAttack
+from skprivacy.attacks.membership import label_only
 
 from ..conftest import attack_halves
 
@@ -164,3 +165,15 @@ def test_hopskipjump_counts_the_flips_of_binary_features():
     ones = X.sum(axis=1)
     flips = np.where(y == 1, ones - 4, 5 - ones)
     assert attack.decision_function(records) ** 2 == pytest.approx(flips)
+
+
+@pytest.mark.heavy
+def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
+    """With random directions instead of estimated ones, the distance stays far too large."""
+    monkeypatch.setattr(label_only.BoundarySearch, "ask", _coin)
+    with pytest.raises(AssertionError):
+        test_hopskipjump_approaches_the_distance_of_a_linear_model()
+
+
+def _coin(self, rows, points, *, reserve=0):
+    return np.random.default_rng(len(rows)).random(len(rows)) < 0.5

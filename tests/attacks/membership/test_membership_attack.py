@@ -295,7 +295,17 @@ def test_bad_membership_is_named(member, word, leaky):
         LossThreshold(leaky.target).fit(leaky.records, member)
 
 
+class Frozen(Constant):
+    """Answers by the record alone, whatever it was trained on."""
+
+    def predict_proba(self, X):
+        return np.eye(len(self.classes_))[(np.asarray(X)[:, 0] > 0).astype(int)]
+
+
 def test_other_mistakes_are_named(leaky):
+    frozen = Frozen().fit(leaky.X, leaky.y)
+    with pytest.raises(ValueError, match=r"LiRA cannot measure anything\. All shadow models"):
+        LiRA(frozen, pool=2, random_state=0).fit(leaky.records)
     ridge = RidgeClassifier().fit(leaky.X, leaky.y)
     with pytest.raises(TypeError, match="predict_proba"):
         SignalThreshold(ridge).fit(leaky.records)

@@ -132,6 +132,12 @@ def test_white_box_mistakes():
         WhiteBoxAttack(network(X, y, max_iter=2)).fit(records[:2], np.array([True, False]))
 
 
+def test_without_members_every_record_has_a_score():
+    X, y = problem()
+    attack = WhiteBoxAttack(network(X, y, max_iter=2), epochs=1).fit(LabeledRecords(X, y))
+    assert np.isfinite(attack.decision_function(LabeledRecords(X[:9], y[:9]))).all()
+
+
 @pytest.mark.slow
 def test_without_members_the_network_is_told_apart_by_what_it_computes():
     X, y = problem(n=1000)
