@@ -2,8 +2,7 @@
 
 Files, in reading order:
 
-- ``perceptrons``: stack of networks in numpy
-- ``optimizers``: Adam and momentum, in numpy or on a torch device
+- ``perceptrons``: stack of networks in numpy; Adam and momentum, in numpy or on a torch device
 - ``stacked_mlp``: training as :class:`~sklearn.neural_network.MLPClassifier` does
 - ``stacked_dpsgd``: training by DP-SGD
 - ``scheduling``: distribution over processes or onto a device, as one stack or each alone

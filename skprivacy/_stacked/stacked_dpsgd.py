@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import PoissonSampler, SecureRandom
-from .optimizers import Adam, Momentum
 from .perceptrons import (
+    Adam,
     Float32Array,
     Layers,
+    Momentum,
     PerceptronStack,
     append_columns,
     count_multiplications,

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 
-from .optimizers import Adam
 from .perceptrons import (
+    Adam,
     Float32Array,
     Layers,
     PerceptronStack,

@@ -353,7 +353,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _describe_fit(self, X: ArrayLike, y: ArrayLike) -> PrivateTask:
         rows, y = self._rows(X, y, True)
         targets = self._encode(PrivateFit(self), y, True)
-        recipe = self._recipe(len(rows), rows.shape[1], len(self.classes_))
+        n_classes = len(self.classes_)
+        recipe = self._recipe(len(rows), rows.shape[1], n_classes)
         config = self._plan(len(rows), recipe)
         module = self._make_module(recipe, self.random_state)
         loss: Any = self._loss()
@@ -370,9 +371,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
                 (m.weight.detach().numpy().T.copy(), m.bias.detach().numpy().copy()) for m in layers
             ],
             activation=recipe.activation,
-            loss_weight=np.ones(len(self.classes_), np.float32)
-            if weight is None
-            else weight.numpy(),
+            loss_weight=np.ones(n_classes, np.float32) if weight is None else weight.numpy(),
         )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ AT_MANY = [
 EVERYDAY = {"AdaSSPRegressor", "ALMFineTuner-prototypes", "PATEClassifier", "PrivateStandardScaler"}
 # Those of records that are never worked on a part at a time, and of numbers instead of records.
 WHOLE = {
-    ("skprivacy._stacked.optimizers", "_CHUNK"): "numbers of noise, in models that attacks train",
+    ("skprivacy._stacked.perceptrons", "_CHUNK"): "numbers of noise, in models that attacks train",
     ("skprivacy.mechanisms.bounds", "_ROWS"): "sums of parts are exact: test_bounds.py",
     (
         "skprivacy.fine_tuning.leave_one_out",

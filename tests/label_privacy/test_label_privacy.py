@@ -27,7 +27,7 @@ from skprivacy.accounting import (
     epsilon_of,
 )
 from skprivacy.accounting.events import RandomizedResponseEvent
-from skprivacy.ensemble import GNMax
+from skprivacy.ensemble import GNMax, PATEClassifier
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.label_privacy import (
     ALIBIClassifier,
@@ -340,3 +340,11 @@ def test_a_missing_value_anywhere_is_found_before_the_charge():
         assert budget.entries().empty
     takes_nan = HistGradientBoostingClassifier(max_iter=2)
     RandomizedResponseClassifier(takes_nan, classes=[0, 1]).fit(table, y)
+
+
+@pytest.mark.parametrize("kind", [PATEClassifier, LabelPATEClassifier])
+def test_no_more_teachers_than_the_cost_of_votes_is_proved_for(kind):
+    """Counts beyond this lose digits, and ties become likelier than the proof allows for."""
+    model = kind(n_teachers=(1 << 18) + 1, classes=[0, 1], random_state=0)
+    with pytest.raises(ValueError, match="n_teachers"):
+        model.fit(np.zeros((4, 1)), [0, 1, 0, 1])

@@ -129,14 +129,10 @@ class ProcessGroup(Peers):
         with reserve_release(budget if self.rank == 0 else None, *terms) as receipt:
             self._charge = "a charge may have been made: look at the budget before a new fit."
             # no process reads a record before the budget is charged
-            charged = self._exchange(receipt)[0]
-            stays = (
-                "the run counts as made (without a budget)"
-                if charged is None
-                else f"{charged} stays"
-            )
+            charge = self._exchange(receipt)[0] or "the count of the run (without a budget)"
             self._charge = (
-                f"{stays}; a resumed run could release a step twice, so fit again, at a new charge."
+                f"{charge} stays; a resumed run could release a step twice, so fit again, at a new "
+                "charge."
             )
             self._training = True
             yield receipt
