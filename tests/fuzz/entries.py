@@ -53,7 +53,7 @@ EXEMPT: dict[str, set[str]] = {
     },
     "abstract": {"Event", "Mechanism", "MembershipAttack", "SumEstimator", "SumPlan", "Table"},
     "an exception or a warning": {
-        "BudgetExceededError", "DatasetNotFoundError", "LedgerError", "PrivacyLeakWarning",
+        "BudgetExceededError", "LedgerError", "PrivacyLeakWarning",
         "PrivacyWarning", "SyntheticTrainingError",
     },
     "a constant": {"__version__"},

@@ -192,7 +192,7 @@ FOUND = [
     ("data_home", lambda: datasets.fetch_adult(data_home=3, download_if_missing=False)),
     ("subset", lambda: datasets.fetch_mnist(subset=[])),
     ("as_frame", lambda: datasets.load_demo(as_frame=pd.NA)),
-    ("n_samples", lambda: datasets.make_texas_like(10**30)),
+    ("n_samples", lambda: datasets.make_membership_benchmark("texas100", 10**30)),
     ("X_in", lambda: attacks.NearestGenerated().fit(X).evaluate(3, X)),
     ("generated", lambda: attacks.GenerativeAttack().fit(X[:, 0], X)),
     ("discriminator", lambda: attacks.GenerativeAttack(3).fit(X, X + 1.0)),

@@ -23,7 +23,7 @@ from skprivacy.attacks import (
 )
 from skprivacy.attacks.membership.white_box import gradient_alignments
 from skprivacy.attacks.network_view import open_network
-from skprivacy.datasets import make_purchase_like
+from skprivacy.datasets import make_membership_benchmark
 
 pytestmark = pytest.mark.heavy
 
@@ -179,7 +179,9 @@ def test_alignments_are_products_of_gradients_and_weights(activation):
 def test_weights_tell_more_than_norms_of_gradients():
     """A network that is always right on its own records: its first weights still tell them."""
     pytest.importorskip("torch")
-    X, y = make_purchase_like(2000, n_classes=10, random_state=0, return_X_y=True)
+    X, y = make_membership_benchmark(
+        "purchase100", 2000, n_classes=10, random_state=0, return_X_y=True
+    )
     rng = np.random.default_rng(0)
     member, known = (rng.permutation(2000) < 1000 for _ in range(2))
     net = MLPClassifier((32,), activation="tanh", max_iter=30, batch_size=50, random_state=0)
