@@ -71,12 +71,6 @@ def measure_groups(
     return found
 
 
-def collect_groups(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
-    """Return the figures of groups for each candidate and each split."""
-    found = [row.get("groups", {}) for row in rows]
-    return [found[i : i + n_splits] for i in range(0, len(found), n_splits)]
-
-
 def tabulate_groups(
     rows: list[dict[str, Any]],
     reference: list[dict[str, Any]],

@@ -44,10 +44,9 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError
-from .sweep_baselines import BOOSTING, SIBLING, last_step
 from .sweep_groups import measure_groups
 from .sweep_plan import split_weights
-from .sweep_records import Candidate, Records, Split
+from .sweep_records import BOOSTING, SIBLING, Candidate, Records, Split, last_step
 from .sweep_store import ResultStore, load_result, store_result
 
 FPR = 0.01

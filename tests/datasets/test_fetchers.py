@@ -94,7 +94,7 @@ def test_folder_argument_beats_environment_beats_home(home, monkeypatch, tmp_pat
 
 
 def test_offline_says_what_to_do(tmp_path, offline):
-    with pytest.raises(OSError, match="adult.data") as caught:
+    with pytest.raises(OSError, match=r"adult\.data") as caught:
         fetch_adult(data_home=tmp_path)
     for word in ("adult.data", str(tmp_path / "adult"), "5b00264637db", "SKPRIVACY_DATA", "http"):
         assert word in str(caught.value)

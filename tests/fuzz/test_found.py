@@ -61,7 +61,7 @@ from skprivacy.linear_model import (
     PolynomialObjective,
 )
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.model_selection import loss_auc
+from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
 
 from . import containers

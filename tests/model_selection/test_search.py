@@ -49,7 +49,7 @@ from skprivacy.linear_model import (
 from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
-from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record_score
+from skprivacy.model_selection.search_trials import HeldOut, RecordScore, record_score
 from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 

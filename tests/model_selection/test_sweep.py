@@ -38,9 +38,8 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_baselines import _make_boosting
 from skprivacy.model_selection.sweep_plan import check_affordable
-from skprivacy.model_selection.sweep_records import Candidate, Records
+from skprivacy.model_selection.sweep_records import Candidate, Records, _make_boosting
 from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
 
