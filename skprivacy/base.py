@@ -39,7 +39,6 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "private_release",
     "public_bounds",
     "public_classes",
     "public_target_bounds",
@@ -146,23 +145,7 @@ def _may_have_learned(frozen: Any) -> bool:
 
 
 # Paragraphs of docstrings, see skprivacy/_docs.py.
-_RELEASE_TERMS = """\
-event : Event
-    The accounting event of the release.
-relation : {"add_remove", "label", "zero_out", "replace_one"}
-    Neighbouring relation.
-at_delta : float
-    The delta at which epsilon is stated; 0 for pure differential privacy.
-unit : str, default="record"
-    Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
-before : PrivacyGuarantee, default=None
-    The guarantee of earlier releases, with which this one is composed.
-charging : callable, default=reserve_release
-    Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context manager.
-arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-    Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several."""
 _CONTRACT_DOCS = {
-    "release_terms": _RELEASE_TERMS,
     "fit_in_progress": "fit : PrivateFit\n    The fit that is under way.",
 }
 
@@ -296,7 +279,6 @@ def enter_at_call(
     return begin
 
 
-@fill_docs(_CONTRACT_DOCS)
 @enter_at_call
 def private_release(
     event: Event,
@@ -315,33 +297,8 @@ def private_release(
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; read the data only inside the ``with`` block.
 
-    The call itself charges the budget, even if the context is never entered.
-
-    Parameters
-    ----------
-    %(release_terms)s
-    source : str
-        Name of the estimator or function, for the ledger.
-    budget : PrivacyBudget, default=None
-        Charged by the call; ``None`` charges nothing.
-    noise_seed : int, default=None
-        If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
-    assumptions : tuple of str, default=()
-        Conditions of the guarantee, in addition to those that follow from the other parameters.
-    kind : {"proved", "random_dp", "estimate"}, default="proved"
-        Kind of the guarantee if ``noise_seed`` is None.
-
-    Yields
-    ------
-    PrivacyGuarantee
-        The guarantee once the release has been made, including earlier releases.
-
-    Raises
-    ------
-    ValueError
-        If ``before`` holds for another relation or unit, or the budget accepts no such guarantee.
-    BudgetExceededError
-        If the budget cannot afford the release. Nothing is charged in that case.
+    The terms are those of :meth:`PrivateFit.charged`. Yields the guarantee once the release has
+    been made, including the releases ``before``. A ``noise_seed`` makes it an "estimate".
     """
     check_relation(relation)
     stated = list(assumptions)
@@ -473,7 +430,29 @@ class PrivateFit:
 
         Parameters
         ----------
-        %(release_terms)s
+        event : Event
+            The accounting event of the release.
+        relation : {"add_remove", "label", "zero_out", "replace_one"}
+            Neighbouring relation.
+        at_delta : float
+            The delta at which epsilon is stated; 0 for pure differential privacy.
+        unit : str, default="record"
+            Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
+        before : PrivacyGuarantee, default=None
+            The guarantee of earlier releases, with which this one is composed.
+        charging : callable, default=reserve_release
+            Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context
+            manager.
+        arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+            Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
+
+        Raises
+        ------
+        ValueError
+            If ``before`` holds for another relation or unit, or the budget accepts no such
+            guarantee.
+        BudgetExceededError
+            If the budget cannot afford the release. Nothing is charged in that case.
         """
         model: Any = self._estimator
         if unit == "record" and hasattr(model, "feature_names_in_"):

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import Interval
-from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
+from ..accounting import ApproxDPEvent, Event, PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
+from ..accounting.events import NonPrivateEvent
 from ..base import PrivateFit, public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism

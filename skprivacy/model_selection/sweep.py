@@ -17,7 +17,8 @@ from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
 from .._output import as_path
 from .._validation import num_samples
-from ..accounting import NonPrivateEvent, PrivacyGuarantee
+from ..accounting import PrivacyGuarantee
+from ..accounting.events import NonPrivateEvent
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
@@ -195,6 +196,7 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
     True
     """
 
+    estimator_: Any
     _kept = "estimator_"
 
     def __init__(

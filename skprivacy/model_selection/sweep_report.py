@@ -25,7 +25,7 @@ from .._report_facts import (
     spread,
     yes_or_not_shown,
 )
-from ..accounting import NonPrivateEvent
+from ..accounting.events import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats

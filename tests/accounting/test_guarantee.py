@@ -18,19 +18,17 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
     calibrate_noise_multiplier,
-    calibrate_to_advantage,
-    calibrate_to_tpr,
+    calibrate_to_attack,
     compare_accountants,
 )
 from skprivacy.accounting import calibration as module
 from skprivacy.accounting.accountants import gdp_mu, zcdp
 from skprivacy.accounting.event import check_delta
-from skprivacy.accounting.events import ExponentialEvent, LogisticEvent
+from skprivacy.accounting.events import ExponentialEvent, LogisticEvent, NonPrivateEvent
 from skprivacy.exceptions import PrivacyLeakWarning
 
 
@@ -300,17 +298,17 @@ def test_calibration_says_what_is_impossible():
 
 @pytest.mark.heavy
 def test_calibration_to_attacks():
-    z = calibrate_to_advantage(GaussianEvent, 0.1)
+    z = calibrate_to_attack(GaussianEvent, advantage=0.1)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 == pytest.approx(0.1, rel=2e-3)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 <= 0.1
-    z = calibrate_to_tpr(lambda z: sgd(0.05, z, 50), tpr=0.02, fpr=0.01)
+    z = calibrate_to_attack(lambda z: sgd(0.05, z, 50), tpr_at_fpr=(0.02, 0.01))
     reached = PrivacyGuarantee(sgd(0.05, z, 50)).tpr_bound(0.01)
     assert 0.0199 < reached <= 0.02
     for tpr, fpr in [(0.01, 0.02), (1.0, 0.1), (0.1, 0.0)]:
         with pytest.raises(ValueError, match="fpr="):
-            calibrate_to_tpr(GaussianEvent, tpr=tpr, fpr=fpr)
+            calibrate_to_attack(GaussianEvent, tpr_at_fpr=(tpr, fpr))
     with pytest.raises(ValueError, match="advantage="):
-        calibrate_to_advantage(GaussianEvent, 1.0)
+        calibrate_to_attack(GaussianEvent, advantage=1.0)
 
 
 def test_zcdp_and_gdp_oracles():

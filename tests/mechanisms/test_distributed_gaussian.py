@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.accounting import GaussianEvent, NonPrivateEvent
+from skprivacy.accounting import GaussianEvent
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 
 STEPS = 2**36

@@ -294,7 +294,8 @@ def test_records_that_cannot_be_predicted_cost_their_own_person_alone():
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored by KFold")
 @pytest.mark.filterwarnings("ignore:The estimator Majority takes no groups in fit")
 def test_planted_bugs_are_caught():
-    with mock.patch.object(sweep_plan, "GroupKFold", KFold), pytest.raises(ValueError, match="among"):
+    folds = mock.patch.object(sweep_plan, "GroupKFold", KFold)
+    with folds, pytest.raises(ValueError, match="among"):
         swept(cv=3).fit(X, y, groups=PATIENT)
     with (
         mock.patch.object(sweep_plan, "group_names", return_value=[]),

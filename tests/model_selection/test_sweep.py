@@ -25,13 +25,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skprivacy.accounting import (
-    GaussianEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PrivacyBudget,
-    PrivacyGuarantee,
-)
+from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import About, claim_of
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning

@@ -10,23 +10,22 @@ import pytest
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
-    delta_of,
     epsilon_of,
 )
-from skprivacy.accounting.accountants import rdp_delta, zcdp
+from skprivacy.accounting.accountants import delta_of, rdp_delta, zcdp
 from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.events import (
+    DiscreteLaplaceEvent,
     ExponentialEvent,
+    NonPrivateEvent,
     RandomizedResponseEvent,
     TreeAggregationEvent,
 )
