@@ -33,6 +33,7 @@ from ._input_data import check_classification_targets, check_one_type
 from .accounting import ComposedEvent, Event, PrivacyBudget, PrivacyGuarantee, weakest_arithmetic
 from .accounting.budget.receipts import Receipt
 from .accounting.event import check_relation
+from .accounting.guarantee import KINDS
 from .exceptions import PrivacyWarning
 from .mechanisms.bounds import check_bounds
 
@@ -341,18 +342,11 @@ def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> Priv
         ComposedEvent((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
-        kind=_weaker_kind(before.kind, now.kind),
+        kind=max(before.kind, now.kind, key=KINDS.index),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
         unit=now.unit,
         arithmetic=weakest_arithmetic((before.arithmetic, now.arithmetic)),
     )
-
-
-def _weaker_kind(before: str, now: str) -> str:
-    """Return the kind of two composed guarantees."""
-    if "estimate" in (before, now):
-        return "estimate"
-    return now if before == "proved" else before
 
 
 @fill_docs(_CONTRACT_DOCS)

@@ -224,7 +224,7 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     elif scoring is None and is_regressor(model):
         scoring = "neg_mean_squared_error"
     if scoring == "accuracy":
-        return RecordScore("accuracy", _score_accuracy)
+        return RecordScore("accuracy", lambda y, predicted: np.asarray(y == predicted))
     if not isinstance(scoring, str) or scoring not in _ERRORS:
         raise ValueError(
             f"scoring={scoring!r} must be 'accuracy', {', '.join(map(repr, _ERRORS))} or a "
@@ -272,10 +272,6 @@ def _check_shape(scoring: Any, found: NDArray[Any], y: NDArray[Any]) -> None:
 
 
 _ERRORS = {"neg_mean_absolute_error": 1, "neg_mean_squared_error": 2}
-
-
-def _score_accuracy(y: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray(y == predicted)
 
 
 def _score_closeness(
@@ -349,10 +345,6 @@ class HeldOut:
         parts = safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out]
         if people is None:
             return cls(*parts, share, expected)
-        return cls(*parts, share, expected, people.named(fit), _renumber_groups(people.of(out)))
-
-
-def _renumber_groups(people: Groups) -> Groups:
-    """Renumber the groups of some records, so that each group has one."""
-    found, codes = np.unique(people.codes, return_inverse=True)
-    return Groups(codes.astype(np.int64), len(found), people.unit)
+        found, codes = np.unique(people.codes[out], return_inverse=True)  # each has some records
+        left_out = Groups(codes.astype(np.int64), len(found), people.unit)
+        return cls(*parts, share, expected, people.named(fit), left_out)
