@@ -301,12 +301,6 @@ def test_the_event_of_a_group(one, three):
     assert PrivacyGuarantee(one, 1e-6, "zero_out").group(3).event == three
 
 
-def test_delta_of_approximate_dp_grows_step_by_step():
-    grouped = PrivacyGuarantee(ApproxDPEvent(0.5, 1e-6), 1e-4).group(3).event
-    assert grouped.epsilon == 1.5
-    assert grouped.delta == pytest.approx(1e-6 * (1 + math.exp(0.5) + math.e))
-
-
 def test_a_bound_on_rows_makes_a_guarantee_for_people(tmp_path):
     visits = PrivacyGuarantee(GaussianEvent(20.0), 1e-6, "zero_out", assumptions=("a",))
     patients = visits.group(4, unit="patient")

@@ -261,15 +261,6 @@ def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
     assert "pld" not in str(refused.value)
 
 
-def test_pure_budget_takes_pure_events_only():
-    budget = PrivacyBudget(epsilon=1.0)
-    assert budget.remaining(LaplaceEvent(10.0)) == 10
-    assert budget.remaining(GaussianEvent(1e6)) == 0
-    assert budget.remaining(NonPrivateEvent()) == 0
-    with pytest.raises(BudgetExceededError):
-        budget.reserve(GaussianEvent(1e6))
-
-
 @pytest.mark.parametrize("filter", ["adaptive", "pld", "renyi"])
 def test_tiny_charge_fits_billions_of_times(filter):
     budget = PrivacyBudget(1.0, 1e-6, filter=filter)

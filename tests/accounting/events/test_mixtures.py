@@ -1,7 +1,6 @@
 """A public choice among releases: its delta is the mean of deltas, by brute force."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -10,13 +9,11 @@ import pytest
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    Event,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
     PoissonSampledEvent,
-    PrivacyBudget,
     RepeatedEvent,
     epsilon_of,
 )
@@ -191,14 +188,6 @@ def test_renyi_alone_covers_what_has_no_distribution():
     with pytest.raises(ValueError, match="private data"):
         private.to_dict()
     assert rdp_delta(private, 1.0) < rdp_delta(GaussianEvent(3.0), 1.0)
-
-
-def test_round_trip_and_budget(tmp_path):
-    assert Event.from_dict(json.loads(json.dumps(MIXTURE.to_dict()))) == MIXTURE
-    assert MIXTURE.to_dict()["p"] == [0.5, 0.3, 0.2]
-    budget = PrivacyBudget(2.1, 1e-6, tmp_path / "ledger")
-    budget.reserve(MIXTURE)
-    assert PrivacyBudget.open(tmp_path / "ledger").spent() == pytest.approx(2.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(
