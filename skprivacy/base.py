@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial, wraps
 from types import BuiltinFunctionType, ModuleType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -327,24 +328,19 @@ def private_release(
 
 
 def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
-    if before.relation != now.relation:
-        raise ValueError(
-            f"relation={now.relation!r} must be {before.relation!r}, as for the earlier releases: "
-            "guarantees for different relations are never added up. Restore n_records or relation, "
-            "or call fit to start afresh."
-        )
-    if before.unit != now.unit:
-        raise ValueError(
-            f"unit={now.unit!r} must be {before.unit!r}, as for the earlier releases: guarantees "
-            "for different units are never added up. Call fit to start afresh."
-        )
-    return PrivacyGuarantee(
-        ComposedEvent((before.event, now.event)),
-        at_delta=now.at_delta,
-        relation=now.relation,
+    for name, old, new in (
+        ("relation", before.relation, now.relation), ("unit", before.unit, now.unit)
+    ):  # fmt: skip
+        if old != new:
+            raise ValueError(
+                f"{name}={new!r} must be {old!r}, as for the earlier releases: guarantees for "
+                f"different {name}s are never added up. Restore it, or call fit to start afresh."
+            )
+    return replace(
+        now,
+        event=ComposedEvent((before.event, now.event)),
         kind=max(before.kind, now.kind, key=KINDS.index),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
-        unit=now.unit,
         arithmetic=weakest_arithmetic((before.arithmetic, now.arithmetic)),
     )
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
+from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
-from .delegation import DelegatingMixin, kept_model_has
+from .delegation import DelegatingMixin
 from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
 from .search_trials import Candidates, HeldOut, list_settings, record_score
 from .sweep_plan import epsilon_parameter
@@ -162,7 +162,7 @@ default=None
     ['outputperturbationclassifier__alpha']
     """
 
-    _kept = "best_estimator_"
+    _wrapped = "best_estimator_"
     # attributes that save_model writes; see persistence.attribute_states for the words
     _saved_state = {
         "privacy_": "guarantee",
@@ -288,7 +288,7 @@ default=None
         trials, candidates = copy._checked(), copy._candidates()
         return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
 
-    @available_if(kept_model_has("score"))
+    @delegates_to("score")
     def score(self, X: Any, y: Any) -> float:
         """Return the best model's score on these records, which is not protected.
 

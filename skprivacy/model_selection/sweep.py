@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 
 from .._clones import check_weights, group_names, name_failing_model, weight_name
 from .._environment import check_n_jobs
@@ -17,13 +16,14 @@ from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
 from .._output import as_path
 from .._validation import num_samples
+from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
-from .delegation import DelegatingMixin, kept_model_has
+from .delegation import DelegatingMixin
 from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
@@ -197,7 +197,7 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
     """
 
     estimator_: Any
-    _kept = "estimator_"
+    _wrapped = "estimator_"
 
     def __init__(
         self,
@@ -356,14 +356,12 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
             self.estimator_ = model
         return self
 
-    def _kept_model(self) -> Any:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(
-                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-            )
-        return self.estimator_
+    def _unfitted_model(self) -> Any:
+        raise AttributeError(
+            "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
+        )
 
-    @available_if(kept_model_has("score"))
+    @delegates_to("score")
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Score the refitted model by ``scoring``, the first of several.
 
