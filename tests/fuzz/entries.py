@@ -83,7 +83,9 @@ EXEMPT: dict[str, set[str]] = {
         "PrivateAdam.step",
         "AttackFinding.of", "AuditReport.violated_by",
     },
-    "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
+    "passed on as predict_proba is": {
+        "PrivacySweepCV.predict_log_proba", "PrivateSearchCV.predict_log_proba",
+    },
     "skorch's own, which a training calls": {
         f"DPNeuralNet.{name}"
         for name in (
