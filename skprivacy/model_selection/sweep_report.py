@@ -10,18 +10,20 @@ import numpy as np
 import pandas as pd
 
 from .._extras import name_missing_extra
-from .._html import NARROW, embed_figure, render
 from .._report_facts import (
+    NARROW,
     Cell,
     Column,
     Fact,
     ReportFacts,
     Section,
+    embed_figure,
     format_guarantee,
     format_number,
     format_share,
     interval,
     number,
+    render,
     spread,
     yes_or_not_shown,
 )

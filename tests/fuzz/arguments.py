@@ -115,7 +115,7 @@ NEEDED: dict[str, Any] = {
 # What a parameter gets even if it has a default: it makes a call cheap, or the same again.
 CHEAP: dict[str, Any] = {
     "target": TARGET, "random_state": 0, "n_shadows": 2, "pool": 2, "n_runs": 20,
-    "seconds": 0.01, "n_draws": 20, "n_splits": 3,
+    "seconds": 0.01, "n_splits": 3,
     "n_samples": 10, "max_iter": 2, "n_init": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
     "n_components": 2, "hidden_layer_sizes": (4,), "epochs": 1, "batch_size": 8, "n_selection": 5,
     "image_shape": (1, 8, 8), "download_if_missing": False, "cv": 2, "discriminator":
