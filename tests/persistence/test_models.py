@@ -324,6 +324,8 @@ class Own(ObjectivePerturbationClassifier):
     """A subclass, which may predict otherwise."""
 
 
+# A subclass by the name of its parent, which may predict otherwise.
+ALIKE = type("ObjectivePerturbationClassifier", (ObjectivePerturbationClassifier,), {})
 OBJECTIVE = PolynomialObjective(
     slope=lambda y: -2.0 * np.asarray(y)[:, None], curvature=1.0, slope_l1=2.0, slope_l2=2.0
 )
@@ -336,6 +338,7 @@ REFUSED = [
     (make_pipeline(FunctionTransformer(np.sign), classifier()), "func.*is code"),
     (Pipeline([("a.b", Normalizer()), ("last", classifier())]), "'a.b' has a dot"),
     (Own(delta=1e-5, classes=[0, 1], bounds=(-1, 1)), "Own cannot be saved"),
+    (ALIKE(delta=1e-5, classes=[0, 1], bounds=(-1, 1)), "^ObjectivePert.* cannot be saved"),
     (
         FunctionalMechanismRegressor(bounds=(-1, 1), target_bounds=(0, 1), objective=OBJECTIVE),
         "objective.*is code",
