@@ -156,7 +156,9 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
             from ._extras import name_missing_extra
 
             with name_missing_extra():
-                return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+                found = getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+            globals()[name] = found  # the next look-up finds it there
+            return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

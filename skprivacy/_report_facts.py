@@ -1,23 +1,34 @@
 """Facts of a report, each stated once: its key and value for JSON, its sentence for readers.
 
-A report builds :class:`ReportFacts`; text, pages and dictionaries only lay them out.
+A report builds :class:`ReportFacts`; text, pages and dictionaries only lay them out. :func:`render`
+makes pages that refer to no other file, with escaped values and embedded figures.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from ._extras import name_missing_extra
 from ._output import displayable, json_safe
+from ._version import __version__
 
 if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
     from .accounting import PrivacyGuarantee
 
 # Only pages show a "detail". The other levels say how a fact is marked.
 Level = Literal["plain", "detail", "warning", "good", "open", "bad"]
 Cell = str | tuple[str, str]  # text, or text and a note in small letters
+NARROW = (5.0, 4.4)  # inches of a figure: text stays readable on a screen of 400 pixels
 _MARKS = {"warning": "! ", "good": "- ", "open": "? "}
 
 
@@ -222,3 +233,44 @@ def interval(name: str) -> Callable[[Any], Cell]:
 def yes_or_not_shown(name: str) -> Callable[[Any], Cell]:
     """Return the cell of a finding in a row, whose absence proves nothing."""
     return lambda row: "yes" if row[name] else "not shown"
+
+
+def render(template: str, **context: Any) -> str:
+    """Render one of the templates; all values except embedded images are escaped."""
+    return _environment().get_template(template).render(version=__version__, **context)
+
+
+def render_brief(template: str, **context: Any) -> str | None:
+    """Render a template for a notebook; None without jinja2: the notebook then shows text."""
+    try:
+        return render(template, **context)
+    except ImportError:
+        return None
+
+
+def embed_figure(figure: Figure, alt: str) -> Markup:
+    """Return a figure as an ``img`` element with embedded data.
+
+    Its background is transparent, so that a page with a dark theme can invert the colours.
+    """
+    with name_missing_extra():
+        from markupsafe import Markup
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=200, transparent=True, metadata={"Software": None})
+    data = base64.b64encode(stream.getvalue()).decode()
+    return Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, alt)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    with name_missing_extra():
+        import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("skprivacy", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["guarantee"] = format_guarantee
+    return environment

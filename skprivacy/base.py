@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial, wraps
 from types import BuiltinFunctionType, ModuleType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -33,13 +34,13 @@ from ._input_data import check_classification_targets, check_one_type
 from .accounting import ComposedEvent, Event, PrivacyBudget, PrivacyGuarantee, weakest_arithmetic
 from .accounting.budget.receipts import Receipt
 from .accounting.event import check_relation
+from .accounting.guarantee import KINDS
 from .exceptions import PrivacyWarning
 from .mechanisms.bounds import check_bounds
 
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "private_release",
     "public_bounds",
     "public_classes",
     "public_target_bounds",
@@ -146,23 +147,7 @@ def _may_have_learned(frozen: Any) -> bool:
 
 
 # Paragraphs of docstrings, see skprivacy/_docs.py.
-_RELEASE_TERMS = """\
-event : Event
-    The accounting event of the release.
-relation : {"add_remove", "label", "zero_out", "replace_one"}
-    Neighbouring relation.
-at_delta : float
-    The delta at which epsilon is stated; 0 for pure differential privacy.
-unit : str, default="record"
-    Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
-before : PrivacyGuarantee, default=None
-    The guarantee of earlier releases, with which this one is composed.
-charging : callable, default=reserve_release
-    Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context manager.
-arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-    Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several."""
 _CONTRACT_DOCS = {
-    "release_terms": _RELEASE_TERMS,
     "fit_in_progress": "fit : PrivateFit\n    The fit that is under way.",
 }
 
@@ -296,7 +281,6 @@ def enter_at_call(
     return begin
 
 
-@fill_docs(_CONTRACT_DOCS)
 @enter_at_call
 def private_release(
     event: Event,
@@ -315,33 +299,8 @@ def private_release(
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; read the data only inside the ``with`` block.
 
-    The call itself charges the budget, even if the context is never entered.
-
-    Parameters
-    ----------
-    %(release_terms)s
-    source : str
-        Name of the estimator or function, for the ledger.
-    budget : PrivacyBudget, default=None
-        Charged by the call; ``None`` charges nothing.
-    noise_seed : int, default=None
-        If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
-    assumptions : tuple of str, default=()
-        Conditions of the guarantee, in addition to those that follow from the other parameters.
-    kind : {"proved", "random_dp", "estimate"}, default="proved"
-        Kind of the guarantee if ``noise_seed`` is None.
-
-    Yields
-    ------
-    PrivacyGuarantee
-        The guarantee once the release has been made, including earlier releases.
-
-    Raises
-    ------
-    ValueError
-        If ``before`` holds for another relation or unit, or the budget accepts no such guarantee.
-    BudgetExceededError
-        If the budget cannot afford the release. Nothing is charged in that case.
+    The terms are those of :meth:`PrivateFit.charged`. Yields the guarantee once the release has
+    been made, including the releases ``before``. A ``noise_seed`` makes it an "estimate".
     """
     check_relation(relation)
     stated = list(assumptions)
@@ -369,33 +328,21 @@ def private_release(
 
 
 def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
-    if before.relation != now.relation:
-        raise ValueError(
-            f"relation={now.relation!r} must be {before.relation!r}, as for the earlier releases: "
-            "guarantees for different relations are never added up. Restore n_records or relation, "
-            "or call fit to start afresh."
-        )
-    if before.unit != now.unit:
-        raise ValueError(
-            f"unit={now.unit!r} must be {before.unit!r}, as for the earlier releases: guarantees "
-            "for different units are never added up. Call fit to start afresh."
-        )
-    return PrivacyGuarantee(
-        ComposedEvent((before.event, now.event)),
-        at_delta=now.at_delta,
-        relation=now.relation,
-        kind=_weaker_kind(before.kind, now.kind),
+    for name, old, new in (
+        ("relation", before.relation, now.relation), ("unit", before.unit, now.unit)
+    ):  # fmt: skip
+        if old != new:
+            raise ValueError(
+                f"{name}={new!r} must be {old!r}, as for the earlier releases: guarantees for "
+                f"different {name}s are never added up. Restore it, or call fit to start afresh."
+            )
+    return replace(
+        now,
+        event=ComposedEvent((before.event, now.event)),
+        kind=max(before.kind, now.kind, key=KINDS.index),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
-        unit=now.unit,
         arithmetic=weakest_arithmetic((before.arithmetic, now.arithmetic)),
     )
-
-
-def _weaker_kind(before: str, now: str) -> str:
-    """Return the kind of two composed guarantees."""
-    if "estimate" in (before, now):
-        return "estimate"
-    return now if before == "proved" else before
 
 
 @fill_docs(_CONTRACT_DOCS)
@@ -473,7 +420,29 @@ class PrivateFit:
 
         Parameters
         ----------
-        %(release_terms)s
+        event : Event
+            The accounting event of the release.
+        relation : {"add_remove", "label", "zero_out", "replace_one"}
+            Neighbouring relation.
+        at_delta : float
+            The delta at which epsilon is stated; 0 for pure differential privacy.
+        unit : str, default="record"
+            Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
+        before : PrivacyGuarantee, default=None
+            The guarantee of earlier releases, with which this one is composed.
+        charging : callable, default=reserve_release
+            Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context
+            manager.
+        arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+            Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
+
+        Raises
+        ------
+        ValueError
+            If ``before`` holds for another relation or unit, or the budget accepts no such
+            guarantee.
+        BudgetExceededError
+            If the budget cannot afford the release. Nothing is charged in that case.
         """
         model: Any = self._estimator
         if unit == "record" and hasattr(model, "feature_names_in_"):

@@ -4,7 +4,6 @@ from typing import Any
 
 __all__ = [
     "BudgetExceededError",
-    "DatasetNotFoundError",
     "PrivacyLeakWarning",
     "PrivacyWarning",
     "SyntheticTrainingError",
@@ -25,10 +24,6 @@ class PrivacyLeakWarning(PrivacyWarning):
 
 class BudgetExceededError(ValueError):
     """A release was refused because it would overspend a privacy budget."""
-
-
-class DatasetNotFoundError(OSError):
-    """A data set is missing and cannot be downloaded, or is not the published one."""
 
 
 class SyntheticTrainingError(ValueError):

@@ -25,11 +25,9 @@ from skprivacy._untrusted_files import MAX_TEXT_BYTES, open_file, parse_json, re
 from skprivacy.accounting import ApproxDPEvent, Event, LaplaceEvent, LedgerError
 from skprivacy.accounting.budget.ledger import _digest
 from skprivacy.accounting.budget.snapshot import export_lines, open_exported_ledger
-from skprivacy.attacks.shadow_training import open_folder
 from skprivacy.certificates import create_key
 from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.model_selection.sweep_store import _read_json
 from skprivacy.preprocessing import BoundedColumn
 
 X = np.random.RandomState(0).uniform(size=(40, 2))
@@ -93,14 +91,6 @@ def test_a_certificate_with_a_repeated_key_is_refused(key, issued):
     assert repr(found).startswith("REFUSED: the file: this is not a certificate: the key")
 
 
-@pytest.mark.parametrize("key", ["columns", "a", "lower"])
-def test_a_schema_with_a_repeated_key_is_refused(key, issued):
-    path = issued / "schema.json"
-    path.write_text(repeated(path.read_text(), key))
-    with pytest.raises(ValueError, match=f"{key!r} occurs more than once"):
-        Schema.from_json(path)
-
-
 @pytest.mark.parametrize("key", ["epsilon", "model", "__metadata__", "coef"])
 def test_a_model_with_a_repeated_key_is_refused(key, issued):
     """In the header of safetensors, and in that of the library inside it."""
@@ -137,17 +127,6 @@ def test_a_ledger_with_a_repeated_key_is_refused(tmp_path):
             continue  # a line without epsilon
         with pytest.raises((LedgerError, ValueError)):
             open_exported_ledger("a copy", scope, changed).verify()
-
-
-def test_kept_results_and_pools_with_a_repeated_key_are_refused(tmp_path):
-    (tmp_path / "fit.json").write_text('{"digest": "0", "digest": "1", "content": {}}')
-    with pytest.raises(ValueError, match="'digest' occurs more than once"):
-        _read_json(tmp_path / "fit.json")
-    open_folder(tmp_path / "pool", "content", 1, 4)
-    plan = next((tmp_path / "pool").iterdir())
-    plan.write_text(repeated(plan.read_text(), "seed"))
-    with pytest.raises(ValueError, match="'seed' occurs more than once"):
-        open_folder(tmp_path / "pool", "content", 1, 4)
 
 
 def test_an_event_with_a_repeated_key_is_refused(tmp_path, capsys):

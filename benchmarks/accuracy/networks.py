@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 from benchmarks.shared import networks
 from benchmarks.shared.data import fetch_adult, fetch_location30
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.datasets import make_purchase_like, make_texas_like
+from skprivacy.datasets import make_membership_benchmark
 from skprivacy.neural_network import DPSGDClassifier, Optimizer
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -71,9 +71,10 @@ def split(load: Callable[..., tuple[NDArray, NDArray]], n_train: int, seed: int)
     return X, y, X_test, y_test
 
 
-def generated(make: Callable[..., tuple[NDArray, NDArray]], n: int, seed: int) -> Split:
+def generated(name: str, n: int, seed: int) -> Split:
     """Draw a table anew, four fifths of it to train on."""
-    return split(partial(make, choose(n, 400), random_state=seed), n * 4 // 5, seed)
+    make = partial(make_membership_benchmark, name, choose(n, 400), random_state=seed)
+    return split(make, n * 4 // 5, seed)
 
 
 def linear(n: int, rate: float) -> dict[str, Any]:
@@ -92,9 +93,9 @@ TASKS = {
     "location-4000": Task(partial(split, fetch_location30, 4_000), 8.0, 1e-5, linear(4000, 0.76)),
     "location-1600": Task(partial(split, fetch_location30, 1_600), 8.0, 1e-5, linear(1600, 0.48)),
     "purchase-like": Task(
-        partial(generated, make_purchase_like, 20_000), 8.0, 1e-5, linear(16_000, 1.0)
+        partial(generated, "purchase100", 20_000), 8.0, 1e-5, linear(16_000, 1.0)
     ),
-    "texas-like": Task(partial(generated, make_texas_like, 10_000), 8.0, 1e-5, linear(8000, 0.41)),
+    "texas-like": Task(partial(generated, "texas100", 10_000), 8.0, 1e-5, linear(8000, 0.41)),
 }
 
 

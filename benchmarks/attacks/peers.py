@@ -29,7 +29,7 @@ from benchmarks.shared.data import fetch_adult, fetch_location30, read_keel_tabl
 from benchmarks.shared.quick import choose, has_peer, make_parser
 from skprivacy import attacks, metrics
 from skprivacy.attacks import LabeledRecords
-from skprivacy.datasets import make_purchase_like
+from skprivacy.datasets import make_membership_benchmark
 from skprivacy.preprocessing import SchemaTransformer
 
 N_SHADOWS = choose(16, 4)
@@ -54,7 +54,9 @@ def adult(seed: int) -> tuple[Any, Any, Any]:
 
 
 def purchase(seed: int) -> tuple[Any, Any, Any]:
-    X, y = make_purchase_like(choose(2000, 300), n_classes=20, random_state=seed, return_X_y=True)
+    X, y = make_membership_benchmark(
+        "purchase100", choose(2000, 300), n_classes=20, random_state=seed, return_X_y=True
+    )
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 

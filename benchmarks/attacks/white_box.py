@@ -18,14 +18,16 @@ from benchmarks.attacks.peers import location
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy import attacks
 from skprivacy.attacks import LabeledRecords
-from skprivacy.datasets import make_purchase_like
+from skprivacy.datasets import make_membership_benchmark
 
 N_KNOWN = choose(1600, 150)
 
 
 def purchase(seed: int) -> tuple[Any, Any, Any]:
     """Return 3,600 records of 20 classes, and a network that overfits them."""
-    X, y = make_purchase_like(choose(3600, 300), n_classes=20, random_state=seed, return_X_y=True)
+    X, y = make_membership_benchmark(
+        "purchase100", choose(3600, 300), n_classes=20, random_state=seed, return_X_y=True
+    )
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 

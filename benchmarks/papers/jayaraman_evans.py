@@ -37,7 +37,7 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
 )
 from skprivacy.attacks import LabeledRecords, LossThreshold, ShokriAttack
-from skprivacy.datasets import make_purchase_like
+from skprivacy.datasets import make_membership_benchmark
 from skprivacy.neural_network import DPSGDClassifier
 
 FIGURES = results_folder() / "jayaraman_evans.csv"
@@ -58,8 +58,8 @@ ATTACKS = {"yeom": "Yeom's attack", "shokri": "Shokri's attack"}
 def load_data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return as many members as others of each data set."""
     location = fetch_location30(return_X_y=True)
-    purchase = make_purchase_like(
-        choose(4000, 200), n_classes=choose(100, 4), random_state=0, return_X_y=True
+    purchase = make_membership_benchmark(
+        "purchase100", choose(4000, 200), n_classes=choose(100, 4), random_state=0, return_X_y=True
     )
     parts = {}
     for name, (X, y), n in (("Location", location, 2400), ("Purchase-like 100", purchase, 4000)):

@@ -35,7 +35,7 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.shared.data import fetch_adult, fetch_location30, fetch_mnist
 from benchmarks.shared.quick import QUICK, ROOT, choose, make_parser, results_folder
 from skprivacy.attacks import LabeledRecords, ShadowPool, ShokriAttack
-from skprivacy.datasets import make_purchase_like, make_texas_like
+from skprivacy.datasets import make_membership_benchmark
 from skprivacy.preprocessing import SchemaTransformer
 
 FIGURES = results_folder() / "shokri.csv"
@@ -66,8 +66,8 @@ def mnist() -> Records:
 
 
 def purchase(n_classes: int) -> Callable[[], Records]:
-    return lambda: make_purchase_like(
-        choose(8000, 240), n_classes=n_classes, random_state=0, return_X_y=True
+    return lambda: make_membership_benchmark(
+        "purchase100", choose(8000, 240), n_classes=n_classes, random_state=0, return_X_y=True
     )
 
 
@@ -81,7 +81,9 @@ ROWS = {
     "Purchase-like (50)": Row(purchase(50), 2_000, 8, 0.860, epochs=60),
     "Purchase-like (100)": Row(purchase(100), 2_000, 8, 0.935, epochs=60),
     "Texas-like (100)": Row(
-        lambda: make_texas_like(choose(4000, 200), random_state=0, return_X_y=True),
+        lambda: make_membership_benchmark(
+            "texas100", choose(4000, 200), random_state=0, return_X_y=True
+        ),
         1_000,
         8,
         0.657,

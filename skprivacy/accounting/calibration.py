@@ -13,7 +13,7 @@ from typing import Any
 
 from scipy.special import log_ndtr, ndtr
 
-from .._validation import is_number, positive
+from .._validation import is_number, positive, sequence
 from .accountants import best_epsilon, delta_of, epsilon_by, epsilon_of
 from .event import Event, NoLossDistributionError, check_delta, check_relation, flatten
 from .events import ComposedEvent, RepeatedEvent
@@ -123,17 +123,24 @@ def calibrate_noise_multiplier(
     return noise
 
 
-def calibrate_to_advantage(
-    make_event: MakeEvent, advantage: float, relation: str = "add_remove"
+def calibrate_to_attack(
+    make_event: MakeEvent,
+    *,
+    advantage: float | None = None,
+    tpr_at_fpr: tuple[float, float] | None = None,
+    relation: str = "add_remove",
 ) -> float:
-    """Return the least noise at which no membership attack has more than ``advantage``.
+    """Return the least noise at which no membership attack does better than a target.
 
     Parameters
     ----------
     make_event : callable
         Takes a noise multiplier and returns the event.
-    advantage : float
+    advantage : float, default=None
         The largest TPR - FPR allowed, in (0, 1).
+    tpr_at_fpr : (float, float), default=None
+        In place of ``advantage``: a TPR and an FPR with 0 < FPR < TPR < 1. No attack reaches this
+        TPR at this FPR.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
@@ -142,47 +149,35 @@ def calibrate_to_advantage(
     float
         The noise multiplier.
 
+    Raises
+    ------
+    ValueError
+        If not exactly one target is given, or it is out of its range.
+
     Examples
     --------
-    >>> from skprivacy.accounting import GaussianEvent, calibrate_to_advantage
-    >>> round(calibrate_to_advantage(GaussianEvent, 0.1), 2)
+    >>> from skprivacy.accounting import GaussianEvent, calibrate_to_attack
+    >>> round(calibrate_to_attack(GaussianEvent, advantage=0.1), 2)
     3.98
-    """
-    _check_make_event(make_event)
-    positive("advantage", advantage)
-    if advantage >= 1:
-        raise ValueError(f"advantage={advantage!r} must be in (0, 1).")
-    return _solve_for_noise(lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0)
-
-
-def calibrate_to_tpr(
-    make_event: MakeEvent, tpr: float, fpr: float, relation: str = "add_remove"
-) -> float:
-    """Return the least noise at which no membership attack reaches ``tpr`` at ``fpr``.
-
-    Parameters
-    ----------
-    make_event : callable
-        Takes a noise multiplier and returns the event.
-    tpr, fpr : float
-        With 0 < fpr < tpr < 1.
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    float
-        The noise multiplier.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import GaussianEvent, calibrate_to_tpr
-    >>> round(calibrate_to_tpr(GaussianEvent, tpr=0.02, fpr=0.01), 1)
+    >>> round(calibrate_to_attack(GaussianEvent, tpr_at_fpr=(0.02, 0.01)), 1)
     3.7
     """
     _check_make_event(make_event)
-    if not (is_number(fpr) and is_number(tpr) and 0 < fpr < tpr < 1):
-        raise ValueError(f"fpr={fpr!r} and tpr={tpr!r} must satisfy 0 < fpr < tpr < 1.")
+    if (advantage is None) == (tpr_at_fpr is None):
+        raise ValueError(
+            f"advantage={advantage!r} and tpr_at_fpr={tpr_at_fpr!r}: pass one of the two targets."
+        )
+    if advantage is not None:
+        positive("advantage", advantage)
+        if advantage >= 1:
+            raise ValueError(f"advantage={advantage!r} must be in (0, 1).")
+        return _solve_for_noise(
+            lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0
+        )
+    rates = sequence("tpr_at_fpr", tpr_at_fpr)
+    if len(rates) != 2 or not all(map(is_number, rates)) or not 0 < rates[1] < rates[0] < 1:
+        raise ValueError(f"tpr_at_fpr={tpr_at_fpr!r} must be (tpr, fpr) with 0 < fpr < tpr < 1.")
+    tpr, fpr = map(float, rates)
 
     def excess(z: float) -> float:
         guarantee = PrivacyGuarantee(make_event(z), relation=relation)

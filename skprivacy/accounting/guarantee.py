@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 _SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
 _GRID_POINTS = 1000
 _MAX_CHAINED_STEPS = 100  # largest number of steps that are chained one by one
-KINDS = ("proved", "random_dp", "estimate")
+KINDS = ("proved", "random_dp", "estimate")  # from the strongest to the weakest
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..accounting import ComposedEvent, Event, NonPrivateEvent
+from ..accounting import ComposedEvent, Event
+from ..accounting.events import NonPrivateEvent
 from ..mechanisms import Exponential, Gaussian
 from ..synthesis.measurement_plan import MeasurementPlan, Plan
 

@@ -137,6 +137,18 @@ class CertificateVerification(FactReport):
         return f"REFUSED: {why.rstrip('.')}."
 
 
+def _fail_check(name: str, words: str) -> CertificateCheck:
+    return CertificateCheck(name, FAILED, words)
+
+
+def _pass_check(name: str, words: str) -> CertificateCheck:
+    return CertificateCheck(name, HOLDS, words)
+
+
+def _skip_check(name: str, words: str) -> CertificateCheck:
+    return CertificateCheck(name, OPEN, words)
+
+
 def _titled(title: str, sentences: tuple[str, ...]) -> Section:
     facts = (Fact("statement", text, _one_line(text)) for text in sentences)
     return Section(title, tuple(facts), title.split(",")[0].lower())
@@ -208,20 +220,18 @@ def verify_certificate(
             raise ValueError(f"its format is {sections['about']['format']!r}, not {FORMAT}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return CertificateVerification(
-            (CertificateCheck("the file", FAILED, f"this is not a certificate: {error}"),)
+            (_fail_check("the file", f"this is not a certificate: {error}"),)
         )
     who, checks = _signature(sections, signature, trusted)
     if any(check.status == FAILED for check in checks):
-        rest = CertificateCheck(
-            "the rest", OPEN, "only sections with a valid signature are checked"
-        )
+        rest = _skip_check("the rest", "only sections with a valid signature are checked")
         return CertificateVerification((*checks, rest), fingerprint=who)
     for name, check in _CHECKS:
         checks += _run_check(name, partial(check, sections, file, schema))
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
-        checks.append(CertificateCheck("the statement", FAILED, f"cannot be understood ({error})"))
+        checks.append(_fail_check("the statement", f"cannot be understood ({error})"))
         told = "What it states cannot be understood.", (), ()
     return CertificateVerification(tuple(checks), *told, fingerprint=who)
 
@@ -235,9 +245,9 @@ def _run_check(
     except ImportError:  # a fault of this computer, not of the certificate
         raise
     except WorkLimitError as error:
-        return [CertificateCheck(name, FAILED, str(error))]
+        return [_fail_check(name, str(error))]
     except Exception as error:
-        return [CertificateCheck(name, FAILED, f"cannot be understood ({error})")]
+        return [_fail_check(name, f"cannot be understood ({error})")]
 
 
 def _signature(
@@ -247,22 +257,18 @@ def _signature(
     try:
         key, altered = altered_sections(sections, signature)
     except (ValueError, RecursionError) as error:
-        return "", [CertificateCheck(_SIGNATURE, FAILED, f"it does not hold: {error}")]
+        return "", [_fail_check(_SIGNATURE, f"it does not hold: {error}")]
     who = fingerprint(key)
     if altered:
-        return who, [
-            CertificateCheck(_SIGNATURE, FAILED, f"altered after signing: {', '.join(altered)}")
-        ]
-    signed = CertificateCheck(
-        _SIGNATURE, HOLDS, f"nothing was altered since the owner of {who} signed"
-    )
+        return who, [_fail_check(_SIGNATURE, f"altered after signing: {', '.join(altered)}")]
+    signed = _pass_check(_SIGNATURE, f"nothing was altered since the owner of {who} signed")
     if trusted is None:
-        signer = CertificateCheck(_SIGNER, OPEN, "no key was passed: pass the issuer's public key")
+        signer = _skip_check(_SIGNER, "no key was passed: pass the issuer's public key")
     elif fingerprint(trusted) == who:
-        signer = CertificateCheck(_SIGNER, HOLDS, "the owner of the key that you passed")
+        signer = _pass_check(_SIGNER, "the owner of the key that you passed")
     else:
-        signer = CertificateCheck(
-            _SIGNER, FAILED, f"signed with another key, {who}, than {fingerprint(trusted)}"
+        signer = _fail_check(
+            _SIGNER, f"signed with another key, {who}, than {fingerprint(trusted)}"
         )
     return who, [signed, signer]
 
@@ -273,22 +279,20 @@ def _model(
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
-        yield CertificateCheck(name, OPEN, "no model file was passed")
+        yield _skip_check(name, "no model file was passed")
         return
     try:
         found = digest_of_file(file)
     except ValueError as error:
-        yield CertificateCheck(name, FAILED, str(error))
+        yield _fail_check(name, str(error))
         return
     if found != model["sha256"]:
-        yield CertificateCheck(name, FAILED, f"{file.name} is another file: its digest is {found}")
+        yield _fail_check(name, f"{file.name} is another file: its digest is {found}")
         return
-    yield CertificateCheck(name, HOLDS, "identical to the file that the certificate is about")
+    yield _pass_check(name, "identical to the file that the certificate is about")
     inside = guarantee_in_file(file)
     if inside is None:
-        yield CertificateCheck(
-            "what the file states", OPEN, "this kind of file states no guarantee"
-        )
+        yield _skip_check("what the file states", "this kind of file states no guarantee")
         return
     own = PrivacyGuarantee.from_dict(inside)
     whole = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
@@ -309,22 +313,16 @@ def _claim(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     claim = sections["claim"]
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
     if claim["epsilon"] is None:
-        yield CertificateCheck(
-            _EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed"
-        )
+        yield _fail_check(_EPSILON, "no finite epsilon is stated, so nothing is guaranteed")
         return
     if claim["words"] != repr(guarantee):
-        yield CertificateCheck("the words", FAILED, f"the guarantee reads {guarantee!r}")
+        yield _fail_check("the words", f"the guarantee reads {guarantee!r}")
     if claim["noise"] != guarantee.noise_in_words:
-        yield CertificateCheck("the noise", FAILED, f"the guarantee has {guarantee.noise_in_words}")
+        yield _fail_check("the noise", f"the guarantee has {guarantee.noise_in_words}")
     if guarantee.kind != "proved":
-        yield CertificateCheck(
-            "the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved"
-        )
+        yield _fail_check("the kind", f"the guarantee is of kind {guarantee.kind!r}, not proved")
     if claim["delta"] != (guarantee.at_delta or 0.0):
-        yield CertificateCheck(
-            "delta", FAILED, f"the guarantee is stated at delta {guarantee.at_delta!r}"
-        )
+        yield _fail_check("delta", f"the guarantee is stated at delta {guarantee.at_delta!r}")
     yield from _epsilon(_EPSILON, claim["epsilon"], claim["delta"], guarantee)
 
 
@@ -335,20 +333,14 @@ def _epsilon(
     value = math.inf if stated is None else float(stated)
     found = differing_epsilon(value, event, delta, relation)
     if found is not None:
-        yield CertificateCheck(
-            name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}"
-        )
+        yield _fail_check(name, f"{value:.6g} is stated, but the events give {found:.6g}")
         return
-    yield CertificateCheck(
-        name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events"
-    )
+    yield _pass_check(name, f"{value:.6g} at delta {delta:g}, computed again from the events")
     second = f"{name}, by dp_accounting"
     if not has_second_accountant():
-        yield CertificateCheck(
-            second, OPEN, "dp_accounting is not installed, or cannot be imported"
-        )
+        yield _skip_check(second, "dp_accounting is not installed, or cannot be imported")
     elif (bracket := epsilon_bracket(event, delta, relation)) is None:
-        yield CertificateCheck(second, OPEN, "it cannot compute it for these events")
+        yield _skip_check(second, "it cannot compute it for these events")
     else:
         low, high = bracket
         above = f" and at most {high:.6g}" if math.isfinite(high) else ""
@@ -359,19 +351,17 @@ def _epsilon(
 def _ledger(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     ledger, name = sections["ledger"], "the ledger"
     if ledger is None:
-        yield CertificateCheck(
-            name, OPEN, "the certificate holds no ledger: other releases are not known"
-        )
+        yield _skip_check(name, "the certificate holds no ledger: other releases are not known")
         return
     check_ledger_work(ledger["lines"])
     statement = open_exported_ledger("the certificate's ledger", ledger["scope"], ledger["lines"])
     try:
         last = statement.verify()
     except LedgerError as error:
-        yield CertificateCheck(name, FAILED, str(error))
+        yield _fail_check(name, str(error))
         return
     if last != ledger["digest"]:
-        yield CertificateCheck(name, FAILED, "its last line is not the one whose digest is stated")
+        yield _fail_check(name, "its last line is not the one whose digest is stated")
         return
     spent = statement.guarantee()
     claimed = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
@@ -384,21 +374,21 @@ def _ledger(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
         f"model are {word}charged in it",
     )  # fmt: skip
     if ledger["witness"] not in _WITNESSES:
-        yield CertificateCheck(name, FAILED, f"its witness {ledger['witness']!r} is unknown")
+        yield _fail_check(name, f"its witness {ledger['witness']!r} is unknown")
     elif (ledger["witness"] == "counter") != (statement.counter is not None):
-        yield CertificateCheck(name, FAILED, "its first line contradicts what is said of a counter")
+        yield _fail_check(name, "its first line contradicts what is said of a counter")
     if ledger["delta"] != (spent.at_delta or 0.0):
-        yield CertificateCheck(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
+        yield _fail_check(name, f"its charges are stated at delta {spent.at_delta!r}")
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
 
 
 def _audit(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     audit, name = sections["audit"], "the audit"
     if audit is None:
-        yield CertificateCheck(name, OPEN, "the certificate holds no audit: nothing was measured")
+        yield _skip_check(name, "the certificate holds no audit: nothing was measured")
         return
     if audit["claim"] != sections["claim"]["guarantee"]:
-        yield CertificateCheck(name, FAILED, "it was an audit of another claim")
+        yield _fail_check(name, "it was an audit of another claim")
         return
     statuses = {"consistent": HOLDS, "no claim": HOLDS, "doubtful": OPEN}
     status = statuses.get(audit["verdict"], FAILED)
@@ -411,7 +401,7 @@ def _schema(
     if sections["about"]["schema"] is None:
         return
     if schema is None:
-        yield CertificateCheck("the schema", OPEN, "no schema was passed")
+        yield _skip_check("the schema", "no schema was passed")
         return
     same = schema_digest(schema) == sections["about"]["schema"]
     yield CertificateCheck(

@@ -1,31 +1,26 @@
-"""Adult data set: the 1994 census extract of the UCI repository, from its original files."""
+"""Adult: the 1994 census extract of the UCI repository, and a generated table like it."""
 
 from __future__ import annotations
 
 from os import PathLike
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
 from .._docs import fill_docs
+from .._validation import check_random_state
 from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
-from .files import DATASET_DOCS, PublishedFile, as_bunch
+from .files import DATASET_DOCS, PublishedFile, as_bunch, check_size, parts_of_subset
 
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 _FILES = {
-    "train": PublishedFile(
-        "adult",
-        "adult.data",
-        "sha256:5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-        _URL + "adult.data",
-    ),
-    "test": PublishedFile(
-        "adult",
-        "adult.test",
-        "sha256:a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-        _URL + "adult.test",
-    ),
+    part: PublishedFile("adult", name, f"sha256:{digest}", _URL + name)
+    for part, name, digest in (
+        ("train", "adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+        ("test", "adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+    )
 }
 
 
@@ -101,12 +96,8 @@ def fetch_adult(
     ----------
     subset : {"train", "test", "all"}, default="train"
         ``adult.data``, ``adult.test``, or both, in this order.
-    data_home : path-like, default=None
-        The data folder; the files are in ``<data_home>/adult``. ``None`` means the environment
-        variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
+    %(file_options)s
     %(bunch_options)s
-    download_if_missing : bool, default=True
-        Whether to download missing files from the UCI repository.
 
     Returns
     -------
@@ -117,17 +108,14 @@ def fetch_adult(
 
     Raises
     ------
-    %(dataset_not_found)s
+    %(file_errors)s
 
     References
     ----------
     .. [1] B. Becker, R. Kohavi (1996). Adult. UCI Machine Learning Repository.
            https://doi.org/10.24432/C5XW20
     """
-    parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
-    if not isinstance(subset, str) or subset not in parts:
-        raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    frames = [_read_part(part, data_home, download_if_missing) for part in parts[subset]]
+    frames = [_read_part(p, data_home, download_if_missing) for p in parts_of_subset(subset)]
     frame = pd.concat(frames, ignore_index=True)
     return as_bunch(
         frame[list(ADULT_SCHEMA)],
@@ -151,3 +139,73 @@ def _read_part(part: str, data_home: Any, download: bool) -> pd.DataFrame:
     )
     frame["income"] = frame["income"].str.rstrip(".")
     return frame
+
+
+@fill_docs(DATASET_DOCS)
+def make_adult_like(
+    n_samples: int = 32_561,
+    *,
+    random_state: Any = None,
+    as_frame: bool = False,
+    return_X_y: bool = False,
+) -> Bunch | tuple[Any, Any]:
+    """Generate a synthetic table in Adult's schema that is about as hard to learn.
+
+    Parameters
+    ----------
+    n_samples : int, default=32561
+        Number of rows.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+    %(bunch_options)s
+
+    Returns
+    -------
+    Bunch
+        As returned by :func:`fetch_adult`.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import make_adult_like
+    >>> table = make_adult_like(1000, random_state=0, as_frame=True)
+    >>> table.data.shape
+    (1000, 14)
+    """
+    n, rng = check_size("n_samples", n_samples), check_random_state(random_state)
+    columns: dict[str, Any] = {
+        "age": np.clip(rng.gamma(7.5, 5.2, n), 17, 90).astype(int),
+        "fnlwgt": np.clip(rng.lognormal(12.05, 0.5, n), 12_000, 1_490_000).astype(int),
+        "education-num": np.clip(np.rint(rng.normal(10, 2.6, n)), 1, 16).astype(int),
+        "capital-gain": np.where(rng.uniform(size=n) < 0.083, rng.lognormal(8.5, 1, n), 0),
+        "capital-loss": np.where(rng.uniform(size=n) < 0.047, rng.normal(1870, 370, n), 0),
+        "hours-per-week": np.clip(np.rint(rng.normal(40, 12, n)), 1, 99).astype(int),
+    }
+    for name, most in (("capital-gain", 99_999), ("capital-loss", 4_356)):
+        columns[name] = np.clip(columns[name], 0, most).astype(int)
+    for name, fact in ADULT_SCHEMA.items():
+        if isinstance(fact, CategoricalColumn):
+            weights = 0.6 ** np.arange(len(fact.values))
+            values = np.array(fact.values, dtype=object)
+            columns[name] = rng.choice(values, n, p=weights / weights.sum())
+    columns["occupation"][rng.uniform(size=n) < 0.056] = "?"
+    data = pd.DataFrame({name: columns[name] for name in ADULT_SCHEMA})
+    logit = (
+        -7.9
+        + 0.035 * data["age"]
+        + 0.42 * (data["education-num"] - 4)
+        + 0.035 * data["hours-per-week"]
+        + 0.30 * np.log1p(data["capital-gain"])
+        + 0.12 * np.log1p(data["capital-loss"])
+        + 2.6 * (data["marital-status"] == "Married-civ-spouse")
+        - 3.0 * (data["age"] < 25)
+    )
+    rich = rng.uniform(size=n) < 1 / (1 + np.exp(-1.1 * (logit - 0.2)))
+    target = pd.Series(np.where(rich, ">50K", "<=50K"), name="income")
+    return as_bunch(
+        data,
+        target,
+        ADULT_SCHEMA,
+        description="Generated, in Adult's schema.",
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )

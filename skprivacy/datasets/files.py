@@ -20,8 +20,7 @@ from sklearn.datasets import fetch_file
 from sklearn.utils import Bunch
 
 from .._output import as_path
-from .._validation import flag
-from ..exceptions import DatasetNotFoundError
+from .._validation import flag, whole
 from ..preprocessing import Schema
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
@@ -31,15 +30,17 @@ as_frame : bool, default=False
     Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
 return_X_y : bool, default=False
     Whether to return ``(data, target)`` only.""",
-    "dataset_not_found": """\
-DatasetNotFoundError
+    "file_options": """\
+data_home : path-like, default=None
+    The data folder. ``None`` means the environment variable ``SKPRIVACY_DATA`` or, without it,
+    ``~/skprivacy_data``.
+download_if_missing : bool, default=True
+    Whether to download a missing file from its publisher.""",
+    "file_errors": """\
+OSError
     If a file is missing and cannot be downloaded, or is not the published one.""",
-    "generated_shape": """\
-n_features, n_classes : int
-    Numbers of features and of classes, by default those of the published table.
-random_state : int, RandomState instance or None, default=None
-    Seed.""",
 }
+PARTS = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
 
 
 DATA_VARIABLE = "SKPRIVACY_DATA"
@@ -73,7 +74,7 @@ class PublishedFile:
         if not path.is_file():
             self._download(path, download)
         if (found := self._checksum_of(path)) != self.checksum:
-            raise DatasetNotFoundError(
+            raise OSError(
                 f"{path} is not the published {self.name}: its checksum is {found}; expected "
                 f"{self.checksum}. It was not read; remove or replace it."
             )
@@ -93,8 +94,8 @@ class PublishedFile:
                     path.parent.rmdir()
             raise self._not_found(path, f"downloading failed ({error})") from error
 
-    def _not_found(self, path: Path, reason: str) -> DatasetNotFoundError:
-        return DatasetNotFoundError(
+    def _not_found(self, path: Path, reason: str) -> OSError:
+        return OSError(
             f"{self.name} is not in {path.parent}, and {reason}. Put the file with checksum "
             f"{self.checksum} there (it is published at {self.url}), or set the environment "
             f"variable {DATA_VARIABLE} or data_home to a folder that contains "
@@ -117,6 +118,13 @@ class PublishedFile:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             return f"{kind}:none, {error}"
         return f"{kind}:{digest.hexdigest()}"
+
+
+def parts_of_subset(subset: Any) -> list[str]:
+    """Return the parts of a published table that ``subset`` names."""
+    if not isinstance(subset, str) or subset not in PARTS:
+        raise ValueError(f"subset={subset!r} must be one of {sorted(PARTS)}.")
+    return PARTS[subset]
 
 
 @contextmanager
@@ -158,3 +166,16 @@ def as_bunch(
         schema=schema,
         DESCR=description,
     )
+
+
+_MAX_SIZE = 10**8
+
+
+def check_size(name: str, value: Any) -> int:
+    """Return a number of rows or columns to generate, if the table fits into memory."""
+    whole(name, value)
+    if value > _MAX_SIZE:
+        raise ValueError(
+            f"{name}={value!r} must be at most {_MAX_SIZE}: the table is held in memory."
+        )
+    return int(value)

@@ -17,9 +17,8 @@ from sklearn.utils import Bunch
 
 from .._docs import fill_docs
 from .._validation import is_number
-from ..exceptions import DatasetNotFoundError
 from ..preprocessing import BoundedColumn, Schema
-from .files import DATASET_DOCS, PublishedFile, as_bunch
+from .files import DATASET_DOCS, PublishedFile, as_bunch, parts_of_subset
 
 
 @fill_docs(DATASET_DOCS)
@@ -101,12 +100,8 @@ def fetch_mnist(
     ----------
     subset : {"train", "test", "all"}, default="train"
         60,000 images, 10,000 images, or both.
-    data_home : path-like, default=None
-        The data folder; the files are in ``<data_home>/mnist``. ``None`` means the environment
-        variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
+    %(file_options)s
     %(bunch_options)s
-    download_if_missing : bool, default=True
-        Whether to download missing files.
 
     Returns
     -------
@@ -116,16 +111,14 @@ def fetch_mnist(
 
     Raises
     ------
-    %(dataset_not_found)s
+    %(file_errors)s
 
     References
     ----------
     .. [1] Y. LeCun, C. Cortes, C. Burges. The MNIST database of handwritten digits.
     """
-    parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
-    if not isinstance(subset, str) or subset not in parts:
-        raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    read = [_read_part(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
+    parts = [_PARTS[part] for part in parts_of_subset(subset)]
+    read = [_read_part(*part, data_home, download_if_missing) for part in parts]
     names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
     return as_bunch(
         pd.DataFrame(np.concatenate([X for X, _ in read]), columns=names, copy=False),
@@ -155,7 +148,7 @@ def _read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     with gzip.open(path) as stream:
         content = stream.read(size + 1)
     if len(content) != size or not content.startswith(header):
-        raise DatasetNotFoundError(
+        raise OSError(
             f"{path} is not an idx file of shape {shape}. Remove it to download it again."
         )
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)

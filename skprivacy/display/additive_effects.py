@@ -187,7 +187,8 @@ class PrivateAdditiveDisplay:
         if axes is None:
             axes = _new_panels(len(self.effects))
         self.axes_ = np.asarray(axes, dtype=object).ravel()
-        if len(self.axes_) != len(self.effects) or not all(map(_is_panel, self.axes_)):
+        are_panels = all(hasattr(ax, "pcolormesh") for ax in self.axes_)
+        if len(self.axes_) != len(self.effects) or not are_panels:
             raise ValueError(
                 f"axes has {len(self.axes_)} panels for {len(self.effects)} effects. Pass one of "
                 "matplotlib's Axes for each."
@@ -217,7 +218,9 @@ class PrivateAdditiveDisplay:
                 ax.fill_between(axis.edges, low, high, **steps)
                 label = "_"
             if len(scores) > n:
-                places = np.arange(n, len(scores)) - n if axis.edges is None else _place_after(axis)
+                places = np.arange(len(scores) - n, dtype=float)
+                if axis.edges is not None:  # missing values, to the right of the numbers
+                    places += axis.edges[-1] + 0.05 * (axis.edges[-1] - axis.edges[0])
                 ax.errorbar(
                     places, scores[n:], band[n:], fmt="o", capsize=3, color=color, label=label
                 )
@@ -249,10 +252,6 @@ class PrivateAdditiveDisplay:
         self.figure_.colorbar(mesh, ax=ax, label="effect on the score")
 
 
-def _is_panel(ax: Any) -> bool:
-    return hasattr(ax, "pcolormesh")
-
-
 def _new_panels(n: int) -> Any:
     """Return n axes of a new figure, three in a row."""
     import matplotlib.pyplot as plt
@@ -264,12 +263,6 @@ def _new_panels(n: int) -> Any:
     for unused in axes.ravel()[n:]:
         figure.delaxes(unused)
     return axes.ravel()[:n]
-
-
-def _place_after(axis: BinAxis) -> NDArray[np.float64]:
-    """Return where the bin of missing values is drawn, to the right of the numbers."""
-    assert axis.edges is not None
-    return np.array([axis.edges[-1] + 0.05 * (axis.edges[-1] - axis.edges[0])])
 
 
 def _label_bins(axis: BinAxis, set_ticks: Any) -> None:

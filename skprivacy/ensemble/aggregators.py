@@ -16,13 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import is_number, whole
-from ..accounting import (
-    ComposedEvent,
-    Event,
-    NonPrivateEvent,
-    VoteBlockEvent,
-    calibrate_noise_multiplier,
-)
+from ..accounting import ComposedEvent, Event, VoteBlockEvent, calibrate_noise_multiplier
+from ..accounting.events import NonPrivateEvent
 from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 

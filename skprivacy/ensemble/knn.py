@@ -15,13 +15,13 @@ from .._validation import Interval, check_random_state, num_samples
 from ..accounting import (
     Event,
     GaussianEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from ..accounting.event import check_delta
+from ..accounting.events import NonPrivateEvent
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema

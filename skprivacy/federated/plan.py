@@ -18,11 +18,11 @@ from .._validation import PlainNumbers, flag, is_number, not_negative, positive,
 from ..accounting import (
     Event,
     GaussianEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
     calibrate_noise_multiplier,
 )
+from ..accounting.events import NonPrivateEvent
 from ..mechanisms import DistributedGaussian
 
 Floats = NDArray[np.float64]

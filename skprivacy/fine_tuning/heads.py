@@ -20,8 +20,9 @@ from scipy.linalg import null_space
 from scipy.special import softmax
 
 from .._validation import is_number, positive
-from ..accounting import Event, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from ..accounting import Event, GaussianEvent, RepeatedEvent
 from ..accounting.calibration import analytic_noise_multiplier
+from ..accounting.events import NonPrivateEvent
 from ..linear_model.logistic_solver import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
 from ..mechanisms import Gaussian, SecureRandom

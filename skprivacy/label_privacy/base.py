@@ -28,7 +28,8 @@ from .._input_data import (
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
 from .._wrapped_classifier import WrappedClassifier
-from ..accounting import Event, NonPrivateEvent, PrivacyBudget
+from ..accounting import Event, PrivacyBudget
+from ..accounting.events import NonPrivateEvent
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom

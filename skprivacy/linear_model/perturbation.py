@@ -18,9 +18,10 @@ from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import read_records
 from .._validation import Interval, check_delta_is_small
-from ..accounting import ApproxDPEvent, Event, NonPrivateEvent, PrivacyBudget
+from ..accounting import ApproxDPEvent, Event, PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.event import check_delta
+from ..accounting.events import NonPrivateEvent
 from ..base import public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
 from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism

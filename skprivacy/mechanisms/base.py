@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import PlainNumbers, as_array, check_unmasked, is_tensor
-from ..accounting import Event, NonPrivateEvent
+from ..accounting import Event
+from ..accounting.events import NonPrivateEvent
 from ..accounting.noise_arithmetic import StatesArithmetic
 from .bounds import _WHOLE
 from .secure_random import SecureRandom, check_random

@@ -131,7 +131,8 @@ def bound_from_guesses(
     _check_arguments(right, guesses, n_coins, bound, delta, alpha)
     delta, alpha = float(delta), float(alpha)
     if bound == "approximate":
-        epsilon = _approximate_epsilon(right, guesses, n_coins, delta, alpha)
+        sharper = _sharper_bound(guesses, n_coins, delta, alpha)
+        epsilon = sharper(right, guesses, n_coins, delta=delta, alpha=alpha)
         return GuessBound(epsilon, delta, alpha, bound)
     if bound == "gaussian":
         mu = largest_refuted(
@@ -287,32 +288,22 @@ def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> fl
     return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
 
 
-def _approximate_epsilon(
-    right: int, guesses: int, n_coins: int, delta: float, alpha: float
-) -> float:
+@cache
+def _sharper_bound(guesses: int, n_coins: int, delta: float, alpha: float) -> Callable[..., float]:
     """Return the sharper of two bounds for this number of guesses.
+
+    That of Steinke, Nasr and Jagielski is exact at delta 0, and loose for many coins.
 
     **Guarantees.** Both bounds hold for every (epsilon, delta)-private mechanism. The choice uses
     only figures fixed before the coins are seen, so it costs no error probability.
     """
-    return _sharper_bound(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
-
-
-@cache
-def _sharper_bound(
-    guesses: int, n_coins: int, delta: float, alpha: float
-) -> Callable[[int, int, int, float, float], float]:
     usual = round(0.9 * guesses)  # a typical number of right guesses
-    candidates = (_binomial_bound, _curve_bound)
-    return max(candidates, key=lambda bound: bound(usual, guesses, n_coins, delta, alpha))
+    given = {"delta": delta, "alpha": alpha}
+    candidates = (epsilon_from_guesses, _curve_bound)
+    return max(candidates, key=lambda bound: bound(usual, guesses, n_coins, **given))
 
 
-def _binomial_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, loose for many coins."""
-    return epsilon_from_guesses(right, guesses, n_coins, delta=delta, alpha=alpha)
-
-
-def _curve_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+def _curve_bound(right: int, guesses: int, n_coins: int, *, delta: float, alpha: float) -> float:
     """Return the bound of Mahloujifar, Melis and Chaudhuri 2024."""
     return largest_refuted(
         lambda e: refutes_curve(right, guesses, n_coins, inverse_line_curve(e, delta), alpha)

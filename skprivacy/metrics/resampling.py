@@ -15,18 +15,9 @@ from .rates import RATE_DOCS, Float64Array, check_delta, check_scores, count_abo
 
 @dataclass(frozen=True)
 class EpsilonEstimate:
-    """Estimate of epsilon from :func:`bootstrap_epsilon`, NOT a bound: the truth may be below it.
+    """Median epsilon over bootstrap samples, NOT a bound: the truth may be below it.
 
-    Attributes
-    ----------
-    epsilon : float
-        The median over bootstrap samples.
-    low, high : float
-        All but a share ``alpha`` of the samples lie between them.
-    delta, alpha : float
-        Delta of the estimate, and the share of samples outside ``low`` to ``high``.
-    n_draws : int
-        Number of bootstrap samples.
+    All but a share ``alpha`` of the samples lie between ``low`` and ``high``.
     """
 
     epsilon: float
@@ -117,43 +108,11 @@ def bootstrap_epsilon(
     n_draws: int = 200,
     random_state: int = 0,
 ) -> EpsilonEstimate:
-    """Return a bootstrap ESTIMATE of the epsilon that an attack shows, which is not a bound.
+    """Estimate epsilon from bootstrap samples of at least 10 records of each kind; NOT a bound.
 
-    Records are drawn again with replacement. The threshold is chosen on the records that were not
-    drawn, and the rates are measured on the drawn records. The estimate is larger than the bounds
-    and refutes nothing.
-
-    Parameters
-    ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member; at least 10 of each.
-    delta : float, default=0.0
-        The delta at which epsilon is estimated, in [0, 1).
-    alpha : float, default=0.05
-        Share, in (0, 1), of the bootstrap samples outside ``low`` to ``high``.
-    n_draws : int, default=200
-        Number of bootstrap samples, at least 1.
-    random_state : int, default=0
-        Seed of the samples.
-
-    Returns
-    -------
-    EpsilonEstimate
-        ``epsilon``, the median over the bootstrap samples, and the interval ``low`` to ``high``.
-
-    Notes
-    -----
-    Half a record is added to either side of each rate, so that empty tails do not make the estimate
-    infinite. Without any leakage the estimate is above 0 in many samples, since rates differ by
-    chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.metrics import bootstrap_epsilon
-    >>> rng = np.random.default_rng(0)
-    >>> bootstrap_epsilon(rng.normal(size=500) + 1, rng.normal(size=500), n_draws=50).high > 1
-    True
+    A threshold is chosen on the records that a sample leaves out, and its rates are taken from the
+    sample, as (count + 1/2) / (n + 1). Without any leakage the estimate is above 0 in many samples,
+    since rates differ by chance.
     """
     delta = check_delta(delta)
     alpha = open_unit("alpha", alpha)

@@ -116,7 +116,9 @@ def utility_loss(
         )
         for kept in _leave_one_group_out(len(truth))
     ]
-    variance = _jackknife_variance(np.array(left_out)) + _variance_of_mean(losses)
+    n = len(left_out)  # groups of the jackknife
+    variance = (n - 1) * float(np.var(left_out)) if n else 0.0
+    variance += float(losses.var(ddof=1) / len(losses)) if len(losses) > 1 else 0.0
     return UtilityLoss(
         float(losses.mean()), base - float(protected_scores.mean()), math.sqrt(variance)
     )
@@ -171,12 +173,3 @@ def _leave_one_group_out(n: int) -> Iterator[NDArray[np.intp]]:
     n_groups = min(n, _GROUPS) if n > 1 else 0
     for group in range(n_groups):
         yield np.delete(order, np.s_[group::n_groups])
-
-
-def _jackknife_variance(left_out: NDArray[np.float64]) -> float:
-    n = len(left_out)
-    return float((n - 1) * left_out.var()) if n else 0.0
-
-
-def _variance_of_mean(values: NDArray[np.float64]) -> float:
-    return float(values.var(ddof=1) / len(values)) if len(values) > 1 else 0.0

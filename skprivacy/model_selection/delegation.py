@@ -1,153 +1,53 @@
-"""Prediction methods of a search or a sweep, delegated to its best or refitted model."""
+"""Prediction methods of a search or a sweep, delegated to the model that it has kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import call_model, name_failing_model
-from .._input_data import check_one_type, check_y
-from .sweep_plan import validate_scorers
+from .._clones import call_model
+from .._wrapped_classifier import delegates_to
 
 
-def _best_model_has(name: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)
+class DelegatingMixin:
+    """Prediction methods that call the model in the attribute ``_wrapped``."""
 
+    estimator: Any
+    _wrapped: ClassVar[str]
 
-class BestModelMixin:
-    """Prediction methods of a search, which call its best model."""
+    def _unfitted_model(self) -> Any:
+        """Return the model whose methods there are before a model is kept."""
+        return self.estimator
 
-    best_estimator_: Any
+    def _call(self, method: str, X: Any) -> NDArray[Any]:
+        check_is_fitted(self, self._wrapped)
+        found: NDArray[Any] = call_model(getattr(self, self._wrapped), method, X)
+        return found
 
-    @available_if(_best_model_has("predict"))
-    def predict(self, X: Any) -> NDArray:
-        """Predict with the best model.
+    @delegates_to("predict")
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predictions of the kept model, of shape (n_samples,)."""
+        return self._call("predict", X)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
+    @delegates_to("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return the probabilities of the kept model, of shape (n_samples, n_classes)."""
+        return self._call("predict_proba", X)
 
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X)
+    @delegates_to("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """Return the log-probabilities of the kept model, of shape (n_samples, n_classes)."""
+        return self._call("predict_log_proba", X)
 
-    @available_if(_best_model_has("predict_proba"))
-    def predict_proba(self, X: Any) -> NDArray:
-        """Predict probabilities with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
-
-    @available_if(_best_model_has("decision_function"))
-    def decision_function(self, X: Any) -> NDArray:
-        """Return the scores of the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
-
-    @available_if(_best_model_has("score"))
-    def score(self, X: Any, y: Any) -> float:
-        """Return the best model's score on these records, which is not protected.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.score(X, y)
+    @delegates_to("decision_function")
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Return the scores of the kept model, of shape (n_samples,) or (n_samples, n_classes)."""
+        return self._call("decision_function", X)
 
     @property
-    def classes_(self) -> NDArray:
-        """Class labels of the best model."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
-
-
-def _refitted_model_has(method: str) -> Callable[[Any], bool]:
-    """Return whether the refitted model has a method."""
-
-    def check(self: Any) -> bool:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(
-                "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
-            )
-        return hasattr(self.estimator_, method)
-
-    return check
-
-
-class RefittedMixin:
-    """Prediction methods of a sweep with ``refit``, which call the model fitted to all records."""
-
-    scoring: Any
-    estimator_: Any
-    _routed_to_score: Callable[[str, Any], dict[str, Any]]
-
-    @available_if(_refitted_model_has("predict"))
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict with the refitted model."""
-        return call_model(self.estimator_, "predict", X)
-
-    @available_if(_refitted_model_has("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Predict probabilities with the refitted model."""
-        return call_model(self.estimator_, "predict_proba", X)
-
-    @available_if(_refitted_model_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Predict log-probabilities with the refitted model."""
-        return call_model(self.estimator_, "predict_log_proba", X)
-
-    @available_if(_refitted_model_has("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the refitted model."""
-        return call_model(self.estimator_, "decision_function", X)
-
-    @available_if(_refitted_model_has("score"))
-    def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """Score the refitted model by ``scoring``, the first of several.
-
-        ``params`` are routed to the scorer, with ``enable_metadata_routing``.
-        """
-        check_y(y)
-        if y is not None:
-            check_one_type("y", y)
-        name, scorer = next(iter(validate_scorers(self.estimator_, self.scoring).items()))
-        routed = self._routed_to_score(name, params)
-        with name_failing_model(self.estimator_, "scored on X and y"):
-            return scorer(self.estimator_, X, y, **routed)
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels of the refitted model."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.classes_
+    def classes_(self) -> NDArray[Any]:
+        """Class labels of the kept model."""
+        check_is_fitted(self, self._wrapped)
+        return getattr(self, self._wrapped).classes_

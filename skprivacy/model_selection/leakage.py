@@ -24,38 +24,10 @@ _REMEDY = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
 
 
 def loss_auc(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> float:
-    """Return the AUC of a membership attack by the loss (Yeom et al. 2018).
+    """Return the AUC of a membership attack by the loss of the model (Yeom et al. 2018).
 
-    Parameters
-    ----------
-    model : fitted classifier or regressor
-        The model that is attacked.
-    X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
-        The records that the model was trained on.
-    X_test, y_test : array-like of shape (n_new, n_features) and (n_new,)
-        Records of the same population that it was not trained on.
-
-    Returns
-    -------
-    float
-        Probability that a training record has a smaller loss than a new one; 0.5 is chance. The
-        loss is the cross-entropy, the squared error of a regressor, or the error of a classifier
-        without probabilities.
-
-    References
-    ----------
-    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
-    connection to overfitting. CSF 2018.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skprivacy.model_selection import loss_auc
-    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
-    >>> tree = DecisionTreeClassifier(random_state=0).fit(X[:200], y[:200])
-    >>> loss_auc(tree, X[:200], y[:200], X[200:], y[200:]) > 0.6
-    True
+    The loss is the cross-entropy, the squared error of a regressor, or the error of a classifier
+    without probabilities.
     """
     if not hasattr(model, "predict"):
         raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
@@ -97,7 +69,7 @@ def _negative_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def make_leakage_scorer(
-    X: Any, y: Any, *, cv: Any = None, groups: Any = None, measure: Measure = loss_auc
+    X: Any, y: Any, *, cv: Any = None, groups: Any = None, measure: Measure | None = None
 ) -> LeakageScorer:
     """Return a scorer of leakage, for functions such as ``GridSearchCV`` and ``cross_validate``.
 
@@ -114,9 +86,10 @@ def make_leakage_scorer(
         shuffles needs a ``random_state``.
     groups : array-like of shape (n_samples,), default=None
         The groups that are passed to the search's ``fit``.
-    measure : callable, default=loss_auc
+    measure : callable, default=None
         Measure of leakage: a function ``(model, X_train, y_train, X_test, y_test) -> float`` that
-        is larger for models that leak more.
+        is larger for models that leak more. ``None`` means the probability that a training record
+        has a smaller loss than a new one (Yeom et al. 2018); 0.5 is chance.
 
     Returns
     -------
@@ -129,6 +102,11 @@ def make_leakage_scorer(
     ValueError
         If the records differ in length, or ``cv`` makes fewer than three folds or different folds
         each time. The scorer raises it for a fold of another split.
+
+    References
+    ----------
+    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
+    connection to overfitting. CSF 2018.
 
     Notes
     -----
@@ -152,7 +130,7 @@ def make_leakage_scorer(
     >>> search.cv_results_["mean_test_neg_leakage"].round(2)
     array([-0.53, -0.65])
     """
-    return LeakageScorer(X, y, cv, groups, measure)
+    return LeakageScorer(X, y, cv, groups, loss_auc if measure is None else measure)
 
 
 class LeakageScorer:
@@ -165,7 +143,7 @@ class LeakageScorer:
         if not callable(measure):
             raise TypeError(
                 f"measure={measure!r} must be a function (model, X_train, y_train, X_test, y_test) "
-                "that returns a number, such as skprivacy.model_selection.loss_auc."
+                "that returns a number, or None."
             )
         self.X, self.y, self.measure = X, y, measure
         records = _fingerprints(X, y)

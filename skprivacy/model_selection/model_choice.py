@@ -92,7 +92,9 @@ def suggest_model(
             "Schema(..., target_bounds=(low, high))."
         )
     positive("n_records", n_records)
-    if _read_signal(n_records, epsilon, delta) >= _least_signal(schema):
+    hides_nothing = math.isinf(epsilon)
+    signal = math.inf if hides_nothing else n_records / analytic_noise_multiplier(epsilon, delta)
+    if signal >= _least_signal(schema):
         additive: Any = PrivateAdditiveClassifier if classifies else PrivateAdditiveRegressor
         return additive(epsilon, delta, schema=schema, budget=budget)
     with name_missing_extra():
@@ -100,13 +102,6 @@ def suggest_model(
     network: Any = DPSGDClassifier if classifies else DPSGDRegressor
     settings = {"epsilon": epsilon, "delta": delta, "budget": budget, "random_state": random_state}
     return make_private_pipeline(schema, network(**settings))
-
-
-def _read_signal(n_records: int, epsilon: float, delta: float) -> float:
-    """Return records times the Gaussian-DP parameter mu."""
-    if math.isinf(epsilon):
-        return math.inf
-    return n_records / analytic_noise_multiplier(epsilon, delta)
 
 
 def _least_signal(schema: Schema) -> float:

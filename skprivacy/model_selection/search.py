@@ -7,20 +7,21 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
+from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
-from .delegation import BestModelMixin
-from .search_candidates import Candidates, list_settings
+from .delegation import DelegatingMixin
 from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
-from .search_scores import HeldOut, record_score
+from .search_trials import Candidates, HeldOut, list_settings, record_score
 from .sweep_plan import epsilon_parameter
 
 _NOISY = 0.05  # share of a score's range that its noise may have before the search warns
@@ -32,7 +33,7 @@ _GIVEN_TO_SEARCH = {
 }
 
 
-class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(DelegatingMixin, PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """Hyper-parameter search that is itself differentially private.
 
     Each trial draws hyper-parameters uniformly, fits the private estimator on most of the records,
@@ -161,6 +162,7 @@ default=None
     ['outputperturbationclassifier__alpha']
     """
 
+    _wrapped = "best_estimator_"
     # attributes that save_model writes; see persistence.attribute_states for the words
     _saved_state = {
         "privacy_": "guarantee",
@@ -285,6 +287,22 @@ default=None
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()
         return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
+
+    @delegates_to("score")
+    def score(self, X: Any, y: Any) -> float:
+        """Return the best model's score on these records, which is not protected.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(X, y)
 
     def _finish_loading(self) -> None:
         """Take a search from a file as one among its candidates, and compare its parts."""

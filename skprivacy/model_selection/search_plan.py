@@ -34,8 +34,7 @@ from ..accounting import (
 from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
-from .search_candidates import Candidates
-from .search_scores import HeldOut, RecordScore
+from .search_trials import Candidates, HeldOut, RecordScore
 
 _TOLERANCE = 0.005  # the cost may stay below the target by this share
 _MAX_ITERATIONS = 15
@@ -118,13 +117,6 @@ def search_event(
     if len(counts) > 1:
         fit = MixtureEvent(tuple(n / len(fits) for n in counts.values()), tuple(counts))
     return MixtureEvent((1 - test_size, test_size), (trials.best_of(fit), trials.best_of(score)))
-
-
-def score_mechanism(epsilon: float, delta: float) -> Laplace | Gaussian:
-    """Return the mechanism for the sum of a score, which costs as much as the fit of a trial."""
-    if delta == 0:
-        return Laplace.calibrated(epsilon, sensitivity=1.0)
-    return Gaussian.calibrated(epsilon, delta, sensitivity=1.0)
 
 
 def find_trial_epsilon(
@@ -227,7 +219,10 @@ class PreparedSearch:
         claimed: dict[float, list[PrivacyGuarantee]] = {}
 
         def mechanism_at(trial_epsilon: float) -> Laplace | Gaussian:
-            return score_mechanism(trial_epsilon, trial_delta)
+            """Return the mechanism for the sum of a score, which costs as much as a fit."""
+            if trial_delta == 0:
+                return Laplace.calibrated(trial_epsilon, sensitivity=1.0)
+            return Gaussian.calibrated(trial_epsilon, trial_delta, sensitivity=1.0)
 
         def event_of(fits: list[Event], trial_epsilon: float) -> Event:
             return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
@@ -290,9 +285,7 @@ def _is_same_claim(
 
 
 _MIN_GAMMA = 1e-9
-_MIN_PROBABILITY_OF_ONE = (
-    1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
-)
+_MIN_PROBABILITY_OF_ONE = 1e-7  # below it, the sum of 53-bit numbers does not follow the law
 
 
 @dataclass(frozen=True)
@@ -324,7 +317,6 @@ class NumberOfTrials:
 
     @classmethod
     def _by_bisection(cls, mean: float, eta: float) -> NumberOfTrials:
-
         def excess(log_gamma: float) -> float:
             return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
 

@@ -10,20 +10,21 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 
-from .._clones import check_weights, group_names, weight_name
+from .._clones import check_weights, group_names, name_failing_model, weight_name
 from .._environment import check_n_jobs
 from .._groups import check_groups, warn_of_identifiers
-from .._input_data import as_frame, indexable, validate_data
+from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
 from .._output import as_path
 from .._validation import num_samples
-from ..accounting import NonPrivateEvent, PrivacyGuarantee
+from .._wrapped_classifier import delegates_to
+from ..accounting import PrivacyGuarantee
+from ..accounting.events import NonPrivateEvent
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
-from .delegation import RefittedMixin
-from .sweep_baselines import make_constant, name_constant, sibling_name, validate_baselines
-from .sweep_groups import collect_groups, resolve_subgroups
+from .delegation import DelegatingMixin
+from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
     check_affordable,
@@ -40,17 +41,22 @@ from .sweep_plan import (
     validate_targets,
     warn_of_unprotected_groups,
 )
-from .sweep_records import Candidate, Records, share_first_steps, warn_of_gaps
-from .sweep_results import ResultsMixin, arrange_results
-from .sweep_runner import (
-    SweepRunner,
-    check_fit_arguments,
-    validate_attack,
+from .sweep_records import (
+    Candidate,
+    Records,
+    make_constant,
+    name_constant,
+    share_first_steps,
+    sibling_name,
+    validate_baselines,
+    warn_of_gaps,
 )
+from .sweep_results import ResultsMixin, arrange_results, collect_groups
+from .sweep_runner import SweepRunner, check_fit_arguments, validate_attack
 from .sweep_store import ResultStore, describe_sweep
 
 
-class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -189,6 +195,9 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     >>> bool(np.diff(sweep.cv_results_["mean_test_score"])[0] > 0)
     True
     """
+
+    estimator_: Any
+    _wrapped = "estimator_"
 
     def __init__(
         self,
@@ -346,6 +355,25 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         if refit is not None:
             self.estimator_ = model
         return self
+
+    def _unfitted_model(self) -> Any:
+        raise AttributeError(
+            "PrivacySweepCV keeps no model with refit=None. Set refit=<epsilon> to keep one."
+        )
+
+    @delegates_to("score")
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """Score the refitted model by ``scoring``, the first of several.
+
+        ``params`` are routed to the scorer, with ``enable_metadata_routing``.
+        """
+        check_y(y)
+        if y is not None:
+            check_one_type("y", y)
+        name, scorer = next(iter(validate_scorers(self.estimator_, self.scoring).items()))
+        routed = self._routed_to_score(name, params)
+        with name_failing_model(self.estimator_, "scored on X and y"):
+            return scorer(self.estimator_, X, y, **routed)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

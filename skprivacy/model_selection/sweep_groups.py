@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,12 +71,6 @@ def measure_groups(
     return found
 
 
-def collect_groups(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
-    """Return the figures of groups for each candidate and each split."""
-    found = [row.get("groups", {}) for row in rows]
-    return [found[i : i + n_splits] for i in range(0, len(found), n_splits)]
-
-
 def tabulate_groups(
     rows: list[dict[str, Any]],
     reference: list[dict[str, Any]],
@@ -96,7 +90,11 @@ def tabulate_groups(
     (Holm), if the variance of paired splits is right. The same holds for "exposed" under any
     dependence of the splits, because twice the mean of p-values is a p-value (Rueschendorf 1982).
     """
-    found = [_group_row(row, reference, group) for row, group in _candidates_by_group(rows)]
+    found = [
+        _group_row(row, reference, group)
+        for row in rows
+        for group in sorted(set.intersection(*map(set, row["groups"])))  # seen on every split
+    ]
     if not found:
         return pd.DataFrame(columns=[*_COLUMNS])
     table = pd.DataFrame(found).assign(by=what[0], compared_with=what[1])
@@ -120,13 +118,6 @@ _COLUMNS = (
     "compared_with", "loss", "loss_low", "loss_high", "pays", "pays_p_value",
     "attack_auc", "attack_auc_std", "exposed", "exposed_p_value",
 )  # fmt: skip
-
-
-def _candidates_by_group(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each candidate with each group that has enough records on every split."""
-    for row in rows:
-        common = set.intersection(*(set(split) for split in row["groups"]))
-        yield from ((row, group) for group in sorted(common))
 
 
 def _group_row(row: dict[str, Any], reference: list[dict[str, Any]], group: str) -> dict[str, Any]:

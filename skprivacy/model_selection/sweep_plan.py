@@ -116,11 +116,7 @@ def validate_epsilons(epsilons: Any) -> list[float]:
     if not given:
         raise ValueError("epsilons is empty. Pass at least one positive number.")
     for epsilon in given:
-        if (
-            isinstance(epsilon, bool)
-            or not isinstance(epsilon, numbers.Real)
-            or not float(epsilon) > 0
-        ):
+        if not (is_number(epsilon) and epsilon > 0):
             raise ValueError(
                 f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
             )
@@ -235,9 +231,7 @@ def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
     """Return the splitter for ``cv``; ValueError if it cannot split."""
     try:
         splitter = check_cv(cv, y, classifier=classifier)
-        if not callable(
-            getattr(splitter, "get_n_splits", None)
-        ):  # such as str, which has a split method
+        if not callable(getattr(splitter, "get_n_splits", None)):  # str has a method split
             raise TypeError("it is not a splitter")
         return splitter
     except (TypeError, ValueError) as error:

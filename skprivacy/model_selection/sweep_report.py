@@ -1,4 +1,4 @@
-"""Table, text summary and HTML page of a sweep."""
+"""Table, text summary and HTML page of a sweep, which opens with its brief."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ import numpy as np
 import pandas as pd
 
 from .._extras import name_missing_extra
-from .._html import NARROW, embed_figure, render
 from .._report_facts import (
+    NARROW,
     Cell,
     Column,
     Fact,
     ReportFacts,
     Section,
+    embed_figure,
     format_guarantee,
     format_number,
     format_share,
     interval,
     number,
+    render,
     spread,
     yes_or_not_shown,
 )
-from ..accounting import NonPrivateEvent
+from ..accounting.events import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
-from .sweep_brief import brief_of_sweep
 from .sweep_curve import is_useless
 from .sweep_plan import validate_models
 
@@ -125,10 +126,6 @@ def _group_rows(sweep: Any) -> list[dict[str, Any]]:
     found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
     rows: list[dict[str, Any]] = found.to_dict("records")
     return rows
-
-
-def _group_figure(sweep: Any) -> Figure:
-    return _narrow(sweep.plot_by_group)
 
 
 def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
@@ -273,7 +270,9 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
     facts = sweep_facts(sweep, caveats)
     figures = {}
     if any(section.key == "by_group" for section in facts.sections):
-        figure_of_groups = embed_figure(_group_figure(sweep), "Scores by group over epsilon")
+        figure_of_groups = embed_figure(
+            _narrow(sweep.plot_by_group), "Scores by group over epsilon"
+        )
         figures["Who pays for privacy"] = figure_of_groups
     return render(
         "sweep.html",
@@ -311,6 +310,52 @@ def _unit(sweep: Any) -> str:
     if len(set(told.values())) < 2:
         return next(iter(told.values()), "without a guarantee")
     return "; ".join(f"{name} {words}" for name, words in told.items())
+
+
+def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return questions and answers on each model: at the epsilon next to 1, and without privacy.
+
+    ``table`` has a row for each epsilon and each baseline. An interval is two standard deviations
+    over the splits.
+    """
+    found = []
+    for name, rows in table[~table["baseline"]].groupby("model", sort=False):
+        private = rows[rows["epsilon"].map(math.isfinite)]
+        if private.empty:
+            continue
+        level = private.loc[private["epsilon"].map(lambda e: abs(math.log(e))).idxmin()]
+        free = rows[rows["epsilon"] == math.inf]
+        compared = free if len(free) else table[table["baseline"]]
+        other = compared.iloc[0] if len(compared) else None
+        found += _answers(f" of {name}" if name else "", level, other, sweep)
+    return found
+
+
+def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
+    at, score = f"at epsilon {level['epsilon']:g}", sweep.score_name_
+    cost = f"The test {score} is {_words_of_interval(level, 'test_score')} {at}"
+    leak = f"{_words_of_interval(level, 'attack_auc')} {at}"
+    if other is not None:
+        cost += f", and {_words_of_interval(other, 'test_score')} without privacy"
+        if not math.isnan(other["attack_auc"]):
+            leak = f"{_words_of_interval(other, 'attack_auc')} without privacy, and {leak}"
+    answers = [(f"What does the privacy{whose} cost?", f"{cost}.")]
+    if not math.isnan(level["attack_auc"]):
+        told = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
+        answers.append(("What does it buy?", f"{told}. Guessing has 0.5."))
+    if not math.isnan(level["attack_auc_bound"]):
+        ceiling = format_number(level["attack_auc_bound"])
+        limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."
+        answers.append(("What holds for every attack?", limit))
+    return answers
+
+
+def _words_of_interval(row: Any, name: str) -> str:
+    mean, width = row[name], 2 * row[f"{name}_std"]
+    if math.isnan(width):
+        return format_number(mean)
+    low, high = format_number(mean - width), format_number(mean + width)
+    return f"{format_number(mean)} ({low} to {high})"
 
 
 def read_results(sweep: Any) -> list[str]:

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._output import output_path, write_file
 from .._validation import is_number, open_unit
-from .sweep_baselines import sibling_name
 from .sweep_curve import EpsilonInterval, Splits, is_useless, knee, smallest_epsilon
 from .sweep_groups import tabulate_groups
 from .sweep_plan import validate_models
+from .sweep_records import sibling_name
 
 if TYPE_CHECKING:
     from ..audit import About
@@ -46,16 +46,16 @@ def arrange_results(
             ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
             results[f"rank_{key}"] = ranked.astype(np.int32)
         if key == "score_time":
-            results |= {
-                f"param_{name}": _parameter_column(name, params)
-                for name in _parameter_names(params)
-            }
+            names = dict.fromkeys(name for candidate in params for name in candidate)
+            results |= {f"param_{name}": _parameter_column(name, params) for name in names}
             results["params"] = params
     return results
 
 
-def _parameter_names(params: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for candidate in params for name in candidate))
+def collect_groups(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
+    """Return the figures of groups for each candidate and each split."""
+    found = [row.get("groups", {}) for row in rows]
+    return [found[i : i + n_splits] for i in range(0, len(found), n_splits)]
 
 
 def _parameter_column(name: str, params: list[dict[str, Any]]) -> np.ma.MaskedArray:

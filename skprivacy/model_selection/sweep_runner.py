@@ -44,10 +44,9 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError
-from .sweep_baselines import BOOSTING, SIBLING, last_step
 from .sweep_groups import measure_groups
 from .sweep_plan import split_weights
-from .sweep_records import Candidate, Records, Split
+from .sweep_records import BOOSTING, SIBLING, Candidate, Records, Split, last_step
 from .sweep_store import ResultStore, load_result, store_result
 
 FPR = 0.01
@@ -277,13 +276,6 @@ def _ignore_warnings() -> Iterator[None]:
         yield
 
 
-def fit_constant(model: Any, split: Split, scorers: dict[str, Any]) -> dict[str, Any]:
-    """Return the scores of a constant predictor on one split; NaN from scorers that need more."""
-    fitting = SplitModel(model, split)
-    with _ignore_warnings():
-        return fit_and_score(fitting, scorers) | measure_leakage(fitting, scorers, None)
-
-
 Row = dict[str, Any]
 
 
@@ -328,13 +320,18 @@ class SweepRunner:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
     def constant(self, candidate: Candidate) -> list[Row]:
-        """Return the results of the constant predictor, which takes no time and is not stored."""
-        return [
-            fit_constant(
-                clone(candidate.model), Split.from_indices(candidate.records, *split), self.scorers
-            )
-            for split in self.splits
-        ]
+        """Return the results of the constant predictor, which takes no time and is not stored.
+
+        Scorers that need more of a model give NaN.
+        """
+        rows = []
+        for indices in self.splits:
+            split = Split.from_indices(candidate.records, *indices)
+            fitting = SplitModel(clone(candidate.model), split)
+            with _ignore_warnings():
+                row = fit_and_score(fitting, self.scorers)
+                rows.append(row | measure_leakage(fitting, self.scorers, None))
+        return rows
 
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
         """Yield the models without a stored result, each with its training rows."""

@@ -180,7 +180,9 @@ def _hash_value(what: str, value: Any) -> str:
 
 def _add_digest(file: Path, content: Mapping[str, Any]) -> str:
     """Return JSON with a digest of the content and of the file's name."""
-    known = parse_json(json.dumps(content, default=_to_python), allow_constants=True)
+    known = parse_json(
+        json.dumps(content, default=lambda value: value.item()), allow_constants=True
+    )
     return json.dumps({"digest": _compute_digest(file, known), "content": known})
 
 
@@ -229,7 +231,3 @@ def _claim_from_dict(told: dict[str, Any]) -> Claim:
         told[k] and PrivacyGuarantee.from_dict(told[k]) for k in ("guarantee", "charged")
     )
     return Claim(guarantee, told["reason"], told["uncovered"], charged)
-
-
-def _to_python(value: Any) -> Any:
-    return value.item()

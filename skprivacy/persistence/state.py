@@ -119,7 +119,7 @@ def to_state(
             for name, step, _ in third_party.frozen_parts(model)
         }
         return {"kind": kind, "parts": parts, **third_party.columns_to_state(model)}
-    if not _may_be_saved(model, learner):
+    if type(model) is not _find_class(kind, learner):  # a subclass may predict differently
         raise ValueError(_describe_refusal(model, prefix, learner))
     check_is_fitted(model)
     own = _import_own_code(kind)
@@ -174,12 +174,6 @@ def _get_declared_state(kind: type) -> dict[str, str]:
 def _holds_model(kind: type) -> bool:
     words = [each.split()[0] for each in _get_declared_state(kind).values()]
     return not {"encoder", "learner", "model"}.isdisjoint(words)
-
-
-def _may_be_saved(model: Any, learner: bool) -> bool:
-    """Return True for an exact known class: a subclass may predict differently."""
-    kind = type(model).__name__
-    return type(model) is _find_class(kind, learner)
 
 
 def _find_class(kind: str, learner: bool) -> type | None:

@@ -222,7 +222,7 @@ class SyntheticQuality:
         with name_missing_extra():
             from matplotlib.figure import Figure  # slow to import, as are templates
 
-        from .._html import embed_figure, render
+        from .._report_facts import embed_figure, render
 
         target = None if path is None else output_path(path, ".html", ".htm")
         if not isinstance(name, str):

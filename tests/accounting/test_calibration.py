@@ -5,16 +5,15 @@ import warnings
 import pytest
 
 from skprivacy.accounting import (
-    DiscreteGaussianEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
     calibrate_noise_multiplier,
     compare_accountants,
     epsilon_of,
 )
+from skprivacy.accounting.events import DiscreteGaussianEvent, NonPrivateEvent
 
 BLUNTEST_FIRST = ["naive", "advanced", "zcdp", "rdp", "pld"]
 RUNS = {

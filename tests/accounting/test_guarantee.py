@@ -18,18 +18,16 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
     calibrate_noise_multiplier,
-    calibrate_to_advantage,
-    calibrate_to_tpr,
+    calibrate_to_attack,
     compare_accountants,
 )
 from skprivacy.accounting import calibration as module
 from skprivacy.accounting.accountants import gdp_mu, zcdp
-from skprivacy.accounting.events import ExponentialEvent, LogisticEvent
+from skprivacy.accounting.events import ExponentialEvent, LogisticEvent, NonPrivateEvent
 from skprivacy.exceptions import PrivacyLeakWarning
 
 
@@ -219,10 +217,10 @@ def test_calibration_remembers(monkeypatch):
 
 @pytest.mark.heavy
 def test_calibration_to_attacks():
-    z = calibrate_to_advantage(GaussianEvent, 0.1)
+    z = calibrate_to_attack(GaussianEvent, advantage=0.1)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 == pytest.approx(0.1, rel=2e-3)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 <= 0.1
-    z = calibrate_to_tpr(lambda z: sgd(0.05, z, 50), tpr=0.02, fpr=0.01)
+    z = calibrate_to_attack(lambda z: sgd(0.05, z, 50), tpr_at_fpr=(0.02, 0.01))
     reached = PrivacyGuarantee(sgd(0.05, z, 50)).tpr_bound(0.01)
     assert 0.0199 < reached <= 0.02
 

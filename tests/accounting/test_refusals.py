@@ -11,8 +11,7 @@ from skprivacy.accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
     calibrate_noise_multiplier,
-    calibrate_to_advantage,
-    calibrate_to_tpr,
+    calibrate_to_attack,
     compare_accountants,
     events,
 )
@@ -157,7 +156,7 @@ GUARANTEES = {
     ],
     "fpr=": [
         *each(GUARANTEE.tpr_bound, -0.1, 1.1, NAN),
-        *(partial(calibrate_to_tpr, GaussianEvent, tpr=tpr, fpr=fpr)
+        *(partial(calibrate_to_attack, GaussianEvent, tpr_at_fpr=(tpr, fpr))
           for tpr, fpr in ((0.01, 0.02), (1.0, 0.1), (0.1, 0.0))),
     ],
     "delta=0 has no finite epsilon": [
@@ -170,7 +169,7 @@ GUARANTEES = {
         lambda: PrivacyBudget(1.0, delta=0.01, n_records=100),
     ],
     "delta=0": [lambda: compare_accountants(GAUSSIAN, 0.0)],
-    "advantage=": [lambda: calibrate_to_advantage(GaussianEvent, 1.0)],
+    "advantage=": [lambda: calibrate_to_attack(GaussianEvent, advantage=1.0)],
     "reaches the target": [
         calibrated(lambda z: events.NonPrivateEvent()),
         calibrated(lambda z: ComposedEvent(

@@ -14,12 +14,11 @@ from skprivacy.accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
 )
 from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
-from skprivacy.accounting.events import LogisticEvent
+from skprivacy.accounting.events import LogisticEvent, NonPrivateEvent
 from skprivacy.accounting.renyi import DEFAULT_ORDERS, rdp
 from skprivacy.accounting.work_limit import closed_form_work
 from skprivacy.exceptions import PrivacyWarning

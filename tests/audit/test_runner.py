@@ -31,12 +31,8 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._report_facts import format_share
-from skprivacy.accounting import (
-    ApproxDPEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PrivacyGuarantee,
-)
+from skprivacy.accounting import ApproxDPEvent, LaplaceEvent, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LabeledRecords, LiRA, LossThreshold, SignalThreshold
 from skprivacy.audit import audit

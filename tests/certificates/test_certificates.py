@@ -35,14 +35,13 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyGuarantee,
     RepeatedEvent,
     epsilon_of,
 )
 from skprivacy.accounting.budget.snapshot import export_lines
-from skprivacy.accounting.events import SampledGroupEvent
+from skprivacy.accounting.events import NonPrivateEvent, SampledGroupEvent
 from skprivacy.certificates import checking as verification
 from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS

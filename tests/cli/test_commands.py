@@ -18,7 +18,6 @@ from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
 from skprivacy.cli.main import make_parser
 from skprivacy.datasets import load_demo
-from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 from .shell import refuse, run, succeed
@@ -331,7 +330,7 @@ def test_the_demo_shows_a_leak_without_privacy_and_none_with_it(capsys, tmp_path
 
 def test_a_data_set_that_is_absent_is_an_error(capsys, monkeypatch):
     def absent(**kwargs):
-        raise DatasetNotFoundError("no adult here")
+        raise OSError("no adult here")
 
     entry = cli_data.CATALOGUE["adult"]
     monkeypatch.setitem(cli_data.CATALOGUE, "adult", type(entry)(absent, entry.summary))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from skprivacy.accounting import NonPrivateEvent
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from skprivacy.datasets import (
-    fetch_location30,
+    fetch_membership_benchmark,
     fetch_mnist,
-    fetch_purchase100,
-    fetch_texas100,
     mnist,
 )
 from skprivacy.datasets import (
@@ -22,17 +20,12 @@ from skprivacy.datasets import (
     membership_benchmarks as membership,
 )
 from skprivacy.datasets.files import PublishedFile, data_folder
-from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import SchemaTransformer
 
 N, D, K = 12, 5, 3
 BITS = np.random.default_rng(0).integers(0, 2, (N, D))
 LABELS = np.arange(N) % K + 1
-FETCH = {
-    "_LOCATION": fetch_location30,
-    "_PURCHASE": fetch_purchase100,
-    "_TEXAS": fetch_texas100,
-}
+NAMES = ["location30", "purchase100", "texas100"]
 
 
 def lines(quoted, labels=LABELS, bits=BITS):
@@ -43,12 +36,12 @@ def lines(quoted, labels=LABELS, bits=BITS):
 
 
 def members(name):
-    if name == "_TEXAS":
+    if name == "texas100":
         return {
             "texas/100/feats": [",".join(map(str, row)) for row in BITS],
             "texas/100/labels": list(map(str, LABELS)),
         }
-    if name == "_LOCATION":
+    if name == "location30":
         return {"bangkok": lines(True)}
     return {"dataset_purchase": lines(False)}
 
@@ -68,7 +61,7 @@ def publish(tmp_path, monkeypatch):
                 info = tarfile.TarInfo(member)
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
-        table = getattr(membership, name)
+        table = membership._TABLES[name]
         path = tmp_path / table.file.folder / table.file.name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(stream.getvalue())
@@ -80,17 +73,17 @@ def publish(tmp_path, monkeypatch):
         file = PublishedFile(table.file.folder, table.file.name, checksum, table.file.url)
         sizes = {"n_samples": N, "n_features": D, "n_classes": K}
         small = type(table)(**{**vars(table), **sizes, "file": file})
-        monkeypatch.setattr(membership, name, small)
+        monkeypatch.setitem(membership._TABLES, name, small)
         return tmp_path
 
     return write
 
 
-@pytest.mark.parametrize("name", FETCH)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("as_frame", [True, False])
 def test_format(name, as_frame, publish):
     home = publish(name, members(name))
-    bunch = FETCH[name](data_home=home, as_frame=as_frame)
+    bunch = fetch_membership_benchmark(name, data_home=home, as_frame=as_frame)
     np.testing.assert_array_equal(np.asarray(bunch.data), BITS)
     np.testing.assert_array_equal(np.asarray(bunch.target), LABELS)
     assert list(bunch.classes) == [1, 2, 3]
@@ -99,7 +92,7 @@ def test_format(name, as_frame, publish):
     if not as_frame:
         assert bunch.data.dtype == np.uint8
         assert bunch.data.flags.writeable
-        X, _ = FETCH[name](data_home=home, return_X_y=True)
+        X, _ = fetch_membership_benchmark(name, data_home=home, return_X_y=True)
         np.testing.assert_array_equal(X, BITS)
 
 
@@ -107,7 +100,9 @@ def test_other_members_are_left_alone(publish, tmp_path):
     evil = tarfile.TarInfo("../../escaped")
     files = {"x": evil, "bangkok": lines(True), "/etc/evil": ["boo"]}
     before = set(tmp_path.rglob("*"))
-    assert fetch_location30(data_home=publish("_LOCATION", files)).data.shape == (N, D)
+    assert fetch_membership_benchmark(
+        "location30", data_home=publish("location30", files)
+    ).data.shape == (N, D)
     after = set(tmp_path.rglob("*")) - before
     assert {path.name for path in after} == {"location", "dataset_location.tgz"}
     assert not (tmp_path.parent.parent / "escaped").exists()
@@ -135,29 +130,29 @@ def link():
     ],
 )
 def test_unsound_archives_are_refused(files, words, publish):
-    home = publish("_LOCATION", files)
-    with pytest.raises(DatasetNotFoundError, match=words):
-        fetch_location30(data_home=home)
+    home = publish("location30", files)
+    with pytest.raises(OSError, match=words):
+        fetch_membership_benchmark("location30", data_home=home)
 
 
 def test_texas_labels_of_another_length(publish):
-    files = members("_TEXAS")
+    files = members("texas100")
     files["texas/100/labels"].pop()
-    with pytest.raises(DatasetNotFoundError, match=r"shorter|longer"):
-        fetch_texas100(data_home=publish("_TEXAS", files))
+    with pytest.raises(OSError, match=r"shorter|longer"):
+        fetch_membership_benchmark("texas100", data_home=publish("texas100", files))
 
 
-@pytest.mark.parametrize("name", FETCH)
+@pytest.mark.parametrize("name", NAMES)
 def test_one_changed_byte_is_refused_before_it_is_read(name, publish, monkeypatch):
     home = publish(name, members(name))
-    table = getattr(membership, name)
+    table = membership._TABLES[name]
     path = home / table.file.folder / table.file.name
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     monkeypatch.setattr(tarfile, "open", lambda *a, **k: pytest.fail("opened"))
-    with pytest.raises(DatasetNotFoundError, match="is not the published"):
-        FETCH[name](data_home=home)
+    with pytest.raises(OSError, match="is not the published"):
+        fetch_membership_benchmark(name, data_home=home)
 
 
 @pytest.fixture
@@ -204,15 +199,15 @@ def test_mnist_compressed_in_another_way_is_the_same(digits):
 def test_unsound_idx_files_are_refused(digits, monkeypatch):
     home, write, images = digits
     write("train-images-idx3", images[:2])
-    with pytest.raises(DatasetNotFoundError, match="not an idx file of shape"):
+    with pytest.raises(OSError, match="not an idx file of shape"):
         fetch_mnist(data_home=home)
     path = write("train-images-idx3", images)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DatasetNotFoundError, match=r"not the published.*end-of-stream"):
+    with pytest.raises(OSError, match=r"not the published.*end-of-stream"):
         fetch_mnist(data_home=home)
     path.write_bytes(gzip.compress(bytes(5000)))
     monkeypatch.setattr(_files, "MAX_UNPACKED_BYTES", 1000)
-    with pytest.raises(DatasetNotFoundError, match="more than 1000 bytes"):
+    with pytest.raises(OSError, match="more than 1000 bytes"):
         fetch_mnist(data_home=home)
 
 
@@ -221,7 +216,7 @@ def test_unsound_idx_files_are_refused(digits, monkeypatch):
     reason="the original file is not in SKPRIVACY_DATA",
 )
 def test_original_location():
-    X, y = fetch_location30(return_X_y=True, download_if_missing=False)
+    X, y = fetch_membership_benchmark("location30", return_X_y=True, download_if_missing=False)
     assert X.shape == (5_010, 446)
     assert np.bincount(y)[[1, 5, 8]].tolist() == [169, 97, 308]
 

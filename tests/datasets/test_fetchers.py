@@ -1,7 +1,6 @@
 """Data files are read only if they are the published ones; errors say what to do."""
 
 import hashlib
-import os
 import urllib.request
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,10 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.datasets import adult, fetch_adult, load_demo
+from skprivacy.datasets import adult, fetch_adult
 from skprivacy.datasets import files as _files
 from skprivacy.datasets.files import PublishedFile, data_folder
-from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import SchemaTransformer
 
 TRAIN = """\
@@ -95,7 +93,7 @@ def test_folder_argument_beats_environment_beats_home(home, monkeypatch, tmp_pat
 
 
 def test_offline_says_what_to_do(tmp_path, offline):
-    with pytest.raises(DatasetNotFoundError) as caught:
+    with pytest.raises(OSError, match=r"adult\.data") as caught:
         fetch_adult(data_home=tmp_path)
     for word in ("adult.data", str(tmp_path / "adult"), "5b00264637db", "SKPRIVACY_DATA", "http"):
         assert word in str(caught.value)
@@ -103,25 +101,15 @@ def test_offline_says_what_to_do(tmp_path, offline):
 
 def test_no_download_unless_allowed(tmp_path, monkeypatch):
     monkeypatch.setattr(_files, "fetch_file", lambda *a, **k: pytest.fail("downloaded"))
-    with pytest.raises(DatasetNotFoundError, match="download_if_missing"):
+    with pytest.raises(OSError, match="download_if_missing"):
         fetch_adult(data_home=tmp_path, download_if_missing=False)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into any folder")
-def test_read_only_folder_is_not_written(tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(DatasetNotFoundError, match="denied"):
-            fetch_adult(data_home=tmp_path)
-    finally:
-        tmp_path.chmod(0o700)
 
 
 def test_unwritable_place_is_told(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be")
-    with pytest.raises(DatasetNotFoundError, match="downloading failed"):
+    with pytest.raises(OSError, match="downloading failed"):
         fetch_adult(data_home=blocked)
 
 
@@ -129,7 +117,7 @@ def test_another_file_of_that_name_is_refused(home):
     path = home / "adult" / "adult.data"
     path.write_text(TRAIN.replace("39", "93"))
     before = path.read_bytes()
-    with pytest.raises(DatasetNotFoundError, match=r"adult\.data is not the published"):
+    with pytest.raises(OSError, match=r"adult\.data is not the published"):
         fetch_adult(data_home=home)
     assert path.read_bytes() == before
 
@@ -159,7 +147,7 @@ def test_a_download_lands_in_the_folder_and_is_checked(server, spoilt, tmp_path)
     checksum = "git:ce013625030ba8dba906f756967f9e9ca394464a"
     file = PublishedFile("x", "thing", checksum, address + "thing")
     if spoilt:
-        with pytest.raises(DatasetNotFoundError, match="not the published"):
+        with pytest.raises(OSError, match="not the published"):
             file.path(tmp_path / "new")
         return
     path = file.path(tmp_path / "new")
@@ -172,7 +160,7 @@ def test_a_download_lands_in_the_folder_and_is_checked(server, spoilt, tmp_path)
 def test_what_is_no_longer_published_is_told_and_leaves_nothing(server, tmp_path):
     _, address = server
     file = PublishedFile("x", "gone", "git:00", address + "gone")
-    with pytest.raises(DatasetNotFoundError, match=r"downloading failed \(HTTP Error 404"):
+    with pytest.raises(OSError, match=r"downloading failed \(HTTP Error 404"):
         file.path(tmp_path / "new")
     assert not list((tmp_path / "new").iterdir())
 
@@ -203,12 +191,3 @@ def test_git_checksum(tmp_path):
     (tmp_path / "x" / "hello").write_bytes(b"hello\n")
     file = PublishedFile("x", "hello", "git:ce013625030ba8dba906f756967f9e9ca394464a", "http://x")
     assert file.path(tmp_path).read_bytes() == b"hello\n"  # what `git hash-object` says
-
-
-@pytest.mark.parametrize("as_frame", [True, False])
-def test_demo(as_frame):
-    bunch = load_demo(as_frame=as_frame)
-    out = SchemaTransformer(bunch.schema).fit_transform(bunch.data)
-    np.testing.assert_allclose(out, np.asarray(bunch.data) / 8 - 1)
-    assert list(bunch.classes) == list(range(10))
-    assert set(np.unique(bunch.target)) == set(range(10))

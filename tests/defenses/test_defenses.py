@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, LabelOnlyAttack, LiRA, ShadowPool
 from skprivacy.audit import claim_of
-from skprivacy.datasets import make_location_like
+from skprivacy.datasets import make_membership_benchmark
 from skprivacy.defenses import CoarsenedClassifier, MemGuardClassifier
 from skprivacy.defenses.memguard import _attack_logit
 from skprivacy.linear_model import OutputPerturbationClassifier
@@ -113,7 +113,7 @@ def test_the_gradient_of_the_defenders_attack_is_right():
 @pytest.fixture(scope="module")
 def leaking():
     """Records of Location's look-alike, and a network that learned half of 800 by heart."""
-    rows, labels = make_location_like(1600, random_state=0, return_X_y=True)
+    rows, labels = make_membership_benchmark("location30", 1600, random_state=0, return_X_y=True)
     rows = np.asarray(rows, dtype=float)
     net = MLPClassifier((64,), max_iter=60, n_iter_no_change=60, random_state=0)
     guarded = MemGuardClassifier(net, max_distortion=2.0, validation_fraction=0.5, random_state=0)
@@ -159,7 +159,7 @@ NET = LogisticRegression(C=30.0, tol=1e-2, max_iter=1000)  # learns 300 records 
 
 @pytest.fixture(scope="module")
 def attacked():
-    rows, labels = make_location_like(600, random_state=0, return_X_y=True)
+    rows, labels = make_membership_benchmark("location30", 600, random_state=0, return_X_y=True)
     return np.asarray(rows, dtype=float)[:, :200], labels
 
 

@@ -46,7 +46,7 @@ EXEMPT: dict[str, set[str]] = {
     },
     "abstract": {"Event", "Mechanism", "MembershipAttack", "SumPlan", "Table"},
     "an exception or a warning": {
-        "BudgetExceededError", "DatasetNotFoundError", "LedgerError", "PrivacyLeakWarning",
+        "BudgetExceededError", "LedgerError", "PrivacyLeakWarning",
         "PrivacyWarning", "SyntheticTrainingError",
     },
     "a constant": {"__version__"},
@@ -73,7 +73,9 @@ EXEMPT: dict[str, set[str]] = {
         "Schema.confirm", "FederatedPlan.contribution", "FederatedPlan.step",
         "PublicRecords.encoder_like", "Updates.weights_of",
     },
-    "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
+    "passed on as predict_proba is": {
+        "PrivacySweepCV.predict_log_proba", "PrivateSearchCV.predict_log_proba",
+    },
     "skorch's own, which a training calls": {
         f"DPNeuralNet.{name}"
         for name in (

@@ -59,7 +59,7 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.model_selection import loss_auc
+from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
 from skprivacy.preprocessing.schema_draft import draft_schema
 
@@ -148,18 +148,17 @@ FOUND = [
     ("coefficients", lambda: BandedFactorizationEvent(2.0, 10, 1, np.array(1.0))),
     ("epsilon", lambda: accounting.ApproxDPEvent(pd.NA)),
     ("norm", lambda: LogisticEvent(2.0, np.array(1.0))),
-    ("event", lambda: accounting.delta_of({}, 1.0)),
-    ("epsilon", lambda: accounting.delta_of(ONE, np.zeros(2))),
+    ("event", lambda: accounting.accountants.delta_of({}, 1.0)),
+    ("epsilon", lambda: accounting.accountants.delta_of(ONE, np.zeros(2))),
     ("delta", lambda: accounting.epsilon_of(ONE, "1")),
     ("accountant", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6,
         accountant=pd.Series([1]))),
-    ("make_event", lambda: accounting.calibrate_to_advantage(3, 0.1)),
+    ("make_event", lambda: accounting.calibrate_to_attack(3, advantage=0.1)),
     ("delta", lambda: PrivacyBudget(1.0).scope("a", 0.5, np.array([0.0, np.nan]))),
     ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
-    ("make_event", lambda: accounting.calibrate_to_advantage(len, 0.1)),
-    ("make_event", lambda: accounting.calibrate_to_tpr(str, 0.2, 0.1)),
+    ("make_event", lambda: accounting.calibrate_to_attack(len, advantage=0.1)),
     ("guess", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6, guess=-1)),
-    ("fpr", lambda: accounting.calibrate_to_tpr(GaussianEvent, 0.2, b"x")),
+    ("tpr_at_fpr", lambda: accounting.calibrate_to_attack(GaussianEvent, tpr_at_fpr=(0.2, b"x"))),
     ("assumptions", lambda: PrivacyGuarantee(ONE, assumptions=np.ma.masked)),
     ("kind", lambda: PrivacyGuarantee(ONE, kind=pd.Series([1, 2]))),
     ("k", lambda: GUARANTEE.group(10**30)),
@@ -167,7 +166,7 @@ FOUND = [
     ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: clopper_pearson(3, 10, None)),
     ("alpha", lambda: clopper_pearson(3, 10, 1e-300)),
-    ("random_state", lambda: metrics.bootstrap_epsilon(*SCORES, random_state="abc")),
+    ("random_state", lambda: metrics.multi_split_bound(*SCORES, random_state="abc")),
     ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
     ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
@@ -191,7 +190,7 @@ FOUND = [
     ("data_home", lambda: datasets.fetch_adult(data_home=3, download_if_missing=False)),
     ("subset", lambda: datasets.fetch_mnist(subset=[])),
     ("as_frame", lambda: datasets.load_demo(as_frame=pd.NA)),
-    ("n_samples", lambda: datasets.make_texas_like(10**30)),
+    ("n_samples", lambda: datasets.make_membership_benchmark("texas100", 10**30)),
     ("X_in", lambda: attacks.NearestGenerated().fit(X).evaluate(3, X)),
     ("generated", lambda: attacks.GenerativeAttack().fit(X[:, 0], X)),
     ("discriminator", lambda: attacks.GenerativeAttack(3).fit(X, X + 1.0)),

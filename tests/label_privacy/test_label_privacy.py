@@ -19,14 +19,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skprivacy.accounting import (
-    ApproxDPEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PrivacyBudget,
-    epsilon_of,
-)
-from skprivacy.accounting.events import RandomizedResponseEvent
+from skprivacy.accounting import ApproxDPEvent, LaplaceEvent, PrivacyBudget, epsilon_of
+from skprivacy.accounting.events import NonPrivateEvent, RandomizedResponseEvent
 from skprivacy.ensemble import GNMax, PATEClassifier
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.label_privacy import (

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from skprivacy import mechanisms
-from skprivacy.accounting import delta_of
+from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.events import BandedFactorizationEvent
 from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.mechanisms import (

@@ -23,21 +23,9 @@ from skprivacy.exceptions import PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.mechanisms import RandomizedResponse, SecureRandom
-from skprivacy.model_selection import (
-    PrivacySweepCV,
-    PrivateSearchCV,
-)
-from skprivacy.model_selection import (
-    sweep_plan as _people,
-)
-from skprivacy.model_selection import (
-    sweep_plan as _routing,
-)
-from skprivacy.model_selection import (
-    sweep_records as _split,
-)
+from skprivacy.model_selection import PrivacySweepCV, PrivateSearchCV, sweep_plan, sweep_records
 from skprivacy.model_selection import sweep_runner as attacked
-from skprivacy.model_selection.search_scores import HeldOut, RecordScore
+from skprivacy.model_selection.search_trials import HeldOut, RecordScore
 
 RNG = np.random.default_rng(0)
 PATIENT = pd.Series(np.repeat(np.arange(60), RNG.integers(1, 8, 60)), name="patient")
@@ -91,13 +79,13 @@ def swept(estimator=None, **params):
 def sides():
     """Watch whose records each split has."""
     seen = []
-    of = _split.Split.from_indices.__func__
+    of = sweep_records.Split.from_indices.__func__
 
     def watched(cls, records, train, test):
         seen.append((set(PATIENT[train]), set(PATIENT[test])))
         return of(cls, records, train, test)
 
-    return seen, mock.patch.object(_split.Split, "from_indices", classmethod(watched))
+    return seen, mock.patch.object(sweep_records.Split, "from_indices", classmethod(watched))
 
 
 def test_a_number_of_folds_divides_people_and_guarantees_are_for_them():
@@ -306,10 +294,11 @@ def test_records_that_cannot_be_predicted_cost_their_own_person_alone():
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored by KFold")
 @pytest.mark.filterwarnings("ignore:The estimator Majority takes no groups in fit")
 def test_planted_bugs_are_caught():
-    with mock.patch.object(_people, "GroupKFold", KFold), pytest.raises(ValueError, match="among"):
+    folds = mock.patch.object(sweep_plan, "GroupKFold", KFold)
+    with folds, pytest.raises(ValueError, match="among"):
         swept(cv=3).fit(X, y, groups=PATIENT)
     with (
-        mock.patch.object(_routing, "group_names", return_value=[]),
+        mock.patch.object(sweep_plan, "group_names", return_value=[]),
         pytest.raises(AssertionError),
     ):
         test_a_number_of_folds_divides_people_and_guarantees_are_for_them()

@@ -24,7 +24,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import check_disclosure, make_leakage_scorer
 from skprivacy.attacks import LabeledRecords, LossThreshold
-from skprivacy.model_selection import leakage, loss_auc
+from skprivacy.model_selection import leakage
+from skprivacy.model_selection.leakage import loss_auc
 
 X, y = make_classification(300, n_features=6, flip_y=0.4, random_state=0)
 TREE = DecisionTreeClassifier(random_state=0)

@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, make_scorer
@@ -49,7 +50,7 @@ from skprivacy.linear_model import (
 from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
-from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record_score
+from skprivacy.model_selection.search_trials import HeldOut, RecordScore, record_score
 from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
@@ -600,6 +601,8 @@ def test_delta_of_the_whole_search_is_below_one_record():
 
 
 def test_the_best_model_predicts_and_claims_what_the_search_has_cost():
+    with pytest.raises(NotFittedError):
+        searched().predict(X)
     search = searched(epsilon=6.0).fit(X, y)
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
     assert search.predict_proba(X).shape == (3000, 2)

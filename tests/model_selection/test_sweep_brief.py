@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from skprivacy.model_selection.sweep_brief import brief_of_sweep
+from skprivacy.model_selection.sweep_report import brief_of_sweep
 
 SWEEP = SimpleNamespace(score_name_="accuracy", attack_name_="LiRA")
 ROWS = [

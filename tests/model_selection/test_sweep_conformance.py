@@ -6,16 +6,15 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, get_scorer, make_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import LiRA
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -28,24 +27,11 @@ WEIGHTS = np.random.default_rng(0).uniform(0.1, 5.0, len(y))
 CV = StratifiedKFold(3, shuffle=True, random_state=0)
 
 
-class Weighted(ClassifierMixin, BaseEstimator):
+class Weighted(Noisy):
     """A tree that takes weights."""
 
-    def __init__(self, epsilon=1.0):
-        self.epsilon = epsilon
-
     def fit(self, X, y, sample_weight=None):
-        tree = DecisionTreeClassifier(max_depth=int(self.epsilon), random_state=0)
-        self.tree_ = tree.fit(X, y, sample_weight=sample_weight)
-        self.classes_ = self.tree_.classes_
-        self.privacy_ = PrivacyGuarantee(GaussianEvent(4 / self.epsilon), at_delta=1e-6)
-        return self
-
-    def predict_proba(self, X):
-        return self.tree_.predict_proba(X)
-
-    def predict(self, X):
-        return self.tree_.predict(X)
+        return self._fit(X, y, sample_weight)
 
 
 def same_scores(sweep, search):

@@ -10,7 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor
 
-from skprivacy.accounting import GaussianEvent, NonPrivateEvent, PrivacyGuarantee
+from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.attacks import (
     LabeledRecords,
     LiRA,

@@ -323,6 +323,8 @@ class Own(ObjectivePerturbationClassifier):
     """A subclass, which may predict otherwise."""
 
 
+# A subclass by the name of its parent, which may predict otherwise.
+ALIKE = type("ObjectivePerturbationClassifier", (ObjectivePerturbationClassifier,), {})
 REFUSED = [
     (make_pipeline(StandardScaler(), classifier()), "'standardscaler'.*PrivateStandardScaler"),
     (
@@ -332,6 +334,7 @@ REFUSED = [
     (make_pipeline(FunctionTransformer(np.sign), classifier()), "func.*is code"),
     (Pipeline([("a.b", Normalizer()), ("last", classifier())]), "'a.b' has a dot"),
     (Own(delta=1e-5, classes=[0, 1], bounds=(-1, 1)), "Own cannot be saved"),
+    (ALIKE(delta=1e-5, classes=[0, 1], bounds=(-1, 1)), "^ObjectivePert.* cannot be saved"),
 ]
 
 

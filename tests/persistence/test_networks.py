@@ -49,12 +49,6 @@ def test_a_classifier_comes_back(frame, labels, tmp_path):
     assert again.partial_fit(frame, model.predict(frame)).epsilon_ > model.epsilon_
 
 
-def test_a_regressor_comes_back(frame, tmp_path):
-    model = DPSGDRegressor(target_bounds=(-1, 1), epochs=2).fit(frame, frame["a"])
-    save_model(model, tmp_path / "m")
-    assert np.array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
-
-
 def test_a_module_of_ones_own_is_given_again(frame, tmp_path):
     model = classifier(frame, [0, 1], module=nn.Linear(3, 2))
     save_model(model, tmp_path / "m")

@@ -40,7 +40,7 @@ LAYERS = [
     {"_wrapped_classifier", "base", "metrics", "sums.sum_estimator"},
     {"_clones", "sums"},
     {"_groups", "_input_data"},
-    {"_html", "mechanisms"},
+    {"mechanisms"},
     {"accounting"},
 ]  # fmt: skip
 ANYWHERE = {

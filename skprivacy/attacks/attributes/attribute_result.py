@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from ..._html import render_brief
 from ..._report_facts import (
     Fact,
     FactReport,
@@ -24,6 +23,7 @@ from ..._report_facts import (
     Section,
     format_number,
     format_significant,
+    render_brief,
     values,
 )
 from ...metrics.rates import Interval, clopper_pearson

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..._html import render_brief
-from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
+from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section, render_brief
 
 SIGNS = (
     "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..._html import render_brief
 from ..._output import output_path, write_file
-from ..._report_facts import FactReport, ReportFacts
+from ..._report_facts import FactReport, ReportFacts, render_brief
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._extras import name_missing_extra
-from ..._html import NARROW, embed_figure, render
 from ..._output import without_mathtext
-from ..._report_facts import format_share
+from ..._report_facts import NARROW, embed_figure, format_share, render
 from ...display import MembershipRocDisplay
 from .document import About
 from .facts import SHOWN_GROUPS

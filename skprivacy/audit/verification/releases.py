@@ -31,8 +31,6 @@ from ..._clones import seed_globally
 from ..._validation import is_tensor
 from ...accounting import (
     ApproxDPEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -40,7 +38,12 @@ from ...accounting import (
     PrivacyGuarantee,
 )
 from ...accounting.event import flatten
-from ...accounting.events import LogisticEvent, RandomizedResponseEvent
+from ...accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    LogisticEvent,
+    RandomizedResponseEvent,
+)
 from ...accounting.events.matrix_factorization import MatrixFactorizationEvent
 from ...mechanisms import Mechanism
 from ...mechanisms.base import record_releases

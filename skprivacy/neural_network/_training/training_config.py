@@ -20,7 +20,6 @@ from ...accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
     calibrate_noise_multiplier,
@@ -29,6 +28,7 @@ from ...accounting.events import (
     BandedFactorizationEvent,
     LogisticEvent,
     MatrixFactorizationEvent,
+    NonPrivateEvent,
     TreeAggregationEvent,
 )
 from ...accounting.events.matrix_factorization import (

@@ -12,12 +12,12 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
 )
 from skprivacy.accounting.budget.filters import Cost, renyi_cost_at_orders, renyi_orders
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.exceptions import BudgetExceededError
 

@@ -16,23 +16,22 @@ from skprivacy import accounting, mechanisms
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
-    delta_of,
     epsilon_of,
 )
-from skprivacy.accounting.accountants import rdp_delta, rdp_epsilon
+from skprivacy.accounting.accountants import delta_of, rdp_delta, rdp_epsilon
 from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.events import (
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     ExponentialEvent,
     LNMaxEvent,
     LogisticEvent,
+    NonPrivateEvent,
     PrivateSelectionEvent,
     RandomizedResponseEvent,
     SmoothGaussianEvent,

@@ -13,20 +13,19 @@ from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     RepeatedEvent,
     compare_accountants,
-    delta_of,
     epsilon_of,
 )
-from skprivacy.accounting.accountants import zcdp
+from skprivacy.accounting.accountants import delta_of, zcdp
 from skprivacy.accounting.event import RELATIONS
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
     LogisticEvent,
+    NonPrivateEvent,
     RandomizedResponseEvent,
 )
 from skprivacy.accounting.pld.distribution import pld

@@ -8,10 +8,8 @@ from scipy.linalg import toeplitz
 
 from skprivacy.accounting import (
     ComposedEvent,
-    Event,
     GaussianEvent,
     PoissonSampledEvent,
-    PrivacyBudget,
     RepeatedEvent,
     calibrate_noise_multiplier,
     epsilon_of,
@@ -20,7 +18,6 @@ from skprivacy.accounting.accountants import zcdp
 from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
-    MatrixFactorizationEvent,
     TreeAggregationEvent,
 )
 from skprivacy.accounting.events.matrix_factorization import (
@@ -104,19 +101,6 @@ def test_banded_sensitivity_holds_for_any_order_that_keeps_the_distance(
     assert longest == pytest.approx(event.sensitivity, rel=1e-12)
 
 
-def test_one_epoch_costs_the_longest_column():
-    band = (1.0, 0.5, 0.375)
-    assert BandedFactorizationEvent(1.0, 50, 1, band).sensitivity == pytest.approx(
-        np.linalg.norm(band)
-    )
-    assert TreeAggregationEvent(1.0, 1000, 1).sensitivity == pytest.approx(np.sqrt(10))
-
-
-def test_epochs_further_apart_than_the_band_add_their_squares():
-    one, many = (BandedFactorizationEvent(1.0, 8, k, (1.0, 0.5)).sensitivity for k in (1, 9))
-    assert many == pytest.approx(3 * one)
-
-
 EVENTS = [
     BandedFactorizationEvent(3.0, 20, 2, (1.0, 0.5, 0.375)),
     TreeAggregationEvent(3.0, 20, 2),
@@ -148,16 +132,6 @@ def test_one_record_more_is_not_covered(event):
             of(event, *([1e-5] if of is epsilon_of else []), relation="add_remove")
     with pytest.raises(NoLossDistributionError, match="others in the stream"):
         rdp(event, [2], "add_remove")
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_events_are_json_and_can_be_charged(event):
-    assert Event.from_dict(event.to_dict()) == event
-    assert isinstance(event, MatrixFactorizationEvent)
-    epsilon = epsilon_of(event, 1e-5, "zero_out")
-    budget = PrivacyBudget(1.01 * epsilon, 1e-5, relation="zero_out")
-    budget.charge(event, relation="zero_out", source="a stream")
-    assert budget.spent() == pytest.approx(epsilon, rel=1e-2)
 
 
 def test_calibration_meets_the_target():

@@ -1,7 +1,6 @@
 """A public choice among releases: its delta is the mean of deltas, by brute force."""
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -10,23 +9,20 @@ import pytest
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    DiscreteLaplaceEvent,
-    Event,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
-    PrivacyBudget,
     RepeatedEvent,
-    delta_of,
     epsilon_of,
 )
-from skprivacy.accounting.accountants import rdp_delta, zcdp
+from skprivacy.accounting.accountants import delta_of, rdp_delta, zcdp
 from skprivacy.accounting.event import NoLossDistributionError
 from skprivacy.accounting.events import (
+    DiscreteLaplaceEvent,
     ExponentialEvent,
+    NonPrivateEvent,
     RandomizedResponseEvent,
     TreeAggregationEvent,
 )
@@ -184,11 +180,3 @@ def test_renyi_alone_covers_what_has_no_distribution():
     with pytest.raises(ValueError, match="private data"):
         private.to_dict()
     assert rdp_delta(private, 1.0) < rdp_delta(GaussianEvent(3.0), 1.0)
-
-
-def test_round_trip_and_budget(tmp_path):
-    assert Event.from_dict(json.loads(json.dumps(MIXTURE.to_dict()))) == MIXTURE
-    assert MIXTURE.to_dict()["p"] == [0.5, 0.3, 0.2]
-    budget = PrivacyBudget(2.1, 1e-6, tmp_path / "ledger")
-    budget.reserve(MIXTURE)
-    assert PrivacyBudget.open(tmp_path / "ledger").spent() == pytest.approx(2.0, rel=1e-3)

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from skprivacy.accounting import (
-    DiscreteGaussianEvent,
-    GaussianEvent,
-    PoissonSampledEvent,
-    RepeatedEvent,
-)
+from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, RepeatedEvent
 from skprivacy.accounting.accountants import rdp_epsilon
+from skprivacy.accounting.events import DiscreteGaussianEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, delta_of
+from skprivacy.accounting import GaussianEvent, PoissonSampledEvent
+from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.events import LogisticEvent
 from skprivacy.accounting.renyi import rdp
 

@@ -13,15 +13,12 @@ import pytest
 from skprivacy.accounting import (
     ApproxDPEvent,
     ComposedEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
     Event,
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
     LedgerError,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
@@ -30,9 +27,12 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
     ExponentialEvent,
     LNMaxEvent,
     LogisticEvent,
+    NonPrivateEvent,
     PrivateSelectionEvent,
     RandomizedResponseEvent,
     ReportNoisyMaxEvent,

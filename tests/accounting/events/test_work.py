@@ -13,17 +13,15 @@ from skprivacy.accounting import (
     Event,
     GaussianEvent,
     MixtureEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
     VoteBlockEvent,
     compare_accountants,
-    delta_of,
     epsilon_of,
 )
-from skprivacy.accounting.accountants import gdp_mu, rdp_delta, rdp_epsilon, zcdp
-from skprivacy.accounting.events import PrivateSelectionEvent, SampledGroupEvent
+from skprivacy.accounting.accountants import delta_of, gdp_mu, rdp_delta, rdp_epsilon, zcdp
+from skprivacy.accounting.events import NonPrivateEvent, PrivateSelectionEvent, SampledGroupEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.smooth_sensitivity import smoothed_cost

@@ -23,9 +23,9 @@ from skprivacy.accounting import (
     RepeatedEvent,
     VoteBlockEvent,
     calibrate_noise_multiplier,
-    delta_of,
     epsilon_of,
 )
+from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.event import NoLossDistributionError, flatten
 from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
 from skprivacy.accounting.pld import argmax, channels

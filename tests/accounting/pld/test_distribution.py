@@ -16,12 +16,12 @@ from skprivacy.accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
-    NonPrivateEvent,
     PoissonSampledEvent,
     RepeatedEvent,
 )
 from skprivacy.accounting.accountants import rdp_epsilon
 from skprivacy.accounting.event import NoLossDistributionError
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.pld.pairs import GaussianPair

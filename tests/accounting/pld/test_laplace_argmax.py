@@ -11,7 +11,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skprivacy.accounting import RepeatedEvent, VoteBlockEvent, delta_of, epsilon_of
+from skprivacy.accounting import RepeatedEvent, VoteBlockEvent, epsilon_of
+from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.events import LNMaxEvent
 from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld import channels as laplace_channels

@@ -11,7 +11,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skprivacy.attacks import IndirectInference, LabeledRecords, ShadowPool
 from skprivacy.attacks.membership import few_neighbors as indirect
-from skprivacy.datasets import make_location_like
+from skprivacy.datasets import make_membership_benchmark
 
 from ..conftest import attack_halves
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.heavy
 
 @pytest.fixture(scope="module")
 def model():
-    data = make_location_like(800, random_state=0)
+    data = make_membership_benchmark("location30", 800, random_state=0)
     X, y = np.asarray(data.data), np.asarray(data.target)
     network = MLPClassifier((64,), max_iter=40, random_state=0)
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
 from skprivacy.attacks import LabeledRecords, LiRA, LossThreshold, ShadowPool, ShokriAttack
-from skprivacy.datasets import fetch_adult, fetch_location30
+from skprivacy.datasets import fetch_adult, fetch_membership_benchmark
 from skprivacy.preprocessing import SchemaTransformer
 
 pytestmark = [
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.mark.timeout(900)
 def test_location_30():
-    X, y = fetch_location30(return_X_y=True)
+    X, y = fetch_membership_benchmark("location30", return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(y))[:3200]
     X, y, member = (
         np.asarray(X, dtype=np.float32)[rows],

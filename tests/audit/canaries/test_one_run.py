@@ -19,13 +19,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import DPSGDClassifier, PATEClassifier
-from skprivacy.accounting import (
-    GaussianEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PrivacyBudget,
-    PrivacyGuarantee,
-)
+from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.audit import OneRunAuditReport, audit_one_run
 from skprivacy.audit.canaries import coins as _canaries
 from skprivacy.audit.canaries import coins as _curves

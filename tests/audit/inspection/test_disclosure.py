@@ -52,7 +52,8 @@ from sklearn.svm import SVC, SVR, LinearSVC, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import audit, check_disclosure
-from skprivacy.accounting import ApproxDPEvent, NonPrivateEvent, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import DisclosureReport
 from skprivacy.audit.inspection import disclosure, stored_records

@@ -5,13 +5,8 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import (
-    ApproxDPEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PrivacyGuarantee,
-)
+from skprivacy.accounting import ApproxDPEvent, GaussianEvent, LaplaceEvent, PrivacyGuarantee
+from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import (
     audit,
