@@ -117,15 +117,17 @@ def keeps_n(original, self, X, y=None, **params):
 
 
 def kept_elsewhere(copied):
-    """Keep the records of each call in a list that outlives it."""
-    kept = []
+    """Keep the records of each call in a list that lives as long as the bug is planted."""
 
-    @calling
-    def run(original, self, X, *args):
-        kept.append(copied(X))
-        return original(self, X, *args)
+    def make(original):
+        def run(self, X, *args):
+            kept.append(copied(X))
+            return original(self, X, *args)
 
-    return run
+        kept = []
+        return run
+
+    return make
 
 
 @calling
