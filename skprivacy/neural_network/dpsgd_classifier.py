@@ -23,7 +23,7 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
-from .auto_settings import PublicFacts, Recipe, do_bins_pay_off
+from .auto_settings import PublicFacts, Recipe, do_bins_pay_off, starts_from_quantiles
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
 from .network_docs import NETWORK_DOCS
 from .training_options import Clipping, Distributed, Optimizer
@@ -342,7 +342,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _needs_bins(self, n: int, n_bits: int) -> bool:
         """Return whether bits of public bins pay off in a fit to ``n`` records or groups."""
         self._validate_params()
-        return do_bins_pay_off(self._public_facts(n, n_features=n_bits, n_outputs=1), n_bits)
+        facts = self._public_facts(n, n_features=n_bits, n_outputs=1)
+        return not starts_from_quantiles(self._settings(), facts) and do_bins_pay_off(facts, n_bits)
 
     def _loss(self) -> nn.Module:
         weight = None

@@ -15,6 +15,7 @@ from torch import nn
 
 from ..._input_data import single_precision
 from .._gradients.perceptron import PerceptronGradients
+from ..auto_settings import held_out_share
 from .training_config import TrainingConfig
 
 Float32Array = NDArray[np.float32]
@@ -41,6 +42,8 @@ def is_stackable_fit(estimator: Any) -> bool:
         config = estimator._plan(1, estimator._recipe(1, 1, 2))
     except ValueError:
         return False  # fit raises the error
+    if held_out_share(estimator._settings(), estimator._public_facts(1 << 20, 1, 2)):
+        return False
     built_in = estimator.module is None and not estimator._module_params()
     return built_in and estimator._processes is None and _as_supported(config) == config
 
