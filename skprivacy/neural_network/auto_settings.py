@@ -55,7 +55,7 @@ class PublicFacts:
     momentum: float
     rarity: float = 1.0  # public share of the rarest class, in units of an even share
     weighted: bool = False  # whether the loss weights the classes
-    alone: bool = True  # whether one process has all records
+    plain: bool = True  # whether one process has all records, and shows them as they are
 
     @property
     def is_free(self) -> bool:
@@ -128,7 +128,7 @@ def held_out_share(settings: Mapping[str, Any], facts: PublicFacts) -> float:
     Given epochs and a given learning rate are obeyed, so nothing is held out for them.
     """
     automatic = all(_is_auto(settings.get(name, "auto")) for name in ("epochs", "learning_rate"))
-    studied = facts.perceptron and facts.studied and facts.classifies and facts.alone
+    studied = facts.perceptron and facts.studied and facts.classifies and facts.plain
     adam = settings.get("optimizer", "auto") != "sgd"
     if not (facts.is_free and studied and automatic and adam):
         return 0.0

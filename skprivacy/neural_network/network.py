@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,9 +43,10 @@ from ._gradients.perceptron import (
     mlp_to_arrays,
 )
 from ._gradients.trial import Probe
-from ._training.early_stopping import EarlyStoppedTraining, QuantileUnits, quantile_units
+from ._training.early_stopping import EarlyStoppedTraining
 from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_public_rows
 from ._training.mapped_rows import MappedRows, iterate_chunks
+from ._training.quantile_units import QuantileUnits, find_quantile_units
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, PerGroup, TrainingConfig
 from .augmentation import Views
@@ -414,12 +416,10 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         ).with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         units: QuantileUnits | None = None
         if first and starts_from_quantiles(self._settings(), facts):
-            units = quantile_units(data[0])
+            units = find_quantile_units(data[0])
         if units is not None:
-            recipe = add_quantile_layer(recipe, len(units.biases))
+            recipe = add_quantile_layer(recipe, len(units.column))
         module = self._make_module(recipe, self.random_state) if first else self.module_
-        if units is not None:
-            units.write(module)
         loss = self._loss()
         if self.module is not None:
             fit.assume("the module treats each record by itself (tried on random numbers)")
@@ -433,7 +433,9 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             probe = self._probe(device, 1 if config.views is None else config.views.count)
         start = self._synchronize_start(peers, module, config, first)
         random = SecureRandom(self.noise_seed)
-        kind: type[Training] = EarlyStoppedTraining if config.held_out_share else self._training
+        kind: Callable[..., Training] = self._training
+        if config.held_out_share:
+            kind = partial(EarlyStoppedTraining, units=units)
         training = kind(config, start, loss, probe, random)
         with self._charge_run(fit, peers, training, data, first) as run:
             yield run
@@ -478,7 +480,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             and self.epsilon is not None
             and not NOISE[self.noise].streams,
             momentum=self._optimizer.momentum,
-            alone=self._processes is None,
+            plain=self._processes is None and self.augment is None,
         )
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
