@@ -1,4 +1,4 @@
-"""Without privacy, held-out records end the training, and quantiles start it."""
+"""Without privacy, held-out records end the training, and features of quantiles are learned."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from skprivacy import DPSGDClassifier, load_model, save_model
+from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._training import early_stopping
-from skprivacy.neural_network._training.early_stopping import EarlyStoppedTraining, quantile_units
+from skprivacy.neural_network._training.early_stopping import EarlyStoppedTraining
+from skprivacy.neural_network._training.quantile_units import find_quantile_units
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 
@@ -20,23 +22,24 @@ def free(**params):
     return DPSGDClassifier(epsilon=math.inf, **known | params)
 
 
+def coins(n=600, width=2):
+    rng = np.random.default_rng(0)
+    return rng.uniform(-1, 1, (n, width)), rng.integers(0, 2, n)
+
+
 @pytest.fixture
 def watched(monkeypatch):
-    """Runs with early stopping, and the records that they draw."""
+    """Runs with early stopping, and the records or groups that their steps draw."""
     runs = []
 
     class Watched(EarlyStoppedTraining):
-        def __init__(self, *args):
-            super().__init__(*args)
-            self.drawn = set()
-            runs.append(self)
-
-        def _sum_of(self, X, y, drawn, groups):
-            self.drawn.update(drawn.tolist())
-            return self._own_sum(X, y, drawn, groups)
-
         def run(self, *args, **known):
-            self._own_sum, self._sum = self._sum, self._sum_of
+            own, self.drawn = self._sum, set()
+            self._sum = lambda X, y, drawn, groups: (
+                self.drawn.update(drawn.tolist()),
+                own(X, y, drawn, groups),
+            )[1]
+            runs.append(self)
             return super().run(*args, **known)
 
     monkeypatch.setattr("skprivacy.neural_network.network.EarlyStoppedTraining", Watched)
@@ -44,54 +47,55 @@ def watched(monkeypatch):
 
 
 def test_labels_of_coins_are_not_learned():
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (600, 5)), rng.integers(0, 2, 600)
-    model = free(noise_seed=0).fit(X, y)
-    assert model.n_steps_ < 1000  # of 3,800
-    assert np.abs(model.predict_proba(X)[:, 1] - 0.5).mean() < 0.15  # to the end: 0.49
+    X, y = coins(width=5)
+    model = free().fit(X, y)
+    assert model.n_steps_ < 1500  # of 4,700
+    assert np.abs(model.predict_proba(X)[:, 1] - 0.5).mean() < 0.3  # to the end: 0.49
 
 
 def test_narrow_intervals_of_wide_bounds_are_learned():
-    rng = np.random.default_rng(0)
-    x = rng.lognormal(0, 2, 3000)
+    x = np.random.default_rng(0).lognormal(0, 2, 3000)
     X, y = np.clip(x / 1000, 0, 1)[:, None] * 2 - 1, (np.abs(np.log(x)) < 1).astype(int)
-    model = free(noise_seed=0).fit(X[:2000], y[:2000])
+    model = free().fit(X[:2000], y[:2000])
     assert model.settings_["hidden_layer_sizes"] == (32, 128)
-    assert model.score(X[2000:], y[2000:]) > 0.95  # without quantiles: 0.71
+    assert model.score(X[2000:], y[2000:]) > 0.9  # without quantiles: 0.7
+
+
+def test_effects_of_single_days_are_learned():
+    rng = np.random.default_rng(0)
+    month, day = rng.integers(0, 12, 9000), rng.integers(0, 31, 9000)
+    y = rng.integers(0, 2, (12, 31))[month, day]
+    X = np.c_[month / 5.5 - 1, day / 15 - 1]
+    assert free().fit(X[:6000], y[:6000]).score(X[6000:], y[6000:]) > 0.8  # steps alone: 0.6
 
 
 @pytest.mark.parametrize("by", [None, 3], ids=["records", "groups"])
 def test_held_out_records_take_part_in_no_step(watched, by):
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (600, 2)), rng.integers(0, 2, 600)
+    X, y = coins()
     groups = None if by is None else np.arange(600) // by
-    free(noise_seed=0).fit(X, y, groups=groups)
+    free(hidden_layer_sizes=(4,)).fit(X, y, groups=groups)
     (run,) = watched
-    n = len(run._held_out)
-    held = set(np.flatnonzero(run._held_out.numpy()).tolist())
-    assert (n, len(run._checked[0])) == (600 // (by or 1), len(held) * (by or 1))
-    assert 0.05 * n < len(held) < 0.15 * n
+    n, held = 600 // (by or 1), set(np.flatnonzero(run._held_out.numpy()).tolist())
+    assert len(run._held_out) == n
+    assert 0 < len(held) < n / 4
     assert run.drawn == set(range(n)) - held
     rows = X.astype(np.float32).reshape(n, -1, 2)[sorted(held)].reshape(-1, 2)
     assert np.array_equal(run._checked[0].numpy(), rows)
 
 
 def test_the_weights_of_the_smallest_loss_are_released(monkeypatch):
-    losses = iter([3.0, 1.0, 2.0, *[2.5] * 100])
-    kept = []
-    monkeypatch.setattr(EarlyStoppedTraining, "_held_out_loss", lambda self: next(losses))
-    release = EarlyStoppedTraining._released_module
+    losses, kept = iter([3.0, 1.0, 2.0, *[2.5] * 100]), []
     monkeypatch.setattr(early_stopping, "_PATIENCE", 3)
-    monkeypatch.setattr(
-        EarlyStoppedTraining,
-        "_released_module",
-        lambda self: (kept.append(self._best.clone()), release(self))[1],
-    )
-    rng = np.random.default_rng(0)
-    model = free().fit(rng.uniform(-1, 1, (600, 2)), rng.integers(0, 2, 600))
+
+    def next_loss(run):
+        kept.append(run._weights.detach().clone())
+        return next(losses)
+
+    monkeypatch.setattr(EarlyStoppedTraining, "_held_out_loss", next_loss)
+    model = free(hidden_layer_sizes=(4,)).fit(*coins())
     assert model.n_steps_ == 5 * 40  # two checks to the smallest loss, and three more
     released = torch.cat([p.detach().flatten() for p in model.module_.parameters()])
-    assert torch.equal(released, kept[0])
+    assert torch.equal(released, kept[1])
 
 
 def test_a_run_with_noise_is_refused():
@@ -103,30 +107,47 @@ def test_a_run_with_noise_is_refused():
         EarlyStoppedTraining(config, nn.Linear(2, 2), nn.CrossEntropyLoss(reduction="none"))
 
 
-def test_a_unit_stands_between_neighbouring_quantiles():
+def test_a_step_is_between_neighbouring_quantiles():
     x = np.r_[np.zeros(900), np.linspace(1, 2, 100)]
     X = torch.tensor(np.c_[x, np.arange(1000) % 2, np.full(1000, np.nan)], dtype=torch.float32)
-    units = quantile_units(X)
-    column = (units.weights != 0).argmax(1)
-    assert (np.count_nonzero(units.weights, axis=1) == 1).all()
-    assert np.bincount(column).tolist() == [25, 1, 1]  # zeros count thirty times, others once
-    assert (units.weights[-2:].max(1).tolist(), units.biases[-2:].tolist()) == ([1, 1], [0, 0])
-    centers = -units.biases[:25] / units.weights[:25, 0]
-    assert centers[0] == pytest.approx(0.5, abs=0.05)
-    assert units.weights[0, 0] == pytest.approx(2, rel=0.05)
-    assert np.diff(centers[1:]) == pytest.approx(4 / 99, abs=0.011)
+    units = find_quantile_units(X)
+    centers, slopes = -units.bias / units.slope, units.slope
+    n = (units.column == 0).sum()
+    assert n == 25  # zeros count thirty times, others once
+    assert units.column.tolist() == [0] * 25 + [1, 2]
+    assert (centers[0], slopes[0]) == (pytest.approx(0.5, abs=0.05), pytest.approx(4, rel=0.05))
+    assert np.diff(centers[1:25]) == pytest.approx(4 / 99, abs=0.011)
+    assert (units.left.tolist(), units.right.tolist()) == ([27, *range(25)], [*range(25), 28])
+
+
+def test_a_bump_is_high_at_its_own_value_only():
+    X = torch.arange(6.0)[:, None]
+    bumps = find_quantile_units(X).encode(X)[:, 5:]
+    assert torch.allclose(bumps, 3 * torch.eye(6), atol=0.15)
 
 
 def test_very_many_numbers_have_no_units():
     X = torch.rand(50, 65)
-    assert quantile_units(X) is None
-    assert quantile_units(X[:, :64]).weights.shape == (64 * 16, 64)
-    assert quantile_units((X > 0.5).float()) is None
+    assert find_quantile_units(X) is None
+    assert len(find_quantile_units(X[:, :64]).column) == 64 * 16
+    assert find_quantile_units((X > 0.5).float()) is None
 
 
-def test_what_quantiles_start_is_saved_and_trained_further(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (600, 2))
+def test_a_network_of_features_equals_one_of_records():
+    X = torch.rand(200, 3)
+    X[:, 2] = (X[:, 2] > 0.5).float()
+    units = find_quantile_units(X)
+    made = make_mlp(3, (len(units.column), 7), 4, "tanh", np.random.RandomState(0))
+    stripped = units.strip(made)
+    for p in stripped.parameters():
+        p.data.uniform_(-1, 1)
+    restored = units.restore(stripped, 3)
+    assert [p.shape for p in restored.parameters()] == [p.shape for p in made.parameters()]
+    assert torch.allclose(restored(X), stripped(units.encode(X)), atol=1e-4)
+
+
+def test_a_network_of_quantiles_is_saved_and_trained_further(tmp_path):
+    X, _ = coins()
     y = (X[:, 0] > 0).astype(int)
     model = free().fit(X, y)
     save_model(model, tmp_path / "m")
