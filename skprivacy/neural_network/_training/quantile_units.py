@@ -49,6 +49,7 @@ class QuantileUnits(NamedTuple):
     def strip(self, module: nn.Sequential) -> nn.Sequential:
         """Return a perceptron of the features, whose weights start from those of a perceptron."""
         _, _, second, *others = module
+        assert isinstance(second, nn.Linear)
         n, width = len(self.column), len(self.column) + len(self.left)
         first = nn.utils.skip_init(nn.Linear, width, second.out_features)
         # the same random numbers in another order, for weights of bumps
@@ -60,6 +61,7 @@ class QuantileUnits(NamedTuple):
     def restore(self, stripped: nn.Module, width: int) -> nn.Sequential:
         """Return the perceptron of records of this width that equals one of the features."""
         first, *others = stripped.children()
+        assert isinstance(first, nn.Linear)
         n = len(self.column)
         steps, second = nn.Linear(width, n), nn.Linear(n, first.out_features)
         steps.weight.data.zero_()
