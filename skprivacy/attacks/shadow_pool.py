@@ -356,7 +356,8 @@ class ShadowPool(BaseEstimator):
         if self.stacked is True and not able:
             raise ValueError(
                 "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
-                "DPSGDClassifier without a custom module, alone or at the end of a pipeline, and "
+                "DPSGDClassifier without a custom module (with epochs, at epsilon=inf), alone or "
+                "at the end of a pipeline, and "
                 f"neither sample_weight nor groups; got {self.estimator!r}. Use stacked='auto' or "
                 "stacked=False."
             )

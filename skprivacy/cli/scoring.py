@@ -12,7 +12,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from .._clones import describe_error
 from .._sklearn import set_positive_class
-from ..model_selection.sweep_baselines import make_constant, name_constant
+from ..model_selection.sweep_records import make_constant, name_constant
 from .console import UserError, print_message, print_result
 
 _DEFAULTS = {True: "accuracy", False: "r2"}  # for classes and for numbers

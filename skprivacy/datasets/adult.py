@@ -79,9 +79,9 @@ def fetch_adult(
     *,
     subset: str = "train",
     data_home: str | PathLike[str] | None = None,
+    download_if_missing: bool = True,
     as_frame: bool = False,
     return_X_y: bool = False,
-    download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
     """Load Adult: census records, and whether a person earns more than 50,000 dollars a year.
 

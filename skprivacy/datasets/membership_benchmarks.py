@@ -159,9 +159,9 @@ def fetch_membership_benchmark(
     name: str,
     *,
     data_home: str | PathLike[str] | None = None,
+    download_if_missing: bool = True,
     as_frame: bool = False,
     return_X_y: bool = False,
-    download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
     """Load a benchmark of membership inference: binary features and many classes.
 

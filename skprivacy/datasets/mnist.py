@@ -90,9 +90,9 @@ def fetch_mnist(
     *,
     subset: str = "train",
     data_home: str | PathLike[str] | None = None,
+    download_if_missing: bool = True,
     as_frame: bool = False,
     return_X_y: bool = False,
-    download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
     """Load MNIST: 28 by 28 grey pixels (0 to 255) of a handwritten digit.
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,8 +43,10 @@ from ._gradients.perceptron import (
     mlp_to_arrays,
 )
 from ._gradients.trial import Probe
+from ._training.early_stopping import EarlyStoppedTraining
 from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_public_rows
 from ._training.mapped_rows import MappedRows, iterate_chunks
+from ._training.quantile_units import QuantileUnits, find_quantile_units
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, PerGroup, TrainingConfig
 from .augmentation import Views
@@ -56,9 +59,12 @@ from .settings import (
     PublicFacts,
     Recipe,
     TrainingOption,
+    add_quantile_layer,
     as_clipping,
     as_optimizer,
+    held_out_share,
     resolve_auto_settings,
+    starts_from_quantiles,
 )
 
 Self = TypeVar("Self", bound="PrivateNetwork")
@@ -209,7 +215,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         assert run.trained is not None
         self.module_ = run.trained
         self.noise_multiplier_ = config.noise_multiplier
-        self.n_steps_ = config.n_steps
+        self.n_steps_ = training.n_steps
         self.gradients_ = training.gradients
         self.max_grad_norm_ = training.max_grad_norm
 
@@ -397,11 +403,18 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         shape = n, self.n_features_in_, self._n_outputs()
         fixed = None if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}
         recipe = self._recipe(*shape, fixed)
+        facts = self._public_facts(*shape)
         config = replace(
             self._plan(n, recipe),
             per_group=per_group,
-            mean_noise=self._public_facts(*shape).mean_noise if first else None,
+            mean_noise=facts.mean_noise if first else None,
+            held_out_share=held_out_share(self._settings(), facts),
         ).with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
+        units: QuantileUnits | None = None
+        if first and starts_from_quantiles(self._settings(), facts):
+            units = find_quantile_units(data[0])
+        if units is not None:
+            recipe = add_quantile_layer(recipe, len(units.column))
         module = self._make_module(recipe, self.random_state) if first else self.module_
         loss = self._loss()
         if self.module is not None:
@@ -418,7 +431,10 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             probe = self._probe(device, 1 if config.views is None else config.views.count)
         start = self._synchronize_start(peers, module, config, first)
         random = SecureRandom(self.noise_seed)
-        training = self._training(config, start, loss, probe, random)
+        kind: Callable[..., Training] = self._training
+        if config.held_out_share:
+            kind = partial(EarlyStoppedTraining, units=units)
+        training = kind(config, start, loss, probe, random)
         with self._charge_run(fit, peers, training, data, first) as run:
             yield run
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
@@ -428,7 +444,11 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     ) -> Recipe:
         """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
         facts = self._public_facts(n, n_features, n_outputs)
-        settings = {
+        return resolve_auto_settings({**self._settings(), **(fixed or {})}, facts)
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters that may be "auto"."""
+        return {
             "hidden_layer_sizes": self.hidden_layer_sizes,
             "batch_size": self.batch_size,
             "epochs": self.epochs,
@@ -438,7 +458,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             "averaging": self._optimizer.averaging,
             "max_grad_norm": self._clipping.norm,
         }
-        return resolve_auto_settings({**settings, **(fixed or {})}, facts)
 
     def _public_facts(self, n: int, n_features: int, n_outputs: int) -> PublicFacts:
         return PublicFacts(
@@ -454,6 +473,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             and self.epsilon is not None
             and not NOISE[self.noise].streams,
             momentum=self._optimizer.momentum,
+            plain=self._processes is None and self.augment is None,
         )
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:

@@ -5,7 +5,7 @@ NETWORK_DOCS = {
 hidden_layer_sizes : tuple of int or "auto", default="auto"
     Units of each hidden layer. An empty tuple gives a private linear model, which does best with
     few records or a small ``epsilon``. "auto" follows from public facts: see the notes. Units are
-    tanh, whose bounded outputs keep gradients small, or ReLU without privacy.
+    tanh, whose bounded outputs keep gradients small. Without privacy, given layers are ReLU.
 module : type or torch.nn.Module, default=None
     A network to train instead of the perceptron. A class takes its arguments from ``module__x``
     parameters. A ready-made module is copied, and its weights must be public. The module maps rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import Any
 
@@ -33,6 +33,9 @@ _MIN_SIGNAL_RATIO, _MIN_SIGNAL_RATIO_OF_REGRESSION = 5.0, 15.0
 _RARITY_POWER, _MAX_LINEAR_NORM = 0.25, 2.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
+# Without privacy, held-out records end the training, and the network has units of quantiles.
+_HELD_OUT_SHARE, _MAX_HELD_OUT, _MIN_RECORDS_TO_HOLD_OUT = 0.1, 5000, 100
+_UNITS_BEHIND_QUANTILES = 128
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
 # A regressor releases the mean target first, and trains on what is left. Residuals of heavy-tailed
 # targets are small, so their clipping norm is small; long training would add up more noise than
@@ -66,6 +69,12 @@ class PublicFacts:
     momentum: float
     rarity: float = 1.0  # public share of the rarest class, in units of an even share
     weighted: bool = False  # whether the loss weights the classes
+    plain: bool = True  # whether one process has all records, and shows them as they are
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is no privacy."""
+        return self.epsilon is not None and math.isinf(self.epsilon)
 
     @property
     def signal(self) -> float:
@@ -93,7 +102,7 @@ class PublicFacts:
         None if it releases none: without privacy, and outside the study.
         """
         applies = self.perceptron and self.studied and not self.classifies
-        if not applies or self.epsilon is None or math.isinf(self.epsilon):
+        if not applies or self.epsilon is None or self.is_free:
             return None
         return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(_MEAN_SHARE)
 
@@ -120,19 +129,45 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
         for field in fields(Recipe)
         if not _is_auto(settings.get(field.name, "auto"))
     }
-    if facts.epsilon is not None and math.isinf(facts.epsilon):
+    if facts.is_free:
         return _nonprivate_settings(given, facts)
     if not (facts.perceptron and facts.studied):
         return _default_settings(given, facts)
     return (_classifier_settings if facts.classifies else _regressor_settings)(given, facts)
 
 
+def held_out_share(settings: Mapping[str, Any], facts: PublicFacts) -> float:
+    """Return the share of records that decide when training ends; 0 with privacy.
+
+    Given epochs and a given learning rate are obeyed, so nothing is held out for them.
+    """
+    automatic = all(_is_auto(settings.get(name, "auto")) for name in ("epochs", "learning_rate"))
+    studied = facts.perceptron and facts.studied and facts.classifies and facts.plain
+    adam = settings.get("optimizer", "auto") != "sgd"
+    if not (facts.is_free and studied and automatic and adam):
+        return 0.0
+    enough = facts.n_records >= _MIN_RECORDS_TO_HOLD_OUT
+    return min(_HELD_OUT_SHARE, _MAX_HELD_OUT / facts.n_records) if enough else 0.0
+
+
+def starts_from_quantiles(settings: Mapping[str, Any], facts: PublicFacts) -> bool:
+    """Return whether the first units start from quantiles of the records; False with privacy."""
+    return _is_auto(settings["hidden_layer_sizes"]) and held_out_share(settings, facts) > 0
+
+
+def add_quantile_layer(recipe: Recipe, n_units: int) -> Recipe:
+    """Return the recipe of a network whose first layer has units of quantiles."""
+    sizes = n_units, _UNITS_BEHIND_QUANTILES
+    return replace(recipe, hidden_layer_sizes=sizes, activation="tanh")
+
+
 def do_bins_pay_off(facts: PublicFacts, n_bits: int) -> bool:
     """Return whether ``n_bits`` features of public bins raise the accuracy of a network."""
     studied = facts.perceptron and facts.studied and facts.classifies
-    if not studied or n_bits > _MAX_BITS or facts.epsilon is None or math.isinf(facts.epsilon):
+    if not studied or n_bits > _MAX_BITS:
         return False
-    return facts.signal >= _MIN_SIGNAL_PER_ROOT_OF_BITS * math.sqrt(n_bits)
+    # without privacy as with little noise, so that a sweep compares equal features
+    return facts.is_free or facts.signal >= _MIN_SIGNAL_PER_ROOT_OF_BITS * math.sqrt(n_bits)
 
 
 def _is_auto(value: Any) -> bool:
@@ -152,6 +187,8 @@ def _nonprivate_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
         larger = min(max(1.0, n / _STEPS_PER_EPOCH / _PLAIN_BATCH), _MAX_BATCH_FACTOR)
     batch = min(given.get("batch_size", round(_PLAIN_BATCH * larger)), n)
     adams_rate = 0.003 * larger**0.75 if studied else 0.001
+    if held_out_share(given, facts):
+        given, adams_rate = {"averaging": "ema", **given}, 0.003
     return _complete_settings(
         given,
         hidden_layer_sizes=(256,),

@@ -138,6 +138,7 @@ def make_private_pipeline(
     of records or groups: public under its guarantee, or ``n_records``. Each ``fit`` chooses
     anew. Let c be the number of bounded columns without bins, and mu the Gaussian-DP parameter of
     epsilon and delta. There are 16 bins if n * mu is at least 10 * sqrt(15 * c) and c at most 40.
+    Without privacy, there are 16 only if layers or epochs are given: other networks find quantiles.
 
     **Edge cases.** A schema that was read off data and not confirmed has no public facts. Nothing
     is set, and the model reads facts off the data with its usual warnings and assumptions. If the

@@ -52,15 +52,45 @@ class Table(ABC):
         """Return a table of pandas with the columns and their types, and no row."""
 
     def check_parts(self, columns: Iterable[str]) -> None:  # noqa: B027  # most engines do it
-        """Refuse parts that are read twice, or of unlike types; reads no row."""
+        """Refuse parts that are read twice, or of unlike types; reads no row.
+
+        Parameters
+        ----------
+        columns : iterable of str
+            Names of the columns that will be read.
+        """
 
     @abstractmethod
     def count_units(self, groups: str | None) -> int:
-        """Return the number of rows, or of groups."""
+        """Return the number of rows, or of groups.
+
+        Parameters
+        ----------
+        groups : str or None
+            Name of the column by which rows are grouped.
+
+        Returns
+        -------
+        int
+            Number of rows if ``groups`` is None, else of different groups.
+        """
 
     @abstractmethod
     def sum_parts(self, plan: SumPlan, groups: str | None) -> Iterator[tuple[str, Integers]]:
-        """Yield the name and the integers of each part."""
+        """Yield the name and the integers of each part.
+
+        Parameters
+        ----------
+        plan : SumPlan
+            Turns a batch of rows into exact integers.
+        groups : str or None
+            Name of the column by which rows are grouped.
+
+        Yields
+        ------
+        (str, ndarray of int)
+            Name of the part, and its sums.
+        """
 
     def _sum_rows(self, plan: SumPlan, groups: str | None) -> SumTotal:
         """Return the sum over all rows that have a group, if ``groups`` is given."""

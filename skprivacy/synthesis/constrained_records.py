@@ -141,7 +141,7 @@ class Constraints:
         }
         tables = []
         for rule in self.stated:
-            for link in rule.links():
+            for link in rule._links():
                 sizes = [len(contents[name].missing) for name in link]
                 if np.prod(np.array(sizes, float)) > _MAX_TABLE_CELLS:
                     continue
@@ -177,7 +177,7 @@ class Constraints:
     def _derivations(self) -> list[tuple[str, str, NDArray[Any]]]:
         """Source, target, and the target's value for each category of the source."""
         mapped = [rule for rule in self.stated if isinstance(rule, MappedColumn)]
-        found = [(own.source, own.target, own.targets(self._facts)) for own in mapped]
+        found = [(own.source, own.target, own._targets(self._facts)) for own in mapped]
         targets = {rule.target for rule in mapped}
         for rule in self.stated:
             if isinstance(rule, EqualColumns) and not self._is_number(rule.columns[0]):
@@ -196,7 +196,7 @@ class Constraints:
         rows = [
             equation
             for rule in self.stated
-            for equation in rule.equations()
+            for equation in rule._equations()
             if self._is_number(rule.names[0])
         ]
         dependent: dict[str, dict[str, float]] = {}

@@ -13,7 +13,13 @@ from sklearn.model_selection import train_test_split
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network.settings import PublicFacts, Recipe, resolve_auto_settings
+from skprivacy.neural_network.settings import (
+    PublicFacts,
+    Recipe,
+    held_out_share,
+    resolve_auto_settings,
+    starts_from_quantiles,
+)
 
 AUTO = {field.name: "auto" for field in fields(Recipe)}
 
@@ -162,7 +168,9 @@ def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too()
 def test_without_privacy_large_tables_take_larger_batches_and_as_many_records(n, batch, epochs):
     recipe = resolve_auto_settings(AUTO, facts(epsilon=np.inf, n_records=n))
     assert (recipe.batch_size, recipe.epochs) == (batch, epochs)
-    assert recipe.learning_rate == pytest.approx(0.003 * (max(batch, 128) / 128) ** 0.75)
+    assert recipe.learning_rate == 0.003
+    given = resolve_auto_settings(AUTO | {"epochs": 5}, facts(epsilon=np.inf, n_records=n))
+    assert given.learning_rate == pytest.approx(0.003 * (max(batch, 128) / 128) ** 0.75)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +186,27 @@ def test_without_privacy_large_tables_take_larger_batches_and_as_many_records(n,
 def test_batches_without_privacy_grow_only_as_they_were_studied(given, known):
     recipe = resolve_auto_settings(AUTO | given, facts(epsilon=np.inf, n_records=40_960, **known))
     assert (recipe.batch_size, recipe.epochs) == (128, 25)
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ({}, {"epsilon": 1e6}),
+        ({}, {"epsilon": None, "studied": False}),
+        ({}, {"classifies": False}),
+        ({}, {"perceptron": False}),
+        ({}, {"plain": False}),
+        ({}, {"n_records": 99}),
+        ({"epochs": 5}, {}),
+        ({"learning_rate": 0.1}, {}),
+        ({"optimizer": "sgd"}, {}),
+    ],
+)
+def test_records_are_held_out_without_privacy_only(given, known):
+    assert held_out_share(AUTO, facts(epsilon=np.inf)) == 0.1
+    assert held_out_share(AUTO, facts(epsilon=np.inf, n_records=10**6)) == 0.005
+    assert held_out_share(AUTO | given, facts(**{"epsilon": np.inf, **known})) == 0
+    assert not starts_from_quantiles(AUTO | given, facts(**{"epsilon": np.inf, **known}))
 
 
 def test_what_the_study_does_not_know_is_as_it_was():

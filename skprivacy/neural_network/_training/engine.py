@@ -108,6 +108,11 @@ class Training:
             return self._clip.norm
         return float(self.config.max_grad_norm)
 
+    @property
+    def n_steps(self) -> int:
+        """Number of steps."""
+        return self.config.n_steps
+
     def run(
         self,
         X: Tensor | MappedRows,

@@ -81,6 +81,7 @@ class TrainingConfig:
     device: str = "cpu"
     per_group: PerGroup | None = None
     mean_noise: float | None = None  # noise multiplier of a mean that is released before the steps
+    held_out_share: float = 0.0  # of the records, which end a run without privacy
 
     @classmethod
     def planned(

@@ -51,7 +51,13 @@ class Constraint:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the constraint for JSON, without unused options."""
+        """Describe the constraint for JSON, without unused options.
+
+        Returns
+        -------
+        dict
+            ``"type"`` and the parameters, as in the file of a schema.
+        """
         stated = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return {"type": self.kind, **{n: to_lists(v) for n, v in stated.items() if v is not False}}
 
@@ -67,7 +73,7 @@ class Constraint:
         """
         raise NotImplementedError
 
-    def links(self) -> list[Names]:
+    def _links(self) -> list[Names]:
         """Return sets of columns of which :meth:`allowed` makes a table each."""
         return [self.names]
 
@@ -75,7 +81,7 @@ class Constraint:
         """Return which combinations of bins hold a possible record: an axis for each column."""
         raise NotImplementedError
 
-    def equations(self) -> list[dict[str, float]]:
+    def _equations(self) -> list[dict[str, float]]:
         """Return linear equations between numbers: coefficients of a sum that is 0."""
         return []
 
@@ -163,7 +169,7 @@ class EqualColumns(_ListedColumns):
         self._require(facts, self.columns, BoundedColumn, CategoricalColumn)
         self._require(facts, self.columns, type(facts[self.columns[0]]))
 
-    def links(self) -> list[Names]:
+    def _links(self) -> list[Names]:
         return [(self.columns[0], other) for other in self.columns[1:]]
 
     def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
@@ -189,8 +195,8 @@ class EqualColumns(_ListedColumns):
         low = _outer([one.low, other.low], np.maximum)
         return (low <= _outer([one.high, other.high], np.minimum)) | missing
 
-    def equations(self) -> list[dict[str, float]]:
-        return [{first: 1.0, other: -1.0} for first, other in self.links()]
+    def _equations(self) -> list[dict[str, float]]:
+        return [{first: 1.0, other: -1.0} for first, other in self._links()]
 
 
 @dataclass(frozen=True)
@@ -222,7 +228,7 @@ class OrderedColumns(_ListedColumns):
     def check(self, facts: Facts) -> None:
         self._require(facts, self.columns, BoundedColumn)
 
-    def links(self) -> list[Names]:
+    def _links(self) -> list[Names]:
         return list(pairwise(self.columns))
 
     def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
@@ -288,7 +294,7 @@ class SummedColumns(Constraint):
         above = _outer([*(b.high for b in contents[:-1]), -contents[-1].low], np.add) >= 0
         return (below & above) | _outer([b.missing for b in contents], np.logical_or)
 
-    def equations(self) -> list[dict[str, float]]:
+    def _equations(self) -> list[dict[str, float]]:
         return [{**dict.fromkeys(self.parts, 1.0), self.total: -1.0}]
 
 
@@ -373,7 +379,7 @@ class MappedColumn(Constraint):
                     f"{self.target!r}. Correct it, or the column."
                 )
 
-    def targets(self, facts: Facts) -> NDArray[Any]:
+    def _targets(self, facts: Facts) -> NDArray[Any]:
         """Return the target's number, or code, for each category of the source."""
         target = facts[self.target]
         values = [self._keys[key] for key in _category_codes(facts[self.source])]
@@ -384,14 +390,14 @@ class MappedColumn(Constraint):
 
     def holds(self, values: Values, facts: Facts, slack: float) -> Mask:
         source, found = values[self.source], values[self.target]
-        expected = self.targets(facts)[source]
+        expected = self._targets(facts)[source]
         if isinstance(facts[self.target], CategoricalColumn):
             return (expected == found) | (source < 0) | (found < 0)
         return ~(np.abs(expected - found) > slack * np.abs(expected)) | (source < 0)
 
     def allowed(self, link: Names, bins: Bins, facts: Facts) -> Mask:
         one, other = bins[self.source], bins[self.target]
-        expected = self.targets(facts)
+        expected = self._targets(facts)
         if isinstance(facts[self.target], CategoricalColumn):
             fits = other.categories[:, expected].T
         else:
@@ -472,12 +478,12 @@ class ImpossibleValues(Constraint):
     def to_dict(self) -> dict[str, Any]:
         return {"type": self.kind, "values": {name: list(values) for name, values in self.values}}
 
-    def range_of(self, name: str) -> tuple[float, float]:
+    def _range_of(self, name: str) -> tuple[float, float]:
         """Return the impossible range of a numeric column."""
         lower, upper = dict(self.values)[name]
         return -np.inf if lower is None else lower, np.inf if upper is None else upper
 
-    def codes_of(self, name: str, fact: CategoricalColumn) -> Mask:
+    def _codes_of(self, name: str, fact: CategoricalColumn) -> Mask:
         """Return which categories of a column are in the combination."""
         keys = {category_key(value) for value in dict(self.values)[name]}
         return np.array([category_key(value) in keys for value in fact.values])
@@ -487,9 +493,9 @@ class ImpossibleValues(Constraint):
         for name in self.names:
             fact, own = facts[name], values[name]
             if isinstance(fact, CategoricalColumn):
-                impossible &= np.append(self.codes_of(name, fact), False)[own]
+                impossible &= np.append(self._codes_of(name, fact), False)[own]
             else:
-                lower, upper = self.range_of(name)
+                lower, upper = self._range_of(name)
                 impossible &= (lower <= own) & (own <= upper)
         return ~impossible
 
@@ -498,9 +504,9 @@ class ImpossibleValues(Constraint):
         for name in link:
             fact, own = facts[name], bins[name]
             if isinstance(fact, CategoricalColumn):
-                outside = own.categories[:, ~self.codes_of(name, fact)].any(axis=1)
+                outside = own.categories[:, ~self._codes_of(name, fact)].any(axis=1)
             else:
-                lower, upper = self.range_of(name)
+                lower, upper = self._range_of(name)
                 outside = (own.low < lower) | (own.high > upper)
             escapes.append(outside | own.missing)
         return _outer(escapes, np.logical_or)

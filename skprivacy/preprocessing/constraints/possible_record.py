@@ -70,7 +70,7 @@ class _Program:
         elif isinstance(constraint, SummedColumns) or isinstance(
             self._facts[constraint.names[0]], BoundedColumn
         ):
-            for equation in constraint.equations():
+            for equation in constraint._equations():
                 self._row({self._number(n): c for n, c in equation.items()}, 0.0, 0.0)
         else:
             assert isinstance(constraint, EqualColumns)
@@ -149,7 +149,7 @@ class _Program:
                 self._row({**row, self._slack: gap}, -np.inf, 0.0)
 
     def _add_equal_categories(self, constraint: EqualColumns) -> None:
-        for one, other in constraint.links():
+        for one, other in constraint._links():
             same = translate_codes(self._facts[one], self._facts[other])
             first, second = self._columns[one], self._columns[other]
             for code, variable in enumerate(first):
@@ -159,7 +159,7 @@ class _Program:
                     self._row({variable: 1.0, second[same[code]]: -1.0}, 0.0, 0.0)
 
     def _add_mapping(self, constraint: MappedColumn) -> None:
-        values = constraint.targets(self._facts)
+        values = constraint._targets(self._facts)
         source, target = self._columns[constraint.source], self._columns[constraint.target]
         if isinstance(self._facts[constraint.target], CategoricalColumn):
             for variable, code in zip(source, values, strict=True):
@@ -174,12 +174,12 @@ class _Program:
         for name in constraint.names:
             fact = self._facts[name]
             if isinstance(fact, CategoricalColumn):
-                outside = ~constraint.codes_of(name, fact)
+                outside = ~constraint._codes_of(name, fact)
                 escapes |= {
                     v: 1.0 for v, out in zip(self._columns[name], outside, strict=True) if out
                 }
                 continue
-            lower, upper = constraint.range_of(name)
+            lower, upper = constraint._range_of(name)
             low, high = self._ends(name)
             number, gap, most = self._number(name), self._gap(name), high - low
             room = max(most, 1.0) * 2
