@@ -9,6 +9,7 @@ imported only then. Start reading at :func:`train_stacked`.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -149,10 +150,13 @@ class Prepared(NamedTuple):
     member: Callable[[Layers], StackedMember]
 
 
-def is_stackable(estimator: Any) -> bool:
-    """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``."""
+def is_stackable(estimator: Any, n_records: float = math.inf) -> bool:
+    """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``.
+
+    Each model has at most ``n_records`` records.
+    """
     net = _network(estimator)
-    return is_plain_mlp(net) or _fit_description(net) is not None
+    return is_plain_mlp(net) or _fit_description(net, n_records) is not None
 
 
 def train_stacked(
@@ -319,9 +323,9 @@ def _network(estimator: Any) -> Any:
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _fit_description(net: Any) -> Callable[[Any, Any], Any] | None:
+def _fit_description(net: Any, n_records: float) -> Callable[[Any, Any], Any] | None:
     """Return the function that describes a fit of a private network, or None."""
-    return net._stacked_training() if hasattr(net, "_stacked_training") else None
+    return net._stacked_training(n_records) if hasattr(net, "_stacked_training") else None
 
 
 def _make_preparation(
@@ -348,7 +352,7 @@ def _make_preparation(
             steps = model[:-1]
             inputs = steps.fit_transform(inputs, labels)
         task: _Task
-        if describe := _fit_description(net):
+        if describe := _fit_description(net, len(chosen)):
             task = replace(describe(inputs, labels), seed=int(seeds[i]))
         else:
             net._validate_params()

@@ -223,7 +223,7 @@ class ShadowPool(BaseEstimator):
         weights = check_weights(self.estimator, sample_weight, num_samples(X))
         people = None if groups is None else check_groups(groups, X)
         passed_on = people if group_names(self.estimator) else None
-        stacked = self._stacks(weights, passed_on)
+        stacked = self._stacks(num_samples(X), weights, passed_on)
         classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
         if classes is not None:
             check_classification_targets(y)
@@ -350,9 +350,11 @@ class ShadowPool(BaseEstimator):
         pool._cached = None
         return pool
 
-    def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
+    def _stacks(
+        self, n_records: int, weights: NDArray[np.float64] | None, people: Groups | None
+    ) -> bool:
         """Return whether models are trained stacked."""
-        able = is_stackable(self.estimator) and weights is None and people is None
+        able = is_stackable(self.estimator, n_records) and weights is None and people is None
         if self.stacked is True and not able:
             raise ValueError(
                 "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "

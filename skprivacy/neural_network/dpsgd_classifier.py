@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Real
@@ -36,6 +37,8 @@ from .settings import (
     held_out_share,
     starts_from_quantiles,
 )
+
+_MANY_RECORDS = 1 << 30
 
 
 @fill_docs(NETWORK_DOCS)
@@ -115,7 +118,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     64 columns of numbers; 128 tanh units follow. The optimizer is Adam, without clipping. Its rate
     falls from 0.003 to zero in 8,000 steps, or 100 epochs, of batches of 128. From 5,120 records
     on, batches grow up to 512 and steps are fewer. Given layers, and tables without such columns,
-    have ReLU units (256), and no layer of quantiles. Given epochs, fewer than 100 records,
+    have ReLU units (256), and no layer of quantiles. Given epochs, fewer than 2,000 records,
     ``augment`` and several processes hold nothing out; nor does a ``module``, with a rate of 0.001.
     If ``learning_rate`` is given, training is clipped gradient descent on tanh units, as with
     privacy.
@@ -347,10 +350,13 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         shape, labels = (self.n_features_in_,), self.multilabel_
         return Probe.for_shape(shape, self._n_outputs(), device, views, labels=labels)
 
-    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
-        """Return a function that describes a fit for stacked training, or None if it cannot do so.
+    def _stacked_training(
+        self, n_records: float = math.inf
+    ) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
+        """Return a function that describes a fit to at most ``n_records`` for stacked training.
 
-        For shadow models, which belong to an attacker. To be called on a clone.
+        None if a stack cannot train so. For shadow models, which belong to an attacker. To be
+        called on a clone.
         """
         undoes_weights = self.class_prior is not None and self.class_weight is not None
         built_in = self.module is None and not self._module_params() and self._processes is None
@@ -362,7 +368,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
             config = self._plan(1, self._recipe(1, 1, 2))
         except ValueError:
             return None  # fit raises the error
-        if held_out_share(self._settings(), self._public_facts(1 << 20, 1, 2)):
+        most = int(min(n_records, _MANY_RECORDS))
+        if held_out_share(self._settings(), self._public_facts(most, 1, 2)):
             return None
         return self._describe_fit if is_supported(config) else None
 

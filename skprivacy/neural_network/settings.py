@@ -34,7 +34,8 @@ _RARITY_POWER, _MAX_LINEAR_NORM = 0.25, 2.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 # Without privacy, held-out records end the training, and the network has units of quantiles.
-_HELD_OUT_SHARE, _MAX_HELD_OUT, _MIN_RECORDS_TO_HOLD_OUT = 0.1, 5000, 100
+# A tenth of fewer records decides too little; and shadow models of small tables are stacked.
+_HELD_OUT_SHARE, _MAX_HELD_OUT, _MIN_RECORDS_TO_HOLD_OUT = 0.1, 5000, 2000
 _UNITS_BEHIND_QUANTILES = 128
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
 # A regressor releases the mean target first, and trains on what is left. Residuals of heavy-tailed

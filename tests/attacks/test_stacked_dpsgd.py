@@ -289,7 +289,6 @@ def test_a_new_loss_is_refused_by_construction(loss, monkeypatch):
     [
         DPSGDClassifier(module=nn.Linear(10, 3)),
         DPSGDClassifier(device="mps"),
-        DPSGDClassifier(epsilon=np.inf),  # ends by held-out records
         type("Own", (DPSGDClassifier,), {})(),
         DecisionTreeClassifier(),
     ],
@@ -298,6 +297,12 @@ def test_others_are_trained_one_by_one(estimator):
     assert not is_stackable(estimator)
     with pytest.raises(ValueError, match="stacked='auto'"):
         ShadowPool(estimator, n_shadows=2, stacked=True).fit(*problem())
+
+
+def test_networks_that_held_out_records_end_are_trained_one_by_one():
+    network = DPSGDClassifier(epsilon=np.inf)
+    assert [is_stackable(network, n) for n in (1999, 2000, np.inf)] == [True, False, False]
+    assert is_stackable(network.set_params(epochs=5))
 
 
 def test_a_module_of_ones_own_falls_back():

@@ -196,7 +196,7 @@ def test_batches_without_privacy_grow_only_as_they_were_studied(given, known):
         ({}, {"classifies": False}),
         ({}, {"perceptron": False}),
         ({}, {"plain": False}),
-        ({}, {"n_records": 99}),
+        ({}, {"n_records": 1999}),
         ({"epochs": 5}, {}),
         ({"learning_rate": 0.1}, {}),
         ({"optimizer": "sgd"}, {}),

@@ -125,9 +125,8 @@ def test_the_number_of_people_counts_and_a_hidden_number_of_records_does_not():
         ObjectivePerturbationClassifier(epsilon=1e6),
         DPSGDRegressor(epsilon=1e6),
         network(epsilon=None, noise_multiplier=1e-3),
-        DPSGDClassifier(epsilon=math.inf),  # it finds quantiles itself
     ],
-    ids=["linear", "regressor", "given noise", "own quantiles"],
+    ids=["linear", "regressor", "given noise"],
 )
 def test_models_outside_the_study_get_no_bins(model):
     made = make_private_pipeline(SCHEMA, model)
@@ -137,12 +136,19 @@ def test_models_outside_the_study_get_no_bins(model):
     assert isinstance(made, PrivatePipeline) == isinstance(model, DPSGDClassifier)
 
 
-@pytest.mark.parametrize("given", [{"hidden_layer_sizes": (8,)}, {"epochs": 1}])
-def test_a_network_of_ones_own_has_the_same_bins_with_little_noise_and_without(given):
+@pytest.mark.parametrize(
+    ("n", "given"), [(400, {}), (4000, {"hidden_layer_sizes": (8,)}), (4000, {"epochs": 1})]
+)
+def test_a_network_without_privacy_has_the_bins_of_one_with_little_noise(n, given):
     model = make_private_pipeline(SCHEMA, DPSGDClassifier(classes=["no", "yes"], **given))
     for epsilon in (1e6, math.inf):
         model.set_params(dpsgdclassifier__epsilon=epsilon)
-        assert model._steps_for(400)[0][1].bins == 16
+        assert model._steps_for(n)[0][1].bins == 16
+
+
+def test_a_network_that_finds_quantiles_itself_gets_no_bins():
+    network = DPSGDClassifier(epsilon=math.inf, classes=["no", "yes"])
+    assert make_private_pipeline(SCHEMA, network)._steps_for(4000)[0][1].bins is None
 
 
 def test_given_bins_stay_and_change_the_radius():

@@ -22,7 +22,7 @@ def free(**params):
     return DPSGDClassifier(epsilon=math.inf, **known | params)
 
 
-def coins(n=600, width=2):
+def coins(n=2100, width=2):
     rng = np.random.default_rng(0)
     return rng.uniform(-1, 1, (n, width)), rng.integers(0, 2, n)
 
@@ -71,11 +71,11 @@ def test_effects_of_single_days_are_learned():
 
 @pytest.mark.parametrize("by", [None, 3], ids=["records", "groups"])
 def test_held_out_records_take_part_in_no_step(watched, by):
-    X, y = coins()
-    groups = None if by is None else np.arange(600) // by
+    X, y = coins(2100 * (by or 1))
+    groups = None if by is None else np.arange(len(X)) // by
     free(hidden_layer_sizes=(4,)).fit(X, y, groups=groups)
     (run,) = watched
-    n, held = 600 // (by or 1), set(np.flatnonzero(run._held_out.numpy()).tolist())
+    n, held = 2100, set(np.flatnonzero(run._held_out.numpy()).tolist())
     assert len(run._held_out) == n
     assert 0 < len(held) < n / 4
     assert run.drawn == set(range(n)) - held
