@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from .._docs import fill_docs
-from .._groups import Groups
 from .._input_data import RegressorMixin
 from .._sklearn import StrOptions
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
-from ..mechanisms import Gaussian, SecureRandom
 from ..mechanisms.bounds import TargetScale
 from ._gradients.losses import SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
-from ._training.mapped_rows import MappedRows
-from ._training.training_config import SequentialBatches, TrainingConfig
+from ._training.target_releases import finite_rows, fit_slope, release_mean
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
 from .training_options import Clipping, Distributed, Optimizer
-
-_TARGET_GRID = 2.0**12
-_ROWS_AT_A_TIME = 1 << 14
-# Chosen in the benchmark of automatic settings for regression, as in auto_settings.
-_NOISE_SHARE = 0.1  # of the noise norm that shrinks the weights
-_MEMORY = 25.0  # training time after which noise is forgotten, at a usual scale of features
 
 
 @fill_docs(NETWORK_DOCS)
@@ -212,17 +201,13 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return self._fit(X, y, groups, not hasattr(self, "module_"))
 
     def _trained(self, training: Training, data: TrainingData, peers: Peers) -> nn.Module:
-        if training.config.mean_noise is None:
+        if training.config.target_noise is None:
             return super()._trained(training, data, peers)
         X, y, groups = data
         targets = np.where(finite_rows(X), y.numpy(), 0.0)
         mean = release_mean(training.config, targets, groups, peers, training.random)
         trained = super()._trained(training, (X, y - mean, groups), peers)
-        *_, last = (layer for layer in trained.children() if isinstance(layer, nn.Linear))
-        with torch.no_grad():
-            factor = shrinkage(training, last, self._optimizer.momentum)
-            last.weight.mul_(factor)
-            last.bias.mul_(factor).add_(mean)
+        fit_slope(training, trained, (X, targets, groups), mean, peers)
         return trained
 
     def _encode(
@@ -261,52 +246,3 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         """
         outputs = self._outputs(X, lambda z: z.flatten().clamp(-1.0, 1.0))
         return self._target_scale().from_unit(outputs)
-
-
-def finite_rows(X: Tensor | MappedRows) -> NDArray[np.bool_]:
-    """Return which records are finite; the others add nothing to any sum."""
-    parts = torch.arange(len(X)).split(_ROWS_AT_A_TIME)
-    return np.concatenate([X.index_select(0, i).isfinite().all(dim=1).numpy() for i in parts])
-
-
-def release_mean(
-    config: TrainingConfig,
-    targets: NDArray[np.float64],
-    groups: Groups | None,
-    peers: Peers,
-    random: SecureRandom,
-) -> float:
-    """Release the mean of targets in [-1, 1]; with groups, the mean of the groups' means.
-
-    **Guarantees.** Targets are rounded to multiples of 2**-12 and shares to 2**-20, so sums are
-    exact. A record moves the sum by at most 1, and so does a group: its shares add up to at most 1.
-    """
-    assert config.mean_noise is not None
-    values = np.round(targets * _TARGET_GRID) / _TARGET_GRID
-    if groups is not None:
-        shares = groups.exact_shares()
-        values = np.bincount(groups.codes, values * shares, groups.n).astype(np.float64)
-    # Each record is in the sum of one process, as in a step on all of them.
-    own = peers.draw(SequentialBatches(sys.maxsize, 1), len(values), random)
-    mechanism = Gaussian(config.mean_noise, sensitivity=1.0)
-    noisy = peers.release(mechanism, np.array([values[own].sum()]), random)
-    return float(np.clip(noisy[0] / config.n_records, -1.0, 1.0))
-
-
-def shrinkage(training: Training, last: nn.Linear, momentum: float) -> float:
-    """Return the factor that shrinks the last layer where its weights may be mere noise.
-
-    The positive-part rule of James and Stein, for the norm of the layer's weights: it costs no
-    privacy. Features that explain little are then left out, and the mean is predicted.
-    """
-    config = training.config
-    if config.optimizer != "sgd" or config.noise_multiplier == 0:
-        return 1.0
-    rate = training.rate / (1.0 - momentum)
-    shares = [config.share_of_step_size(step) for step in range(config.n_steps)]
-    noise = config.noise_std * config.max_grad_norm / config.batch_size
-    # Steps pull weights back towards the minimum, which bounds the noise of a long training.
-    bounded = min(1.0, _MEMORY / (rate * sum(shares)))
-    weights = torch.cat([last.weight.flatten(), last.bias]).double()
-    noise_norm = len(weights) * (rate * noise) ** 2 * sum(np.square(shares)) * bounded
-    return max(0.0, 1.0 - _NOISE_SHARE * noise_norm / float(weights.square().sum()))

@@ -400,7 +400,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         config = replace(
             self._plan(n, recipe),
             per_group=per_group,
-            mean_noise=self._public_facts(*shape).mean_noise if first else None,
+            target_noise=self._public_facts(*shape).target_noise if first else None,
         ).with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         module = self._make_module(recipe, self.random_state) if first else self.module_
         loss = self._loss()

@@ -22,7 +22,7 @@ from skprivacy.neural_network._training.training_config import TrainingConfig
 pytestmark = pytest.mark.heavy
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
-WITHOUT = "a record's gradient is the same, to the last bit, in a batch without another one"
+WITHOUT = "a record's gradient and output are the same, to the last bit, without another one"
 
 
 @pytest.fixture(scope="module")
