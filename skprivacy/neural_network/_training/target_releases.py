@@ -33,7 +33,7 @@ _ABOVE_NOISE = 2.0  # the same, in standard deviations of the share's noise
 _CLIP = 4.0  # at which residuals are clipped, in levels
 _TAIL = 0.025  # shift of a mean by clipping, in units of the clip
 _PRIOR_STD = 0.5  # of the slope
-_NOISE_SHARE = 0.25  # noise in outputs, in units of its variance after many equal steps
+_NOISE_SHARE = 0.15  # noise in outputs, in units of its variance after many equal steps
 _MEAN_WEIGHT, _OUTPUT_WEIGHT = 0.7, 0.5
 
 
