@@ -101,6 +101,7 @@ class Case:
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
     before: int = 0  # how much is released before the steps of a training
+    after: int = 0  # and after them
     releases_vary: bool = False  # whether how many releases there are depends on earlier ones
     # What is released of what the mechanisms return, from a tape; None: all of it.
     released: Callable[[Any], Event] | None = None
@@ -856,13 +857,14 @@ CASES = {
         null_label=0.0,
         samples=True,
     ),
-    "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True, before=1),
+    "DPSGDRegressor": Case(_regressor, numbers, null_label=0.0, samples=True, before=1, after=2),
     "DPSGDRegressor-log": Case(
         lambda **p: _regressor(**{"target_scale": "log", **p}),
         numbers,
         null_label=0.0,
         samples=True,
         before=1,
+        after=2,
     ),
     "DPSGDClassifier-exact": Case(
         lambda **p: _dpsgd(**{"noise": "exact", **p}), three_classes, 0, samples=True

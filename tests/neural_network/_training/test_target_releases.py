@@ -42,10 +42,11 @@ def test_the_slope_is_the_share_that_records_support(share):
     rng = np.random.default_rng(0)
     outputs = 0.05 + 0.1 * rng.normal(size=20_000)
     residuals = 0.01 + share * (outputs - 0.05) + 0.1 * rng.normal(size=20_000)
-    plan = config(30.0)
+    plan = config(10.0)
     step, sums = step_and_sums(outputs, residuals, plan)
     slope, offset, shift = step.solve(sums, plan, noise_variance=0.0)
-    assert slope == pytest.approx(share, abs=0.06)
+    # clipped outputs vary less than outputs, which makes slopes somewhat too large
+    assert share - 0.05 < slope < 1.2 * share + 0.05
     assert offset == pytest.approx(0.05, abs=0.01)
     assert shift == pytest.approx(0.0, abs=0.001)  # the released mean is precise
 
