@@ -27,10 +27,9 @@ _RARITY_POWER, _MAX_LINEAR_NORM = 0.25, 2.0
 # Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
-# A regressor releases the mean target first, and trains on what is left; at last, it releases how
-# much of its outputs the records support. Residuals of heavy-tailed
-# targets are small, so their clipping norm is small; long training would add up more noise than
-# they hold.
+# A regressor releases the mean target first, trains on what is left, and releases how much of its
+# outputs the records support. Residuals of heavy-tailed targets are small, so their clipping norm
+# is small; long training would add up more noise than they hold.
 _TARGET_SHARES = 0.15, 0.1, 0.2  # of the squared Gaussian-DP parameter, for TargetNoise
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only

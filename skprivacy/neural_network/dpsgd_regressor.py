@@ -70,10 +70,12 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     -----
     %(network_guarantees)s
 
-    **The mean target is released first**, with a quarter of the squared Gaussian-DP parameter, and
-    the network learns what is left. After training, the last layer is shrunk by the rule of James
-    and Stein. So the mean is predicted where noise hides what the features explain. Both need the
-    built-in perceptron, a finite ``epsilon`` and independent noise.
+    **The mean target is released first**, and the network learns what is left. After training, two
+    more releases estimate the slope of the targets on the outputs. A normal prior pulls it to the
+    factor of James and Stein. The last layer is multiplied by it, within 0 and 1, so the mean is
+    predicted where noise hides what the features explain. The mean, the magnitudes of outputs and
+    residuals, and the sums for the slope take 0.15, 0.1 and 0.2 of the squared Gaussian-DP
+    parameter. They need the built-in perceptron, a finite ``epsilon`` and independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
     given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
@@ -82,7 +84,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     - There are 64 tanh units if h is at least 15, and none otherwise: noise would outweigh what
       they learn.
     - The training time, which is the number of steps times the learning rate, is
-      t = 0.43 * s / sqrt(d). Hidden units multiply it by min(3, max(1, h / 25)). Without them it is
+      t = 0.37 * s / sqrt(d). Hidden units multiply it by min(3, max(1, h / 25)). Without them it is
       sqrt(30 * t), if that is less.
     - There are 64 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
     - The learning rate is t * (1 - momentum) / steps, at most 2, divided by ``max_grad_norm``.

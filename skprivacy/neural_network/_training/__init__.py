@@ -4,6 +4,7 @@ Files, in reading order:
 
 - ``training_config``: TrainingConfig: the plan of sampler, noise, event and updates
 - ``engine``: Training: DP-SGD, step by step
+- ``target_releases``: the mean target and the slope of a regressor
 - ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
 - ``skorch_rules``: settings of skorch that private training refuses
 - ``mapped_rows``: records in single precision, in memory or on disk

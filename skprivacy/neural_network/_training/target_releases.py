@@ -6,6 +6,7 @@ much of them the records support. Start reading at :func:`fit_slope`.
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from collections.abc import Callable
@@ -71,7 +72,9 @@ def fit_slope(
     X, targets, groups = data
     config, random = training.config, training.random
     assert config.target_noise is not None
-    outputs = _map_rows(X, lambda rows: trained(rows).flatten().double())
+    # In double precision, hardly an output depends on the shape of the batch it is computed in.
+    double = copy.deepcopy(trained).double()
+    outputs = _map_rows(X, lambda rows: double(rows.double()).flatten())
     present = finite_rows(X) & np.isfinite(outputs)
     weights = _own_weights(len(targets), groups, peers, random) * present
     values = np.where(present, outputs, 0.0), targets - mean
