@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,23 @@ from .._sklearn import StrOptions
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
 from ..mechanisms.bounds import TargetScale
-from ._gradients.losses import SquaredError
+from ._gradients.losses import AbsoluteError, HuberError, SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
 from ._training.target_releases import finite_rows, fit_slope, release_mean
+from .auto_settings import PublicFacts
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
 from .training_options import Clipping, Distributed, Optimizer
+
+_LOSSES = {"squared_error": SquaredError, "absolute_error": AbsoluteError, "huber": HuberError}
 
 
 @fill_docs(NETWORK_DOCS)
 class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     """Multi-layer perceptron regressor trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 
-    It minimises the squared error of a target with public bounds. Otherwise it is like
+    It minimises the error of a target with public bounds. Otherwise it is like
     :class:`DPSGDClassifier`.
 
     Parameters
@@ -45,6 +49,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         Lowest and highest target, from public knowledge; other targets are clipped. ``None`` reads
         them off ``y``, and the guarantee then names this as an assumption.
     %(target_scale)s
+    loss : {"squared_error", "absolute_error", "huber"}, default="squared_error"
+        Predictions estimate the mean of the targets, their median, or a value between both.
+        "huber" is linear beyond a tenth of half the width of ``target_bounds``.
     %(n_records)s
     %(max_group_size)s
     %(network_device)s
@@ -75,7 +82,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     factor of James and Stein. The last layer is multiplied by it, within 0 and 1, so the mean is
     predicted where noise hides what the features explain. The mean, the magnitudes of outputs and
     residuals, and the sums for the slope take 0.15, 0.1 and 0.2 of the squared Gaussian-DP
-    parameter. They need the built-in perceptron, a finite ``epsilon`` and independent noise.
+    parameter. They need the squared error, the built-in perceptron, a finite ``epsilon`` and
+    independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
     given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
@@ -90,7 +98,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     - The learning rate is t * (1 - momentum) / steps, at most 2, divided by ``max_grad_norm``.
       It falls linearly to zero.
 
-    Given settings stay, and the "auto" settings adapt to them. With ``module`` or
+    Given settings stay, and the "auto" settings adapt to them. With ``module``, another ``loss`` or
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4 by Adam at a
     constant 0.01. For "sgd" the step size is then ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where
     r is the norm of a step's noise divided by the largest possible norm of a step's mean gradient.
@@ -123,6 +131,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         **NETWORK_CONSTRAINTS,
         "target_bounds": ["array-like", None],
         "target_scale": [StrOptions({"linear", "log"})],
+        "loss": [StrOptions(set(_LOSSES))],
     }
     _target_checks = {"y_numeric": True}
 
@@ -143,6 +152,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         learning_rate: float | str = "auto",
         target_bounds: tuple[float, float] | None = None,
         target_scale: str = "linear",
+        loss: str = "squared_error",
         relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
@@ -166,6 +176,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.learning_rate = learning_rate
         self.target_bounds = target_bounds
         self.target_scale = target_scale
+        self.loss = loss
         self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
@@ -228,7 +239,12 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return 1
 
     def _loss(self) -> nn.Module:
-        return SquaredError("none")
+        return _LOSSES[self.loss]("none")
+
+    def _public_facts(self, *shape: int) -> PublicFacts:
+        facts = super()._public_facts(*shape)
+        # Other losses estimate no mean, and the study does not cover them.
+        return replace(facts, studied=facts.studied and self.loss == "squared_error")
 
     def _probe(self, device: str, views: int) -> Probe:
         return Probe.for_shape((self.n_features_in_,), None, device, views)

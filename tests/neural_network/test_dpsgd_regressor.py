@@ -108,6 +108,18 @@ def test_the_guarantee_counts_the_mean_and_the_slope(line):
                       .privacy_event_, RepeatedEvent)  # fmt: skip
 
 
+@pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    ("loss", "center"), [("squared_error", 0.59), ("absolute_error", 0.0), ("huber", 0.0)]
+)
+def test_robust_losses_give_the_median(loss, center):
+    X, y = skewed_counts()
+    model = private(target_bounds=(0, 20), loss=loss, noise_seed=0, random_state=0).fit(X, y)
+    assert np.median(model.predict(X)) == pytest.approx(center, abs=0.3)
+    assert isinstance(model.privacy_event_, RepeatedEvent) == (loss != "squared_error")
+
+
 def test_neither_mean_nor_slope_is_released_again_in_further_training(line):
     model = private(epochs=1).partial_fit(*line).partial_fit(*line)
     parts = model.privacy_event_.events

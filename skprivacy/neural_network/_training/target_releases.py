@@ -32,6 +32,7 @@ _LEVELS = 2.0 ** np.arange(-10.0, 1.5, 0.5)  # of magnitudes; half the target's 
 _ABOVE = 0.2  # share of records above a level, up to which it is high enough
 _ABOVE_NOISE = 2.0  # the same, in standard deviations of the share's noise
 _CLIP = 4.0  # at which residuals are clipped, in levels
+_ERROR = 0.05  # of a slope, up to which wider bounds cost nothing
 _TAIL = 0.025  # shift of a mean by clipping, in units of the clip
 _PRIOR_STD = 0.5  # of the slope
 _NOISE_SHARE = 0.15  # noise in outputs, in units of its variance after many equal steps
@@ -123,12 +124,19 @@ class SlopeStep:
 
     @classmethod
     def from_levels(cls, sums: Floats, config: TrainingConfig) -> SlopeStep:
-        """Return the step whose bounds most records keep, by noisy counts of levels."""
+        """Return the step whose bounds most records keep, by noisy counts of levels.
+
+        Bounds are wider where the noise allows it, because clipping hides the largest effects.
+        """
         assert config.target_noise is not None
         std = math.sqrt(2.0) * config.target_noise.levels / config.n_records
         shares = sums.reshape(2, -1) * math.sqrt(2.0) / config.n_records
         most, level = (_pick_level(x, std) for x in shares)
-        return cls(most, min(_CLIP * level, 2.0))
+        clip = _CLIP * level
+        # If a fifth of normal outputs are clipped, their mean square is about a third of most^2.
+        error = 3.0 * math.sqrt(2.0) * config.target_noise.sums / config.n_records * clip / most
+        wider = max(1.0, math.sqrt(_ERROR / error))
+        return cls(min(wider * most, 2.0), min(wider * clip, 2.0))
 
     def rows(self, outputs: Floats, residuals: Floats) -> Floats:
         """Return the row of each record, (n, 4)."""
