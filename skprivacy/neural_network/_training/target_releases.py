@@ -223,7 +223,7 @@ def _release_sums(
     add up to at most 1.
     """
     total: Floats = np.zeros(1)
-    for start in range(0, len(weights), _ROWS_AT_A_TIME):
+    for start in range(0, max(len(weights), 1), _ROWS_AT_A_TIME):  # a process may have no records
         part = slice(start, start + _ROWS_AT_A_TIME)
         rows = np.trunc(make_rows(*(x[part] for x in values)) * _GRID) / _GRID
         total = total + weights[part] @ rows

@@ -8,7 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skprivacy.neural_network._training.target_releases import SlopeStep, level_rows
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.neural_network._training.engine import SingleProcess
+from skprivacy.neural_network._training.target_releases import SlopeStep, _release_sums, level_rows
 from skprivacy.neural_network._training.training_config import TargetNoise, TrainingConfig
 
 VALUES = np.array(list(product([-1e300, -2.0, -0.3, 0.0, 1e-300, 0.3, 2.0, 1e300], repeat=2))).T
@@ -65,6 +67,13 @@ def test_the_mean_is_predicted_where_noise_hides_the_slope():
     for seed in range(5):
         step, sums = step_and_sums(outputs, outputs, plan, seed)
         assert step.solve(sums, plan, noise_variance=1.0)[0] < 0.05
+
+
+def test_a_process_without_records_takes_part():
+    nothing = np.zeros(0)
+    given = nothing, SingleProcess(), SecureRandom(0), nothing, nothing
+    assert _release_sums(level_rows, 1.0, *given).shape == level_rows(*VALUES)[0].shape
+    assert _release_sums(SlopeStep(1.0, 1.0).rows, 1.0, *given).shape == (4,)
 
 
 def test_rare_large_numbers_raise_no_bound():
