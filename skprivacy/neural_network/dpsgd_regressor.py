@@ -83,8 +83,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     predicted where noise hides what the features explain. The mean, the magnitudes of outputs and
     residuals, and the sums for the slope take 0.15, 0.1 and 0.2 of the squared Gaussian-DP
     parameter. This costs accuracy where n * mu (see below) is under 100 or where few, extreme
-    targets hold the signal. The releases need the squared error, the built-in perceptron, a finite ``epsilon`` and
-    independent noise.
+    targets hold the signal. The releases need the squared error, the built-in perceptron, a finite
+    ``epsilon`` and independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
     given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
