@@ -6,6 +6,9 @@ held     on 8 tables that were not used for any choice: the default, the setting
          and the best of a search over 12 settings that is not private
 models   the network, the same without hidden layers, the other private regressors and a noisy mean,
          on up to 5,000 records of the same tables and of 5 tables with heavy-tailed targets
+gate     the network beside the mean target with noise: R2, its difference to the expected R2 of
+         this mean with its standard error over splits, and the R2 of AdaSSP, DP-EBM and the
+         additive regressor; up to 20,000 records of the same tables
 scales   the private regressors with target_scale "linear" and "log" on the tables with heavy-tailed
          targets: mean absolute error, in the unit of the target, and rank correlation
 without  epsilon = inf on the same tables, beside scikit-learn's perceptron, boosted trees and ridge
@@ -21,6 +24,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -37,10 +41,12 @@ from benchmarks.shared.regression_tables import (
     split,
     target_range,
 )
+from skprivacy import PrivateAdditiveRegressor
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.neural_network import DPSGDRegressor, Optimizer
 from skprivacy.neural_network.settings import PublicFacts, Recipe, resolve_auto_settings
+from skprivacy.preprocessing import BoundedColumn, Schema
 
 DELTA = 1e-5
 EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (1.0,))
@@ -144,6 +150,57 @@ def models(names: Iterable[str], seeds: int) -> None:
         print(f"{epsilon:7g}  mean          ", *(f"{r2:8.3f}" for r2 in np.mean(rows, axis=0)))
 
 
+def gate(names: Iterable[str], seeds: int) -> None:
+    print("epsilon  table             network  less the noisy mean ", *RIVALS, sep="  ")
+    for epsilon, name in product(EPSILONS, names or (*HELD_BACK, *HEAVY_HELD_BACK)):
+        splits = [split(name, seed, choose(20_000, 400)) for seed in range(seeds)]
+        ours = np.array([measure_r2(at, i, epsilon) for i, at in enumerate(splits)])
+        apart = ours - [expect_r2_of_mean(at, epsilon) for at in splits]
+        error = np.std(apart, ddof=1) / np.sqrt(seeds) if seeds > 1 else 0.0
+        others = [np.mean([rival(at, epsilon) for at in splits]) for rival in RIVALS.values()]
+        print(
+            f"{epsilon:7g}  {name:14s} {ours.mean():10.3f} {apart.mean():12.3f} +- {error:.3f}",
+            *(f"{r2:8.3f}" for r2 in others), flush=True,
+        )  # fmt: skip
+
+
+def expect_r2_of_mean(at: Split, epsilon: float) -> float:
+    """Return the expected R2 of the mean target with noise for the whole budget."""
+    std = analytic_noise_multiplier(epsilon, DELTA) / len(at.y)
+    error = np.mean((at.y_test - at.y.mean()) ** 2) + std**2
+    return float(1.0 - error / np.var(at.y_test))
+
+
+def fit_adassp(at: Split, epsilon: float) -> float:
+    model = AdaSSPRegressor(epsilon=epsilon, delta=DELTA, target_bounds=(-1, 1), bounds=(-1, 1))
+    return max(-1.0, float(model.fit(at.X, at.y).score(at.X_test, at.y_test)))
+
+
+def fit_ebm(at: Split, epsilon: float) -> float:
+    try:
+        from interpret.privacy import DPExplainableBoostingRegressor
+    except ImportError:  # pip install interpret-core
+        return np.nan
+    columns = at.X.shape[1]
+    model = DPExplainableBoostingRegressor(
+        feature_types=["continuous"] * columns, epsilon=epsilon, delta=DELTA, n_jobs=1,
+        privacy_bounds=dict.fromkeys(range(columns), (-1, 1)),
+        privacy_target_min=-1, privacy_target_max=1,
+    )  # fmt: skip
+    return max(-1.0, float(model.fit(at.X, at.y).score(at.X_test, at.y_test)))
+
+
+def fit_additive(at: Split, epsilon: float) -> float:
+    columns = dict.fromkeys((f"x{j}" for j in range(at.X.shape[1])), BoundedColumn(-1, 1))
+    train, test = (pd.DataFrame(X, columns=list(columns)) for X in (at.X, at.X_test))
+    schema = Schema(columns, target_bounds=(-1, 1))
+    model = PrivateAdditiveRegressor(epsilon, DELTA, schema=schema)
+    return max(-1.0, float(model.fit(train, at.y).score(test, at.y_test)))
+
+
+RIVALS = {"AdaSSP": fit_adassp, "DP-EBM": fit_ebm, "additive": fit_additive}
+
+
 def scales(names: Iterable[str], seeds: int) -> None:
     print("epsilon  table           model                         scale   error  correlation")
     for epsilon, name in product(EPSILONS, names or HEAVY_HELD_BACK):
@@ -210,7 +267,14 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=choose([], ["friedman1"]))
     parser.add_argument("--seeds", type=int, default=choose(5, 1))
     options = parser.parse_args()
-    parts = {"tune": tune, "held": held, "models": models, "scales": scales, "without": without}
+    parts = {
+        "tune": tune,
+        "held": held,
+        "models": models,
+        "gate": gate,
+        "scales": scales,
+        "without": without,
+    }
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
     with warnings.catch_warnings():

@@ -407,7 +407,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         config = replace(
             self._plan(n, recipe),
             per_group=per_group,
-            mean_noise=facts.mean_noise if first else None,
+            target_noise=facts.target_noise if first else None,
             held_out_share=held_out_share(self._settings(), facts),
         ).with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
         units: QuantileUnits | None = None

@@ -20,7 +20,7 @@ from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting.calibration import analytic_noise_multiplier
 from ._gradients.clipping import CLIPPING
-from ._training.training_config import SCHEDULES
+from ._training.training_config import SCHEDULES, TargetNoise
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536
@@ -38,10 +38,10 @@ _PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
 _HELD_OUT_SHARE, _MAX_HELD_OUT, _MIN_RECORDS_TO_HOLD_OUT = 0.1, 5000, 2000
 _UNITS_BEHIND_QUANTILES = 128
 _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
-# A regressor releases the mean target first, and trains on what is left. Residuals of heavy-tailed
-# targets are small, so their clipping norm is small; long training would add up more noise than
-# they hold.
-_MEAN_SHARE = 0.25  # of the squared Gaussian-DP parameter
+# A regressor releases the mean target first, trains on what is left, and releases how much of its
+# outputs the records support. Residuals of heavy-tailed targets are small, so their clipping norm
+# is small; long training would add up more noise than they hold.
+_TARGET_SHARES = 0.15, 0.1, 0.2  # of the squared Gaussian-DP parameter, for TargetNoise
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 _MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly noise
@@ -97,15 +97,16 @@ class PublicFacts:
         return self.signal * self.rarity / math.sqrt(weights)
 
     @property
-    def mean_noise(self) -> float | None:
-        """Noise multiplier of the mean target, which a regressor releases before training.
+    def target_noise(self) -> TargetNoise | None:
+        """Noise of a regressor's releases beside its steps.
 
-        None if it releases none: without privacy, and outside the study.
+        None if it has none: without privacy, and outside the study.
         """
         applies = self.perceptron and self.studied and not self.classifies
         if not applies or self.epsilon is None or self.is_free:
             return None
-        return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(_MEAN_SHARE)
+        whole = analytic_noise_multiplier(self.epsilon, self.delta)
+        return TargetNoise(*(whole / math.sqrt(share) for share in _TARGET_SHARES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +224,7 @@ def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings of a regressor, which trains on residuals from a released mean."""
     hidden = _hidden_layers(given, facts)
     # Training time is the number of steps times the learning rate, without momentum.
-    time = 0.5 * facts.signal * math.sqrt((1.0 - _MEAN_SHARE) / facts.n_features)
+    time = 0.5 * facts.signal * math.sqrt((1.0 - sum(_TARGET_SHARES)) / facts.n_features)
     if len(np.atleast_1d(hidden)):
         time *= min(3.0, max(1.0, facts.signal_of_hidden_layer / 25.0))
     elif time > _LONG_TIME:

@@ -35,7 +35,7 @@ _KINDS: dict[str, type] = {
 _PARAMS = (
     "hidden_layer_sizes", "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm",
     "batch_size", "epochs", "optimizer", "learning_rate", "relation", "n_records",
-    "max_group_size", "target_scale",
+    "max_group_size", "target_scale", "loss",
 )  # fmt: skip
 _NET_PARAMS = (
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "batch_size", "max_epochs",

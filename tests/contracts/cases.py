@@ -149,6 +149,7 @@ class Case:
     reaches: float = 0.6  # share of the sensitivity that some neighbour must come near
     add_remove: bool = True  # whether it can hide how many records there are
     before: int = 0  # how much is released before the steps of a training
+    after: int = 0  # and after them
     releases_vary: bool = False  # whether how many releases there are depends on earlier ones
     # What is released of what the mechanisms return, from a tape; None: all of it.
     released: Callable[[Any], Event] | None = None
@@ -198,7 +199,7 @@ def _network(**fixed: Any) -> Case:
 
 def _regressor(**fixed: Any) -> Case:
     make = trainer(DPSGDRegressor, **NETWORK | BOUNDED | fixed)
-    return Case(make, numbers, samples=True, before=1)
+    return Case(make, numbers, samples=True, before=1, after=2)
 
 
 def case_of_module(module: Any, data: Any = three_classes) -> Case:
@@ -347,7 +348,7 @@ NETWORKS = {
     "DPSGDClassifier-banded": replace(_network(noise="banded", epochs=1), samples=False),
     "DPSGDRegressor-tree-adaptive": replace(
         _regressor(noise="tree", max_grad_norm=Clipping("adaptive", 0.7), optimizer="adam"),
-        samples=False, before=0,
+        samples=False, before=0, after=0,
     ),
     "DPFederatedClassifier": _federated(),
     "DPFederatedClassifier-trusted": _federated(server="trusted"),

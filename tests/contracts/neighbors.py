@@ -26,7 +26,6 @@ from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.mechanisms import bounds
-from skprivacy.neural_network import dpsgd_regressor
 from skprivacy.neural_network import network as _network
 from skprivacy.neural_network._gradients import (
     clipped_sum,
@@ -35,6 +34,7 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
 )
+from skprivacy.neural_network._training import target_releases
 from skprivacy.sums import sum_plan, tables
 
 from .cases import Case
@@ -113,7 +113,7 @@ PARTS: dict[Any, str] = {
     perceptrons: "_ROWS",
     contributions: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",
-    dpsgd_regressor: "_ROWS_AT_A_TIME",
+    target_releases: "_ROWS_AT_A_TIME",
     _input_data: "_ROWS_AT_A_TIME",
     _network: "_PREDICT_ROWS",
     smoothing: "_ROWS",

@@ -43,16 +43,15 @@ def check_replay(case: Case) -> None:
 
 
 def of_training(case: Case, tape: Tape) -> Tape:
-    """Return the releases of the steps, without those that come before."""
-    first = case.before
-    steps = tape.mechanisms[first:], tape.inputs[first:], tape.outputs[first:]
-    return Tape(*steps, tape.draws)
+    """Return the releases of the steps, without those that come before and after."""
+    steps = slice(case.before, len(tape.outputs) - case.after)
+    return Tape(tape.mechanisms[steps], tape.inputs[steps], tape.outputs[steps], tape.draws)
 
 
 def event_of_training(model: Any) -> Any:
-    """Return the event of the steps."""
+    """Return the event of the steps, which at most one release precedes."""
     event = model.privacy_event_
-    return event.events[-1] if isinstance(event, ComposedEvent) else event
+    return event.events[1] if isinstance(event, ComposedEvent) else event
 
 
 def check_noise(case: Case) -> None:
@@ -75,10 +74,11 @@ def check_accounting(case: Case) -> None:
     tape = Tape()
     with recording(tape):
         model = case.make().fit(*case.data(N))
-    before, event = tape.mechanisms[: case.before], event_of_training(model)
-    parts = getattr(model.privacy_event_, "events", ())
-    assert not before or parts[:-1] == tuple(m.event for m in before)
-    tape = of_training(case, tape)
+    event, steps = event_of_training(model), of_training(case, tape)
+    parts = getattr(model.privacy_event_, "events", (event,))
+    others = [m for m in tape.mechanisms if not any(m is step for step in steps.mechanisms)]
+    assert [part for part in parts if part != event] == [m.event for m in others]
+    tape = steps
     if case.samples:
         assert event.count == len(tape.outputs) == model.n_steps_
         assert event.event.event == tape.mechanisms[0].event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import astuple, fields
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_training_lasts_as_long_as_the_signal_allows():
 def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        linear = 0.5 * math.sqrt(0.75) * known.signal / 4
+        linear = 0.5 * math.sqrt(0.55) * known.signal / 4
         longer = known.signal / math.sqrt(64 * 18 + 1) / 25
         time = linear * min(3.0, max(1.0, longer))
         recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
@@ -75,11 +75,12 @@ def test_numbers_take_as_long_as_the_residuals_allow():
         assert took / (1 - 0.9) * 0.3 == pytest.approx(math.sqrt(30 * linear))
 
 
-def test_a_regressor_releases_the_mean_with_a_quarter_of_the_budget():
+def test_a_regressor_keeps_budget_for_the_mean_and_for_the_slope():
     known = facts(classifies=False, n_outputs=1)
-    assert known.mean_noise == pytest.approx(3.730632 / math.sqrt(0.25), rel=1e-6)
+    expected = 3.730632 / np.sqrt([0.15, 0.1, 0.2])
+    assert astuple(known.target_noise) == pytest.approx(expected, rel=1e-6)
     for without in ({"classifies": True}, {"studied": False}, {"epsilon": np.inf}):
-        assert facts(**{"classifies": False, **without}).mean_noise is None
+        assert facts(**{"classifies": False, **without}).target_noise is None
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])

@@ -17,9 +17,9 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import Clipping, DPSGDClassifier, DPSGDRegressor, Optimizer
 from skprivacy.neural_network._training import update_rules as optimizers
 from skprivacy.neural_network._training.engine import SingleProcess
-from skprivacy.neural_network._training.training_config import TrainingConfig
+from skprivacy.neural_network._training.target_releases import release_mean
+from skprivacy.neural_network._training.training_config import TargetNoise, TrainingConfig
 from skprivacy.neural_network._training.update_rules import PrivateAdam
-from skprivacy.neural_network.dpsgd_regressor import release_mean
 
 
 @pytest.fixture
@@ -93,24 +93,37 @@ def test_the_mean_is_predicted_where_noise_hides_the_features():
         .score(X, y)
         for i in range(3)
     ]
-    # without the released mean and the shrinkage: -0.27
-    assert np.mean(found) > -0.06
+    # without the released mean and slope: -0.27
+    assert np.mean(found) > -0.02
 
 
-def test_the_guarantee_counts_the_mean(line):
+def test_the_guarantee_counts_the_mean_and_the_slope(line):
     model = private(epochs=2).fit(*line)
-    mean, steps = model.privacy_event_.events
-    assert isinstance(mean, GaussianEvent)
-    assert mean.noise_multiplier == pytest.approx(2 * analytic_noise_multiplier(5.0, 1e-5))
+    mean, steps, *after = model.privacy_event_.events
+    expected = [GaussianEvent(analytic_noise_multiplier(5.0, 1e-5) / x**0.5)
+                for x in (0.15, 0.1, 0.2)]  # fmt: skip
+    assert [mean, *after] == expected
     assert steps.count == model.n_steps_
     assert isinstance(private(epochs=2, epsilon=None, noise_multiplier=1.0).fit(*line)
                       .privacy_event_, RepeatedEvent)  # fmt: skip
 
 
-def test_no_mean_is_released_again_in_further_training(line):
+@pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    ("loss", "center"), [("squared_error", 0.59), ("absolute_error", 0.0), ("huber", 0.0)]
+)
+def test_robust_losses_give_the_median(loss, center):
+    X, y = skewed_counts()
+    model = private(target_bounds=(0, 20), loss=loss, noise_seed=0, random_state=0).fit(X, y)
+    assert np.median(model.predict(X)) == pytest.approx(center, abs=0.3)
+    assert isinstance(model.privacy_event_, RepeatedEvent) == (loss != "squared_error")
+
+
+def test_neither_mean_nor_slope_is_released_again_in_further_training(line):
     model = private(epochs=1).partial_fit(*line).partial_fit(*line)
     parts = model.privacy_event_.events
-    assert sum(isinstance(part, GaussianEvent) for part in flattened(parts)) == 1
+    assert sum(isinstance(part, GaussianEvent) for part in flattened(parts)) == 3
 
 
 def flattened(parts):
@@ -119,7 +132,7 @@ def flattened(parts):
 
 def test_the_mean_of_groups_counts_each_group_once():
     config = TrainingConfig.planned(3, epochs=1).with_noise_for(None, 1e-5, 1e-12)
-    config = replace(config, mean_noise=1e-12)
+    config = replace(config, target_noise=TargetNoise(1e-12, 1e-12, 1e-12))
     groups = Groups(np.array([0, 0, 0, 1, 2]), 3, "patient")
     targets = np.array([1.0, 0.0, 0.5, -1.0, 0.25])
     found = release_mean(config, targets, groups, SingleProcess(), SecureRandom(0))

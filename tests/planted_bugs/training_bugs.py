@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from skprivacy import _input_data
+from skprivacy.accounting import ComposedEvent
 from skprivacy.mechanisms import SecureRandom, float_noise
 from skprivacy.neural_network import DPSGDClassifier, dpsgd_regressor
 from skprivacy.neural_network._gradients import clipping, perceptron, trial
@@ -14,7 +15,9 @@ from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGra
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
+from skprivacy.neural_network._training import target_releases
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.target_releases import SlopeStep, rounded_rows
 from skprivacy.neural_network._training.training_config import SequentialBatches, TrainingConfig
 
 from ..contracts import records as contracts
@@ -189,6 +192,25 @@ def mean_of_the_records_there(original, config, targets, *args):
     return original(dataclasses.replace(config, n_records=len(targets)), targets, *args)
 
 
+@calling
+def slope_for_free(original, self, noise_multiplier):
+    event = original(self, noise_multiplier)
+    if self.target_noise is None or noise_multiplier == 0:
+        return event
+    return ComposedEvent(event.events[:-1])
+
+
+@calling
+def double_rows(original, *given):
+    return 2 * original(*given)
+
+
+@calling
+def slope_of_exact_sums(original, make_rows, noise, *given):
+    """Let noise be small where the slope is released."""
+    return original(make_rows, noise if make_rows is rounded_rows else noise / 100, *given)
+
+
 def weighted_after_the_clip(original):
     """Weight the rarest class after the clip, so that its records count three times."""
 
@@ -258,8 +280,13 @@ BUGS = [
     Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
     Bug(TrainingConfig, "event_at", asked_of(epochs=1), ACCOUNTING, STREAM,
         "one epoch accounted"),
-    Bug(TrainingConfig, "event_at", asked_of(mean_noise=None), ACCOUNTING, REGRESSOR,
-        "mean for free"),
+    Bug(TrainingConfig, "event_at", asked_of(target_noise=None), ACCOUNTING, REGRESSOR,
+        "mean and slope for free"),
+    Bug(TrainingConfig, "event_at", slope_for_free, ACCOUNTING, REGRESSOR),
+    Bug(SlopeStep, "rows", double_rows, REPLAY, REGRESSOR, "half the sensitivity of a slope"),
+    Bug(target_releases, "level_rows", double_rows, REPLAY, REGRESSOR,
+        "half the sensitivity of levels"),
+    Bug(target_releases, "_release_sums", slope_of_exact_sums, ACCOUNTING, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean",
         calling(lambda original, config, targets, *args: original(config, 2 * targets, *args)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+_HUBER_DELTA = 0.1  # of targets in [-1, 1]
+
 
 class LabelEntropy(nn.Module):
     """Binary cross-entropy of outputs and 0/1 targets of shape (n, labels), summed by row."""
@@ -24,6 +26,20 @@ class SquaredError(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         return 0.5 * (output.flatten() - target).square()
+
+
+class AbsoluteError(SquaredError):
+    """Absolute difference between outputs of shape (n, 1) and targets of shape (n,)."""
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output.flatten() - target).abs()
+
+
+class HuberError(SquaredError):
+    """Huber's loss: squared up to a difference of 0.1, and of slope 1 beyond."""
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return F.smooth_l1_loss(output.flatten(), target, reduction="none", beta=_HUBER_DELTA)
 
 
 class PerExample(nn.Module):

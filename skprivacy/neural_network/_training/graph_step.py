@@ -24,7 +24,7 @@ from .._gradients.clipped_sum import (
     Table,
     lengths_for,
 )
-from .._gradients.losses import LabelEntropy, PerExample, SquaredError
+from .._gradients.losses import AbsoluteError, HuberError, LabelEntropy, PerExample, SquaredError
 from .._gradients.trial import Probe
 from .update_rules import MomentumSGD
 
@@ -43,6 +43,7 @@ _CAPTURABLE = {
     nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity,
     nn.Flatten, nn.Unflatten, nn.AvgPool1d, nn.AvgPool2d, nn.MaxPool1d, nn.MaxPool2d,
     nn.CrossEntropyLoss, nn.MSELoss, nn.BCEWithLogitsLoss, LabelEntropy, PerExample, SquaredError,
+    AbsoluteError, HuberError,
 }  # fmt: skip
 WARM_UPS = 3  # calls before a capture, so that one-time initialisation is not captured
 _AGREE = 1e-4  # relative tolerance: rounding is far below, errors are far above

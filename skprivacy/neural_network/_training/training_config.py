@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -80,7 +80,7 @@ class TrainingConfig:
     views: Views | None = None
     device: str = "cpu"
     per_group: PerGroup | None = None
-    mean_noise: float | None = None  # noise multiplier of a mean that is released before the steps
+    target_noise: TargetNoise | None = None
     held_out_share: float = 0.0  # of the records, which end a run without privacy
 
     @classmethod
@@ -182,9 +182,10 @@ class TrainingConfig:
         if noise_multiplier == 0:
             return NonPrivateEvent()
         steps = self.noise_kind.event(noise_multiplier, self)
-        if self.mean_noise is None:
+        if self.target_noise is None:
             return steps
-        return ComposedEvent((GaussianEvent(self.mean_noise), steps))
+        mean, *after = map(GaussianEvent, astuple(self.target_noise))
+        return ComposedEvent((mean, steps, *after))
 
     def clip(self) -> Clip:
         """Return the clipping function; an adaptive one starts anew."""
@@ -225,6 +226,15 @@ class TrainingConfig:
         if self.averaging == "ema":
             return 0
         return int(self.n_steps * (1.0 - float(self.averaging)))
+
+
+@dataclass(frozen=True)
+class TargetNoise:
+    """Noise multipliers of a regressor's releases beside its steps (``target_releases``)."""
+
+    mean: float  # before the steps
+    levels: float  # after the steps
+    sums: float
 
 
 @dataclass(frozen=True)
@@ -332,7 +342,9 @@ class _Exact(_Sampled):
     def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
         if run.relation == "zero_out" and run.per_group is None:
             return ()
-        return ("a record's gradient is the same, to the last bit, in a batch without another one",)
+        return (
+            "a record's gradient and output are the same, to the last bit, without another one",
+        )
 
 
 class _Streaming(Noise):
