@@ -361,6 +361,21 @@ def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
         )  # fmt: skip
 
 
+def test_file_and_report_of_another_fit_with_the_same_claim_are_refused(issued, tmp_path, parts):
+    report, file = parts[2], tmp_path / "m.safetensors"
+    again = DPSGDClassifier(epsilon=1, delta=1e-4, classes=[0, 1], epochs=2)
+    again.fit(X[:200], Y[:200])
+    assert again.privacy_ == report.guarantee
+    save_model(again, file)
+    given = {"key": issued / "key.pem", "model_file": file}
+    with pytest.raises(ValueError, match="another fitted model with the same claim"):
+        issue_certificate(again, tmp_path / "c.json", report=report, **given)
+    with pytest.raises(ValueError, match="holds other numbers than model"):
+        issue_certificate(parts[0], tmp_path / "c.json", report=report, **given)
+    assert not (tmp_path / "c.json").exists()
+    issue_certificate(again, tmp_path / "c.json", **given)  # without the report
+
+
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_only_proved_guarantees_are_certified(issued, tmp_path):
     model = make_pipeline(
