@@ -37,6 +37,7 @@ _WITNESSES = {
     "because it has no counter and the issuer compared no digest",
 }
 
+_NO_MODEL = "no model file was passed"
 _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
 
 
@@ -124,17 +125,24 @@ class CertificateVerification(FactReport):
         return displayable(self.facts().to_text(titled=True))
 
     def _verdict(self) -> str:
-        """Return the first line: the state, with the key or the reason."""
+        """Return the first line: the state, with the key or the reason, and a missing model."""
         if self.state == VERIFIED:
-            return f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+            said = f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+            return said + self._missing_model()
         if self.state == UNKNOWN_KEY:
             return (
                 f"UNKNOWN KEY: the certificate is consistent, but signed with {self.fingerprint}, "
-                "which may be anybody's key. Pass the issuer's public key."
+                f"which may be anybody's key. Pass the issuer's public key.{self._missing_model()}"
             )
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
         return f"REFUSED: {why.rstrip('.')}."
+
+    def _missing_model(self) -> str:
+        """Return the warning that no model file was compared; empty if one was."""
+        if all(check.words != _NO_MODEL for check in self.checks):
+            return ""
+        return " No model file was compared: pass the one you received, which may be another."
 
 
 def _titled(title: str, sentences: tuple[str, ...]) -> Section:
@@ -262,7 +270,7 @@ def _signature(
         signer = CertificateCheck(_SIGNER, HOLDS, "the owner of the key that you passed")
     else:
         signer = CertificateCheck(
-            _SIGNER, FAILED, f"signed with another key, {who}, than {fingerprint(trusted)}"
+            _SIGNER, FAILED, f"signed with another key, {who}; you passed {fingerprint(trusted)}"
         )
     return who, [signed, signer]
 
@@ -273,7 +281,7 @@ def _model(
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
-        yield CertificateCheck(name, OPEN, "no model file was passed")
+        yield CertificateCheck(name, OPEN, _NO_MODEL)
         return
     try:
         found = digest_of_file(file)

@@ -138,10 +138,18 @@ def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
     shown = repr(found)
     assert "Statement about model.safetensors, a DPSGDClassifier: (1.00, 0.0001)-DP" in shown
     assert "by St. Mary" in shown
-    assert shown.startswith(f"VERIFIED: signed with the key that you passed, {found.fingerprint}.")
+    assert shown.startswith(
+        f"VERIFIED: signed with the key that you passed, {found.fingerprint}.\n"
+    )
     assert "holds: the signer: the owner of the key that you passed" in shown
     assert "the number of records is public" in shown
     assert "AUC" in shown
+
+
+@pytest.mark.parametrize("key", ["key.pem.pub", None])
+def test_the_first_line_says_that_no_model_file_was_compared(issued, key):
+    found = verify_certificate(issued / "certificate.json", key=key and issued / key)
+    assert "No model file was compared" in repr(found).splitlines()[0]
 
 
 @pytest.mark.heavy
@@ -643,6 +651,9 @@ def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert main([*line[:2], str(tmp_path / "none")]) == 2
+    capsys.readouterr()
+    assert main([*line[:2], "--key", line[1]]) == 2  # the certificate is no key
+    assert "is not a public key" in capsys.readouterr().err
 
 
 def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
