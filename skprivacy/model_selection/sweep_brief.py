@@ -12,6 +12,11 @@ import pandas as pd
 
 from .._report_facts import format_number
 
+_NOT_SHARED = (
+    "This page. Its scores were computed from the private data without noise. No guarantee covers "
+    "them, or an epsilon that was chosen by them."
+)
+
 
 def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Return questions and answers on each model: at the epsilon next to 1, and without privacy.
@@ -29,7 +34,7 @@ def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
         compared = free if len(free) else table[table["baseline"]]
         other = compared.iloc[0] if len(compared) else None
         found += _answers(f" of {name}" if name else "", level, other, sweep)
-    return found
+    return [*found, ("What must not be shared?", _NOT_SHARED)] if found else found
 
 
 def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:

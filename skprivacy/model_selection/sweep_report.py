@@ -86,7 +86,8 @@ def cost_in_words(sweep: Any) -> str:
         whole = compose_guarantees(private)
     except ValueError as error:  # of several relations or units
         return f"epsilon = infinity ({error})"
-    return format_guarantee(whole) + (" (without the non-private ones)" if left_out else "")
+    alone = " (for the private ones alone: the others have no limit)"
+    return format_guarantee(whole) + (alone if left_out else "")
 
 
 def figure_of(sweep: Any) -> Figure:
