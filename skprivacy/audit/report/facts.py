@@ -199,7 +199,7 @@ def _assess(report: Any) -> tuple[Any, str]:
 
 def _conclusion(report: Any) -> str:
     if report.verdict == "violated":
-        return "An attack refuted the claim. Do not release the model as private."
+        return "An attack refuted the claim. Do not release the model."
     if report.verdict == "doubtful":
         return (
             "The claim is neither refuted nor consistent: the samples of records are not what the "
