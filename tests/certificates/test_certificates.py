@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 import time
 import warnings
@@ -654,6 +656,17 @@ def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main([*line[:2], "--key", line[1]]) == 2  # the certificate is no key
     assert "is not a public key" in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+def test_the_exit_code_holds_although_nobody_reads_the_output(issued):
+    """`skprivacy verify ... | head -1` ended with 0 for a certificate of an unknown key."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = [sys.executable, "-m", "skprivacy", "verify", str(issued / "certificate.json")]
+    ended = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (3, "")
 
 
 def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
