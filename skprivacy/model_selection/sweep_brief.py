@@ -48,7 +48,7 @@ def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, 
     answers = [(f"What does the privacy{whose} cost?", f"{cost}.")]
     if not math.isnan(level["attack_auc"]):
         told = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
-        answers.append(("What does it buy?", f"{told}. Guessing has 0.5."))
+        answers.append(("What does it buy?", f"{told}. Guessing has 0.5, certainty 1."))
     if not math.isnan(level["attack_auc_bound"]):
         ceiling = format_number(level["attack_auc_bound"])
         limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."

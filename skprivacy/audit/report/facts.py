@@ -298,7 +298,7 @@ def _baseline(baseline: Any) -> Fact:
     if baseline is None:
         return Fact("blind_baseline")
     return Fact(
-        "blind_baseline", baseline.to_dict(), baseline.finding, "detail", "samples compared by"
+        "blind_baseline", baseline.to_dict(), baseline.finding, "detail", "samples compared"
     )
 
 
