@@ -23,7 +23,7 @@ from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.event import flatten
 from ..audit import AuditReport, Claim, claim_of
 from ..persistence.file_format import arrays_digest_of, header_of
-from ..persistence.models import released_digest
+from ..persistence.state import released_digest
 from ..preprocessing import Schema
 from .signing import Key, digest, private_key, sign
 

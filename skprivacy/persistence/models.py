@@ -105,19 +105,6 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         ) from error
 
 
-def released_digest(model: Any) -> str:
-    """Return the digest of the arrays that `save_model` writes; empty for an unsupported model.
-
-    The noise of a private fit is in these arrays: two fits have the same digest by no chance.
-    """
-    arrays: dict[str, NDArray] = {}
-    try:
-        to_state(model, "", arrays)
-    except (AttributeError, NotFittedError, TypeError, ValueError):
-        return ""
-    return files.digest_of_arrays(arrays)
-
-
 def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = None) -> Any:
     """Read a model that :func:`save_model` wrote. Nothing in the file is executed.
 

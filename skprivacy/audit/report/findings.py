@@ -27,7 +27,7 @@ from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...metrics import auc
 from ...metrics.evidence import Evidence, gather_evidence
 from ...metrics.roc_area import auc_interval, auc_p_value, holm
-from ...persistence.models import released_digest
+from ...persistence.state import released_digest
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
 
