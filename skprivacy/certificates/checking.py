@@ -37,6 +37,7 @@ _WITNESSES = {
     "because it has no counter and the issuer compared no digest",
 }
 
+_NO_MODEL = "no model file was passed"
 _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
 
 
@@ -124,17 +125,24 @@ class CertificateVerification(FactReport):
         return displayable(self.facts().to_text(titled=True))
 
     def _verdict(self) -> str:
-        """Return the first line: the state, with the key or the reason."""
+        """Return the first line: the state, with the key or the reason, and a missing model."""
         if self.state == VERIFIED:
-            return f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+            said = f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+            return said + self._missing_model()
         if self.state == UNKNOWN_KEY:
             return (
                 f"UNKNOWN KEY: the certificate is consistent, but signed with {self.fingerprint}, "
-                "which may be anybody's key. Pass the issuer's public key."
+                f"which may be anybody's key. Pass the issuer's public key.{self._missing_model()}"
             )
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
         return f"REFUSED: {why.rstrip('.')}."
+
+    def _missing_model(self) -> str:
+        """Return the warning that no model file was compared; empty if one was."""
+        if all(check.words != _NO_MODEL for check in self.checks):
+            return ""
+        return " No model file was compared: pass the one you received, which may be another."
 
 
 def _fail_check(name: str, words: str) -> CertificateCheck:
@@ -268,7 +276,7 @@ def _signature(
         signer = _pass_check(_SIGNER, "the owner of the key that you passed")
     else:
         signer = _fail_check(
-            _SIGNER, f"signed with another key, {who}, than {fingerprint(trusted)}"
+            _SIGNER, f"signed with another key, {who}; you passed {fingerprint(trusted)}"
         )
     return who, [signed, signer]
 
@@ -279,7 +287,7 @@ def _model(
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
-        yield _skip_check(name, "no model file was passed")
+        yield _skip_check(name, _NO_MODEL)
         return
     try:
         found = digest_of_file(file)

@@ -18,11 +18,12 @@ from typing import Any
 
 from .._output import as_path, json_safe, write_file
 from .._untrusted_files import MAX_MODEL_BYTES, open_file
-from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
+from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.event import flatten
 from ..audit import AuditReport, Claim, claim_of
-from ..persistence.file_format import header_of
+from ..persistence.file_format import arrays_digest_of, header_of
+from ..persistence.state import released_digest
 from ..preprocessing import Schema
 from .signing import Key, digest, private_key, sign
 
@@ -77,7 +78,8 @@ def issue_certificate(
     ------
     ValueError
         If the model has no proved guarantee, the file belongs to another model, the ledger has no
-        charge for the model, or the report is about another claim. Nothing is written then.
+        charge for the model, or the report is about another claim or model. Nothing is written
+        then.
 
     Notes
     -----
@@ -101,15 +103,17 @@ def issue_certificate(
     guarantee = claim.guarantee
     assert guarantee is not None
     inside = guarantee_in_file(file)
-    if inside is not None and PrivacyGuarantee.from_dict(inside).event not in _events(model, claim):
-        raise ValueError(
-            f"model_file={str(file)!r} states another guarantee than model: it was saved from "
-            "another model or an earlier fit. Save the model again with save_model."
-        )
+    if inside is not None:
+        _check_file(file, PrivacyGuarantee.from_dict(inside), model, claim)
     if report is not None and report.guarantee != guarantee:
         raise ValueError(
             f"report is about another claim, {report.guarantee!r}, than the model's, "
             f"{guarantee!r}. Audit this model."
+        )
+    if report is not None and report.released_digest not in ("", released_digest(model)):
+        raise ValueError(
+            "report is about another fitted model with the same claim, or an earlier fit. Audit "
+            "this model."
         )
     values = (
         {
@@ -170,11 +174,20 @@ def _check_proved(claim: Claim) -> None:
     )
 
 
-def _events(model: Any, claim: Claim) -> list[Event]:
-    """Return the events that a file of the model may state: of the whole model or its last step."""
+def _check_file(file: Path, stated: PrivacyGuarantee, model: Any, claim: Claim) -> None:
+    """Raise ValueError unless a file of `save_model` holds the model, or its last step."""
     last = model[-1] if hasattr(model, "steps") else model
-    stated = [claim.guarantee, getattr(last, "privacy_", None)]
-    return [found.event for found in stated if found is not None]
+    allowed = [claim.guarantee, getattr(last, "privacy_", None)]
+    what = ""
+    if stated.event not in [found.event for found in allowed if found is not None]:
+        what = "states another guarantee than model"
+    elif arrays_digest_of(file) not in (released_digest(model), released_digest(last)):
+        what = "holds other numbers than model"
+    if what:
+        raise ValueError(
+            f"model_file={str(file)!r} {what}: it was saved from another model or an earlier fit. "
+            "Save the model again with save_model."
+        )
 
 
 def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:

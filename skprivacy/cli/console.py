@@ -30,8 +30,14 @@ def print_message(text: str) -> None:
 
 
 def print_result(value: Any) -> None:
-    """Print a result to standard output, with control characters of the terminal escaped."""
-    print(displayable(str(value)))
+    """Print a result to standard output, with control characters of the terminal escaped.
+
+    If the reader has exited, as in `skprivacy verify ... | head -1`, the exit code still counts.
+    """
+    try:
+        print(displayable(str(value)), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 import warnings
@@ -86,9 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             else "interrupted"
         )
         return 130
-    except BrokenPipeError:  # the reader has exited, as in `skprivacy datasets | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (UserError, ValueError, TypeError, OSError, ImportError) as error:
         return _failed(error, traceback)
 

@@ -425,7 +425,7 @@ def _collect_baselines(
 def _joint_cost(claims: list[Claim]) -> PrivacyGuarantee:
     """Return the joint cost of all trained models; one without a claim is not private."""
     whole = total_of(claims)
-    note = "it covers the trained models together, never the scores and attacks in cv_results_"
+    note = "the joint guarantee covers the trained models, not their scores or attacks on them"
     if whole.charged is None:
         return PrivacyGuarantee(NonPrivateEvent(), assumptions=(whole.reason, note))
     return replace(whole.charged, assumptions=(*whole.charged.assumptions, note))

@@ -45,6 +45,10 @@ _MOST_DRAWN = 5
 _MOST_ROWS = 30
 _HEIGHT, _ENTRY = 6.4, 0.2  # inches of a figure with short legends, and of each further entry
 _POINTS = (0.01, 0.03)  # losses for which a page states the smallest epsilon
+_NOT_SHARED = (
+    "This page. Its scores were computed from the private data without noise. No guarantee covers "
+    "them, or an epsilon that was chosen by them."
+)
 
 
 def table(sweep: Any) -> pd.DataFrame:
@@ -87,7 +91,8 @@ def cost_in_words(sweep: Any) -> str:
         whole = compose_guarantees(private)
     except ValueError as error:  # of several relations or units
         return f"epsilon = infinity ({error})"
-    return format_guarantee(whole) + (" (without the non-private ones)" if left_out else "")
+    alone = " (for the private ones alone: the others have no limit)"
+    return format_guarantee(whole) + (alone if left_out else "")
 
 
 def figure_of(sweep: Any) -> Figure:
@@ -328,7 +333,7 @@ def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
         compared = free if len(free) else table[table["baseline"]]
         other = compared.iloc[0] if len(compared) else None
         found += _answers(f" of {name}" if name else "", level, other, sweep)
-    return found
+    return [*found, ("What must not be shared?", _NOT_SHARED)] if found else found
 
 
 def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
@@ -342,7 +347,7 @@ def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, 
     answers = [(f"What does the privacy{whose} cost?", f"{cost}.")]
     if not math.isnan(level["attack_auc"]):
         told = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
-        answers.append(("What does it buy?", f"{told}. Guessing has 0.5."))
+        answers.append(("What does it buy?", f"{told}. Guessing has 0.5, certainty 1."))
     if not math.isnan(level["attack_auc_bound"]):
         ceiling = format_number(level["attack_auc_bound"])
         limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -93,6 +94,16 @@ def write(
     write_file(path, save(contiguous, metadata={_KEY: text}))
 
 
+def digest_of_arrays(arrays: Mapping[str, NDArray]) -> str:
+    """Return the SHA-256 of arrays with their names, types and shapes."""
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.array(arrays[name], order="C")
+        found.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
     """Open a file; yield its header (empty if skprivacy did not write it) and its arrays."""
@@ -112,6 +123,12 @@ def header_of(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the header of a file, without its arrays; raises as :func:`opened` does."""
     with opened(path) as (header, _):
         return header
+
+
+def arrays_digest_of(path: str | PathLike[str]) -> str:
+    """Return the digest of the arrays in a file; raises as :func:`opened` does."""
+    with opened(path) as (_, arrays):
+        return digest_of_arrays(arrays.all())
 
 
 def _check_header(name: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -36,7 +37,7 @@ from .attribute_states import (
     saved_params,
     state_of,
 )
-from .file_format import Arrays
+from .file_format import Arrays, digest_of_arrays
 from .value_checks import common, restore_common
 
 PASSTHROUGH = "passthrough"
@@ -210,6 +211,19 @@ def _describe_refusal(model: Any, prefix: str, learner: bool) -> str:
         f"Instead, {advice}. save_model supports {', '.join(sorted(CLASSES))}, "
         "and a Pipeline of these."
     )
+
+
+def released_digest(model: Any) -> str:
+    """Return the digest of the arrays that ``save_model`` writes; empty for an unsupported model.
+
+    The noise of a private fit is in these arrays: two fits have the same digest by no chance.
+    """
+    arrays: dict[str, NDArray] = {}
+    try:
+        to_state(model, "", arrays)
+    except (AttributeError, NotFittedError, TypeError, ValueError):
+        return ""
+    return digest_of_arrays(arrays)
 
 
 def from_state(node: Any, arrays: Arrays, given: Given, learner: bool = False) -> Any:

@@ -145,6 +145,15 @@ def test_extreme_curves():
     assert advantage == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-9)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.3, 1e-5), (4.0, 1e-3)])
+def test_the_bounds_of_epsilon_and_delta_are_tight(epsilon, delta):
+    """The grid missed epsilon if delta was above 1e-9: the bound was up to 5% too high."""
+    fpr = np.array([0.001, 0.01, 0.3, 0.8])
+    direct, mirror = math.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr)
+    bound = PrivacyGuarantee(ApproxDPEvent(epsilon, delta), delta).tpr_bound(fpr)
+    assert bound == pytest.approx(np.minimum(direct, mirror), rel=1e-5)
+
+
 @pytest.mark.heavy
 def test_replace_one_conversion_is_explicit_and_one_way():
     single = PrivacyGuarantee(sgd(0.02, 1.5, 200), 1e-6, "zero_out")

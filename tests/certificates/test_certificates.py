@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 import time
 import warnings
@@ -137,10 +139,18 @@ def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
     shown = repr(found)
     assert "Statement about model.safetensors, a DPSGDClassifier: (1.00, 0.0001)-DP" in shown
     assert "by St. Mary" in shown
-    assert shown.startswith(f"VERIFIED: signed with the key that you passed, {found.fingerprint}.")
+    assert shown.startswith(
+        f"VERIFIED: signed with the key that you passed, {found.fingerprint}.\n"
+    )
     assert "holds: the signer: the owner of the key that you passed" in shown
     assert "the number of records is public" in shown
     assert "AUC" in shown
+
+
+@pytest.mark.parametrize("key", ["key.pem.pub", None])
+def test_the_first_line_says_that_no_model_file_was_compared(issued, key):
+    found = verify_certificate(issued / "certificate.json", key=key and issued / key)
+    assert "No model file was compared" in repr(found).splitlines()[0]
 
 
 @pytest.mark.heavy
@@ -358,6 +368,21 @@ def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
             other, tmp_path / "c.json", key=issued / "key.pem",
             model_file=tmp_path / "m.safetensors", report=report,
         )  # fmt: skip
+
+
+def test_file_and_report_of_another_fit_with_the_same_claim_are_refused(issued, tmp_path, parts):
+    report, file = parts[2], tmp_path / "m.safetensors"
+    again = DPSGDClassifier(epsilon=1, delta=1e-4, classes=[0, 1], epochs=2)
+    again.fit(X[:200], Y[:200])
+    assert again.privacy_ == report.guarantee
+    save_model(again, file)
+    given = {"key": issued / "key.pem", "model_file": file}
+    with pytest.raises(ValueError, match="another fitted model with the same claim"):
+        issue_certificate(again, tmp_path / "c.json", report=report, **given)
+    with pytest.raises(ValueError, match="holds other numbers than model"):
+        issue_certificate(parts[0], tmp_path / "c.json", report=report, **given)
+    assert not (tmp_path / "c.json").exists()
+    issue_certificate(again, tmp_path / "c.json", **given)  # without the report
 
 
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
@@ -627,6 +652,20 @@ def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert main([*line[:2], str(tmp_path / "none")]) == 2
+    capsys.readouterr()
+    assert main([*line[:2], "--key", line[1]]) == 2  # the certificate is no key
+    assert "is not a public key" in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+def test_the_exit_code_holds_although_nobody_reads_the_output(issued):
+    """`skprivacy verify ... | head -1` ended with 0 for a certificate of an unknown key."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = [sys.executable, "-m", "skprivacy", "verify", str(issued / "certificate.json")]
+    ended = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (3, "")
 
 
 def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):

@@ -144,7 +144,8 @@ class BlindBaseline:
         if self.p_value is None:
             return ""
         compared = "labels alone" if self.auc is None else "classifiers that never saw the model"
-        return f"{compared}: {self._figures}"
+        found = "a difference found" if self.differs else "no difference found"
+        return f"{found} by {compared}: {self._figures}"
 
     @property
     def _figures(self) -> str:

@@ -86,6 +86,9 @@ class AuditReport(FactReport):
         Evidence that the records depend on each other; empty if there is none.
     ledger_caveats : tuple of str
         Limits of the ledger of the model's budget: whether a restored older copy is noticed.
+    released_digest : str
+        SHA-256 of the numbers that ``save_model`` writes of the model. A certificate of another
+        model refuses the report. Empty for a model that cannot be saved.
     own_claim : Claim or None
         The model's own claim, if the audit tested a passed claim instead; otherwise None.
     baseline : object or None
@@ -121,6 +124,7 @@ class AuditReport(FactReport):
     attacked: str = "record"
     copied: str = ""
     ledger_caveats: tuple[str, ...] = ()
+    released_digest: str = ""
     own_claim: Claim | None = None
     baseline: BlindBaseline | None = None
     pairs: MatchedPairs | None = None

@@ -199,7 +199,7 @@ def _assess(report: Any) -> tuple[Any, str]:
 
 def _conclusion(report: Any) -> str:
     if report.verdict == "violated":
-        return "An attack refuted the claim. Do not release the model as private."
+        return "An attack refuted the claim. Do not release the model."
     if report.verdict == "doubtful":
         return (
             "The claim is neither refuted nor consistent: the samples of records are not what the "
@@ -298,7 +298,7 @@ def _baseline(baseline: Any) -> Fact:
     if baseline is None:
         return Fact("blind_baseline")
     return Fact(
-        "blind_baseline", baseline.to_dict(), baseline.finding, "detail", "samples compared by"
+        "blind_baseline", baseline.to_dict(), baseline.finding, "detail", "samples compared"
     )
 
 

@@ -24,6 +24,8 @@ _LAST_LABELS = {
     "chance": "guessing",
     "guarantee": "ceiling",
 }
+# Styles of the curves, told apart without colour; "--" and ":" are the guess and the ceiling.
+_STYLES = ("-", "-.", (0, (8, 1)), (0, (8, 1, 1, 1, 1, 1)))
 _ENTRY = 0.17  # height of a legend entry, in inches
 
 
@@ -40,6 +42,7 @@ def roc_figure(report: Any) -> Markup:
         drawn = MembershipRocDisplay.from_result(
             finding.result, ax=ax, bound=claimed if last else None
         )
+        drawn.line_.set_linestyle(_STYLES[index % len(_STYLES)])
         if finding.shown_at is not None:
             _mark(ax, finding.shown_at, drawn.line_.get_color())
     found, alarms = (

@@ -8,6 +8,10 @@ from typing import Any
 from ..inspection.guarantees import PASSED
 from .document import About
 
+_NOT_SHARED = (
+    "This page. Its figures were computed from the private data without noise, and no guarantee "
+    "covers them. Keep it among those who may see the data."
+)
 WIDE = 10.0  # an epsilon above which the limit promises hardly anything
 
 _KINDS = {
@@ -79,8 +83,10 @@ def briefing(report: Any, about: About) -> list[tuple[str, str]]:
     return [
         ("What is protected?", _protected(report, about)),
         ("From whom?", _from_whom(report)),
-        ("How sure is that?", f"{_limit(report, about)}{_measured(report)}"),
+        ("How sure is that?", _limit(report, about)),
+        ("What did the attacks find?", f"{_measured(report)}{_strongest(report)}"),
         ("What is there to decide?", _decision(report)),
+        ("What must not be shared?", _NOT_SHARED),
     ]
 
 
@@ -119,14 +125,13 @@ def _from_whom(report: Any) -> str:
         return "From nobody. Anyone who can query the model may learn about its training records."
     return (
         "From everybody who receives the trained model, whatever else they know or compute. Not "
-        "from those who hold the data or trained the model. Not from readers of this document: its "
-        "figures come from the data directly."
+        "from those who hold the data or trained the model, and not from readers of this page."
     )
 
 
 def _limit(report: Any, about: About) -> str:
     if _unlimited(report):
-        return "There is no limit to rely on. "
+        return "There is no limit to rely on."
     sure = {
         "proved": "The limit is proved"
         f"{', under the assumptions listed below' if report.guarantee.assumptions else ''}. ",
@@ -134,7 +139,7 @@ def _limit(report: Any, about: About) -> str:
         "estimate": "The limit is an estimate: there is no proof of it. ",
     }[report.guarantee.kind]
     if report.guarantee.event.data_dependent:
-        return sure + "Its size is itself private and is withheld. "
+        return sure + "Its size is itself private and is withheld."
     unit = _unit(report, about)
     guessed = {
         "replace_one": f"with which of two possible contents of {unit}",
@@ -144,7 +149,7 @@ def _limit(report: Any, about: About) -> str:
     return (
         f"{sure}It means: an attacker must guess how the model was trained, {guessed}, and both "
         f"are equally likely. With the model, the guess is right in at most {right:g} of 100 "
-        "cases; without it, in 50. "
+        "cases; without it, in 50."
     )
 
 
@@ -159,10 +164,7 @@ def _measured(report: Any) -> str:
     if report.doubt:
         return f"{attacks} tried, but the samples of records are not what an audit assumes."
     if not report.claims:
-        return (
-            f"{attacks} tried. The results are below. Other attacks may find more, so weak results "
-            "prove nothing."
-        )
+        return f"{attacks} tried. Other attacks may find more, so weak results prove nothing."
     if not report.could_refute:
         return (
             f"{attacks} tried, and none refuted the claim. With so few records, no attack could "
@@ -174,9 +176,37 @@ def _measured(report: Any) -> str:
     )
 
 
+def _strongest(report: Any) -> str:
+    """Return what the strongest attacks measured, rounded up; nothing if the samples are in doubt.
+
+    Both rates are stated: an attack that names few members for certain can have a low AUC.
+    """
+    if report.doubt:
+        return ""
+    pair, sought, wrong = (
+        ("a true label from a flipped one", "true labels", "flipped labels")
+        if report.of_labels
+        else ("a member from a non-member", "members", "non-members")
+    )
+    auc = min(100.0, math.ceil(1000 * max(f.result.auc for f in report.findings)) / 10)
+    told = f" The strongest tells {pair} in {auc:g} of 100 pairs; a guess does in 50."
+    points = [point for found in report.findings for point in found.points]
+    rates = [p["tpr"] for p in points if p["fpr"] == 0.01 and not math.isnan(p["tpr"])]
+    if rates:
+        share = min(100.0, math.ceil(1000 * max(rates)) / 10)
+        told += (
+            f" Where 1 of 100 {wrong} may be accused, an attack finds {share:g} of 100 {sought}; a "
+            "guess finds 1."
+        )
+    return told
+
+
 def _decision(report: Any) -> str:
     if report.verdict == "violated":
-        return "Do not release the model as private. Have the cause found first."
+        return (
+            "Do not release the model. Have the cause found, and review what the same software "
+            "released before."
+        )
     if report.doubt:
         return "Nothing yet. Have the samples of records checked and the audit repeated."
     if not report.claims:

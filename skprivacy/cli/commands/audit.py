@@ -19,9 +19,9 @@ examples:
   skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
-exit codes: 0 no claim was refuted, 1 a claim was refuted (violated), 2 an error in the arguments or
-the data, 3 the audit says nothing, because members and non-members differ without the model, look
-exchanged, or are copies (doubtful, or no claim).
+exit codes: 0 no claim was refuted, or there was none, 1 a claim was refuted (violated), 2 an error
+in the arguments or the data, 3 the audit says nothing, with or without a claim, because members and
+non-members differ without the model, look exchanged, or are copies.
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit a model of
 another library, call skprivacy.audit.audit from Python, or use `skprivacy audit-predictions`.
 """

@@ -24,7 +24,8 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("certificate", metavar="CERTIFICATE.json", help="the certificate")
+    # "certificate" would be the name of an output of other commands
+    parser.add_argument("signed", metavar="CERTIFICATE.json", help="the certificate")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file")
     parser.add_argument(
         "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         schema = None if args.schema is None else Schema.from_json(args.schema)
-        found = verify_certificate(args.certificate, args.model, key=args.key, schema=schema)
+        found = verify_certificate(args.signed, args.model, key=args.key, schema=schema)
     except OSError as error:
         raise UserError(f"{error.filename or error} cannot be read. Check the path.") from error
     print_result(found)

@@ -104,12 +104,14 @@ def test_a_claim_that_withstands_is_doubted_too():
     assert report.verdict == "doubtful"
     assert "distinguish them (AUC" in report.doubt
     assert report.caveats[0] == report.doubt
+    assert report.baseline.finding.startswith("a difference found by")
     assert report.to_dict()["blind_baseline"]["differs"]
     fair = samples("none", 200)
     report = audit(TREE.fit(*fair[:2]), *fair, claim=9.0, n_shadows=2, random_state=0)
     assert report.verdict == "consistent"
     assert report.pairs is None
     assert report.baseline.finding in report.to_html()
+    assert report.baseline.finding.startswith("no difference found by")
 
 
 def test_a_group_is_one_unit_of_the_comparison():

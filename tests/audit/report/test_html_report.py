@@ -14,6 +14,7 @@ from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, audit
 from skprivacy.audit.label_audit import LabelAuditReport
+from skprivacy.audit.report import html_report
 from skprivacy.audit.report.findings import AttackFinding, origin_in_words, origin_point
 from skprivacy.audit.report.plain_words import briefing
 from skprivacy.metrics.evidence import Evidence, Rates, gather_evidence
@@ -116,13 +117,16 @@ def test_the_first_page_answers_in_plain_words(honest):
         "What is protected?",
         "From whom?",
         "How sure is that?",
+        "What did the attacks find?",
         "What is there to decide?",
+        "What must not be shared?",
     ]
     assert set(told) <= set(Read(honest.to_html(about=ABOUT)).terms)
     for jargon in ("Renyi", "Rényi", "zCDP", "moments", "delta", "-DP"):
         assert jargon not in " ".join(told.values())
     assert "No audit can decide this for you" in told["What is there to decide?"]
-    assert "proves nothing by itself" in told["How sure is that?"]
+    assert "proves nothing by itself" in told["What did the attacks find?"]
+    assert told["What must not be shared?"].startswith("This page.")
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 4.2246789, 40.0])
@@ -189,6 +193,25 @@ def test_a_doubtful_audit_decides_nothing(honest):
 
     doubtful = Doubtful(**vars(honest))
     assert answers(doubtful)["What is there to decide?"].startswith("Nothing yet")
+    assert "of 100 pairs" not in answers(doubtful)["What did the attacks find?"]
+
+
+def test_the_strongest_attacks_are_told_in_numbers(liar):
+    strong, weak = np.linspace(0.5, 1.5, 200), np.linspace(0, 1, 200)
+    told = answers(replace(liar, findings=(finding(weak, weak), finding(strong, weak))))
+    assert "from a non-member in 87.4 of 100 pairs" in told["What did the attacks find?"]
+    assert "an attack finds 51 of 100 members" in told["What did the attacks find?"]
+
+
+def test_curves_differ_without_colour(liar, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(html_report, "embed_figure", lambda figure, _: drawn.append(figure))
+    spread = np.linspace(0, 1, 200)
+    html_report.roc_figure(replace(liar, findings=(finding(spread, spread),) * 3))
+    styles = [
+        str(line._dash_pattern) for line in drawn[0].axes[0].lines if len(line.get_xdata()) > 2
+    ]
+    assert len(set(styles[:3])) == 3
 
 
 def finding(inside, outside):
@@ -268,7 +291,7 @@ def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
     assert '<div class="verdict open"><strong>Audit: consistent, but no audit of so few' in page
     assert (
         "With so few records, no attack could have refuted it"
-        in answers(report)["How sure is that?"]
+        in answers(report)["What did the attacks find?"]
     )
     assert honest.could_refute
     assert '<div class="verdict good"><strong>Audit: consistent</strong>' in (honest.to_html())
