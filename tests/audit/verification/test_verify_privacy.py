@@ -378,6 +378,19 @@ def test_errors(estimator, params, error, match):
         verify_privacy(estimator, **params)
 
 
+class RefusesNaN(PrivateStandardScaler):
+    def fit(self, X, y=None):
+        if np.isnan(X).any():
+            raise ValueError("no missing values")
+        return super().fit(X)
+
+
+def test_if_all_neighbours_are_refused_the_error_of_the_fit_is_the_cause():
+    with pytest.raises(ValueError, match="accept NaN") as found:
+        verify_privacy(RefusesNaN(bounds=UNIT, relation="zero_out"), n_runs=20)
+    assert str(found.value.__cause__) == "no missing values"
+
+
 def test_what_fit_takes_further_is_passed_without_labels_too():
     """It was left out then, and another fit was verified than the one that was asked for."""
 
