@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
@@ -376,6 +377,15 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
 def test_errors(estimator, params, error, match):
     with pytest.raises(error, match=match):
         verify_privacy(estimator, **params)
+
+
+def test_a_bound_above_a_claim_that_held_is_explained():
+    response, random = RandomizedResponse(3.0, 2), SecureRandom()
+    report = verify_release(lambda v: response.release([v], random), [(0, 1)], 3.0, n_runs=100)
+    first, gaussian = report.bounds
+    report = replace(report, broken=False, bounds=(first, replace(gaussian, epsilon=9.0)))
+    assert "9 is above the claimed 3, yet not refuted" in repr(report)
+    assert "yet not refuted" not in repr(replace(report, broken=True))
 
 
 class RefusesNaN(PrivateStandardScaler):
