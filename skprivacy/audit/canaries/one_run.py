@@ -102,8 +102,8 @@ def audit_one_run(
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Training records.
     %(claim)s
-        Its relation decides whether canaries are left out or replaced. None tests the claim of the
-        trained model.
+        Its relation decides whether canaries are left out or replaced; with ``"gradient"``, it must
+        be the network's. None tests the claim of the trained model.
     n_canaries : int, default=1000
         From 20 to half the number of records (for gradients, to the number of weights). More
         canaries show more leakage, but make the model worse. At a true epsilon below 2, thousands
@@ -192,6 +192,11 @@ def audit_one_run(
     # A separate stream: if the model had the same seed, its sampling could follow the coins.
     random = np.random.default_rng(coin_entropy(random_state))
     if isinstance(canaries, str):
+        if stated is not None and not steps_between(stated.relation, estimator.relation):
+            raise ValueError(
+                f"claim is for {stated.relation}, but gradient canaries test a claim for "
+                f"{estimator.relation}, the network's relation. Pass a PrivacyGuarantee with it."
+            )
         run = run_with_gradients(estimator, X, y, n_canaries, random)
     else:
         coin = coin_for(estimator)

@@ -21,7 +21,9 @@ from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson
 from ...metrics.repeated_runs import Counts, Curve
+from ..inspection.attempts import is_alarm
 from .neighbors import PILOT, Effort, NeighbourPair, Release, ReleaseRuns
+from .releases import IndependentFits
 
 # If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
 # because the best of some thousand tests looks better than it is.
@@ -80,8 +82,9 @@ class CountedAttack:
         left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
         if not works:
             raise ValueError(
-                "The release returned no numbers on any neighbours. Pass X and y on which it works."
-            )
+                "The release returned no numbers on any neighbours. Pass X and y on which it "
+                "works, and accept NaN: under zero_out, missing values replace a record."
+            ) from _error_of_a_fit(release, tried)
         # Timed after the first runs, which have one-time costs.
         started = time.perf_counter()
         for runs in works:
@@ -109,6 +112,19 @@ class ThresholdTest:
         """Return how often runs with the record and runs without it pass the test."""
         hits, false = (int(np.sum(self.score(side) >= self.cut)) for side in (runs, others))
         return Counts(hits, len(runs), false, len(others))
+
+
+def _error_of_a_fit(release: Release, tried: Sequence[ReleaseRuns]) -> Exception | None:
+    """Return the error of a fit on the first neighbours; None if there is none."""
+    for data in [side for runs in tried[:1] for side in (runs.pair.data, runs.pair.other)]:
+        try:
+            if isinstance(release, IndependentFits):
+                release.fitted(data)
+        except Exception as error:
+            if is_alarm(error):
+                raise
+            return error
+    return None
 
 
 def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:

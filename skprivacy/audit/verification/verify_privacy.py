@@ -130,6 +130,17 @@ class PrivacyVerificationReport(FactReport):
             "the fits or more, at best"
         )
 
+    @property
+    def _excess(self) -> list[str]:
+        """Why bounds above a claim that held are no contradiction, in words."""
+        above = [b for b in self.bounds if b.assumptions and b.epsilon > self.claimed_epsilon]
+        return [
+            f"{bound.epsilon:.3g} is above the claimed {self.claimed_epsilon:.3g}, yet not "
+            "refuted: it holds only under its assumption, which the verdict does not make"
+            for bound in above
+            if not self.broken
+        ]
+
     def facts(self) -> ReportFacts:
         runs = (
             f"{self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
@@ -143,6 +154,7 @@ class PrivacyVerificationReport(FactReport):
                 for i, found in enumerate(self.counts)
             ),
             *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
+            *(Fact(sentence=text) for text in self._excess),
             *(Fact(sentence=text, label="changed") for text in self.changes),
             *(Fact(sentence=name, label="not tried") for name in self.left_out),
             Fact("n_runs", self.n_runs, runs),

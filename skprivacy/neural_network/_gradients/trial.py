@@ -78,7 +78,8 @@ def select_gradient_method(
 ) -> tuple[PerExampleGradients, Probe]:
     """Return the fastest method of per-example gradients, and the probe as the module accepts it.
 
-    ValueError is raised if the module or the loss mixes examples, stores them, or fails on them.
+    ValueError is raised if a layer or the loss mixes examples, or if the module or the loss stores
+    them or fails on them. Other modules that mix examples get a warning: no method mixes them.
 
     **Guarantees.** A trial on another device runs on the CPU first. So every device refuses the
     same modules. An operation that fails on the CPU, such as an index outside of a table, never
@@ -185,6 +186,8 @@ def _fastest_method(
     _refuse_stored_examples(trial, loss, probe)
     expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
+        if way is Vectorised:  # the gradients by one backward pass differ, or cannot be had
+            _warn_of_mixing(trial, probe)
         try:
             found = _norms_and_sum(trial, way(trial, loss, views), probe)
         except Exception:  # any failure: the next method is slower and more general
@@ -193,6 +196,28 @@ def _fastest_method(
             return way(module, loss, views)
     _warn_of_slow_layers(module)
     return OneByOne(module, loss, views)
+
+
+def _warn_of_mixing(trial: nn.Module, probe: Probe) -> None:
+    """Warn if an example's outputs depend on the other examples, which training never shows it."""
+    own = probe.inputs[: probe.views]
+    alike = own.repeat(PROBES, *[1] * (own.ndim - 1))
+
+    def outputs(inputs: Tensor) -> Tensor:
+        torch.manual_seed(0)  # for dropout in the forward pass
+        return copy.deepcopy(trial)(inputs)[: probe.views]
+
+    devices = [own.device] if own.is_cuda else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        found, expected = outputs(probe.inputs), outputs(alike)
+    tolerance = {"rtol": _TRIAL_TOLERANCE, "atol": _TRIAL_TOLERANCE}
+    if not torch.allclose(found, expected, equal_nan=True, **tolerance):
+        warn_caller(
+            f"module={type(trial).__name__} mixes examples: it computes other outputs for one if "
+            "the others change. It is trained on each example alone but predicts in batches, so "
+            "remove what mixes them, such as a mean over axis 0.",
+            UserWarning,
+        )
 
 
 def _warn_of_slow_layers(module: nn.Module) -> None:

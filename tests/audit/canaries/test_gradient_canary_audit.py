@@ -423,6 +423,7 @@ def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charge
         (None, {"canaries": "gradients"}, ValueError, "canaries='gradients' must be 'gradient'"),
         (None, {"score": max}, ValueError, "Leave score out"),
         (None, {"n_canaries": 19}, ValueError, "n_canaries=19"),
+        (None, {"claim": (1.0, 1e-5)}, ValueError, "claim is for add_remove, .* zero_out"),
         (None, {"records": (sparse.csr_matrix(X), y)}, ValueError, "dense matrix"),
         (None, {"records": (np.char.add(X.astype(str), "x"), y)}, ValueError, "X holds text"),
         (make_pipeline(StandardScaler(), DPSGDClassifier()), {}, TypeError, "got Pipeline"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
@@ -376,6 +377,28 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
 def test_errors(estimator, params, error, match):
     with pytest.raises(error, match=match):
         verify_privacy(estimator, **params)
+
+
+def test_a_bound_above_a_claim_that_held_is_explained():
+    response, random = RandomizedResponse(3.0, 2), SecureRandom()
+    report = verify_release(lambda v: response.release([v], random), [(0, 1)], 3.0, n_runs=100)
+    first, gaussian = report.bounds
+    report = replace(report, broken=False, bounds=(first, replace(gaussian, epsilon=9.0)))
+    assert "9 is above the claimed 3, yet not refuted" in repr(report)
+    assert "yet not refuted" not in repr(replace(report, broken=True))
+
+
+class RefusesNaN(PrivateStandardScaler):
+    def fit(self, X, y=None):
+        if np.isnan(X).any():
+            raise ValueError("no missing values")
+        return super().fit(X)
+
+
+def test_if_all_neighbours_are_refused_the_error_of_the_fit_is_the_cause():
+    with pytest.raises(ValueError, match="accept NaN") as found:
+        verify_privacy(RefusesNaN(bounds=UNIT, relation="zero_out"), n_runs=20)
+    assert str(found.value.__cause__) == "no missing values"
 
 
 def test_what_fit_takes_further_is_passed_without_labels_too():

@@ -424,8 +424,28 @@ class Mixing(nn.Module):
 
 
 def test_a_module_that_mixes_examples_never_goes_by_book_keeping():
-    engine, _ = engine_of(Mixing())
+    with pytest.warns(UserWarning, match="module=Mixing mixes examples"):
+        engine, _ = engine_of(Mixing())
     assert engine.gradients.name == "torch.func"
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_random_modules_without_book_keeping_get_no_warning_of_mixing(views):
+    """``filterwarnings = error`` makes a warning an error."""
+    engine, _ = engine_of(NoisyScale(), views=views)
+    assert engine.gradients.name == "torch.func"
+
+
+class NoisyScale(nn.Module):
+    """A parameter of its own, and noise that is drawn in the forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(72, 3)
+        self.scale = nn.Parameter(torch.ones(72))
+
+    def forward(self, x):
+        return self.layer(nn.functional.dropout(x * self.scale, 0.5, self.training))
 
 
 class Remembering(nn.Module):
