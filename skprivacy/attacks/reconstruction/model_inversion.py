@@ -81,7 +81,11 @@ def invert_class(
     """
     rng = check_random_state(random_state)
     classes = np.asarray(target.classes_)
-    if label not in classes.tolist():
+    try:
+        is_class = label in classes.tolist()
+    except (TypeError, ValueError):  # arrays and pandas.NA are neither equal nor unequal
+        is_class = False
+    if not is_class:
         raise ValueError(f"label={label!r} must be one of target.classes_={classes.tolist()}.")
     column = int(label_columns([label], classes)[0])
     low, high = _check_bounds(bounds, target)
