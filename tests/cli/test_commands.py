@@ -16,7 +16,7 @@ from skprivacy.audit import audit as audit_function
 from skprivacy.audit import runner
 from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
-from skprivacy.cli.main import make_parser
+from skprivacy.cli.main import COMMANDS, make_parser
 from skprivacy.datasets import load_demo
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
@@ -368,3 +368,9 @@ def test_other_types_of_report_are_refused_before_training(command, name, folder
     line = f"{command} data.csv --schema schema.json {epsilon} --delta 1e-4 --out {name}"
     refuse(line, capsys, "--out must end in .html, .htm, .json, .csv")
     assert not (folder / name).exists()
+
+
+def test_the_page_of_the_command_line_names_every_command():
+    page = (Path(__file__).parents[2] / "doc" / "command_line.rst").read_text(encoding="utf-8")
+    missing = {name for name in COMMANDS if f"``{name}``" not in page}
+    assert not missing, "add a row to the table of doc/command_line.rst"
