@@ -486,18 +486,20 @@ class PrivateEstimatorMixin:
 
     .. code-block:: python
 
-        def fit(self, X, y):
+        def fit(self, X, y, *, groups=None):
             with self._private_fit() as fit:
-                rows, target, groups = read_records(self, X, y)
+                rows, target, groups = read_records(self, X, y, groups)
                 classes = public_classes(fit, target, self.classes)
                 mechanism = Laplace(1 / self.epsilon, sensitivity=2.0)
                 with fit.charged(
                     mechanism.event,
                     relation=self.relation,
                     at_delta=0.0,
+                    unit=groups.unit,
                     arithmetic=mechanism.arithmetic,
                 ):
-                    noisy = mechanism.release(statistic(rows), SecureRandom(self.noise_seed))
+                    value = statistic(rows, groups.exact_shares())
+                    noisy = mechanism.release(value, SecureRandom(self.noise_seed))
                 self.coef_ = ...
             return self
 

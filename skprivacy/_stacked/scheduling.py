@@ -35,9 +35,9 @@ from .perceptrons import ACTIVATIONS, Float32Array, Layers, append_columns
 from .stacked_dpsgd import PrivateTask, train_private
 from .stacked_mlp import MLPTask, is_plain_mlp, train_mlps
 
-# Devices on which ``dpsgd`` and ``mlp`` train, and the numbers that a device of unknown memory may
-# hold.
+# Devices on which ``stacked_dpsgd`` and ``stacked_mlp`` train, with numpy.
 _PROCESSORS = {"cpu"}
+# Numbers that a device of unknown memory may hold.
 _DEFAULT_FREE_NUMBERS = 1 << 28
 
 # Maximum number of models whose records are sent to a process at once.

@@ -14,9 +14,8 @@ Files, in reading order:
 - ``transformer``: SchemaTransformer, in memory or batch by batch in an engine
 - ``pipeline``: make_private_pipeline, bins by rule
 - ``local_perturbation``: LocalPerturbation
-
-The folder ``constraints`` holds rules between columns, which a schema may state, and ``statistics``
-the releases of numbers.
+- ``constraints/``: rules between columns, which a schema may state
+- ``statistics/``: private releases of numbers
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn

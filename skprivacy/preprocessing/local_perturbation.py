@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
+from .._validation import is_number
 from ..accounting import ComposedEvent, Event, weakest_arithmetic
 from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin
@@ -73,8 +74,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     Examples
     --------
     >>> import pandas as pd
+    >>> from skprivacy import LocalPerturbation
     >>> from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-    >>> from skprivacy.preprocessing.local_perturbation import LocalPerturbation
     >>> schema = Schema(
     ...     {"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["Female", "Male"])}
     ... )
@@ -125,7 +126,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         """
         with self._private_fit() as fit:
             super().fit(X, y)
-            self._restate()
+            self._store_settings()
             fit.assume("one record per person, perturbed once")
             fit.assume(*self.schema_.assumptions)
             with fit.charged(
@@ -181,7 +182,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
                 numbers[at] = fact
                 at += fact.n_features_out
                 continue
-            assert isinstance(fact, CategoricalColumn)  # no other kinds: see _restate
+            assert isinstance(fact, CategoricalColumn)  # no other kinds: see _store_settings
             k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
@@ -191,13 +192,13 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         if numbers:
             unit = (out[:, list(numbers)] - low) / (high - low)
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
-            for (at, fact), share in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
-                out[:, at] = self._scaled(share)
+            for (at, fact), value in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
+                out[:, at] = self._scaled(value)
                 # Bits are computed from the noisy number; the true ones are never released.
-                out[:, at + 1 : at + fact.bins] = fact._thermometer(share)
+                out[:, at + 1 : at + fact.bins] = fact._thermometer(value)
         return out.astype(self.dtype, copy=False)
 
-    def _restate(self) -> None:
+    def _store_settings(self) -> None:
         """Store the settings that the guarantee describes, in a fit or after loading."""
         self.schema_._check_kinds(type(self).__name__, missing=False)
         if self.schema_.crosses:
@@ -211,7 +212,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     def _finish_loading(self) -> None:
         """Refuse a file whose parameters release something else than its guarantee says."""
         super()._finish_loading()
-        self._restate()
+        self._store_settings()
         if self.privacy_.event != self._event():
             raise ValueError("the parameters release something else than the guarantee says")
         self.epsilon_ = float(self.epsilon)
@@ -252,11 +253,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (isinstance(self.epsilon, (int, float)) and 1e-4 <= self.epsilon < 700):
+        if not (is_number(self.epsilon) and 1e-4 <= self.epsilon < 700):
             raise ValueError(
                 f"epsilon={self.epsilon!r} must be a number from 1e-4 to 700, for example 1.0."
             )
-        if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
+        if not (is_number(self.delta) and 0 <= self.delta < 1):
             raise ValueError(
                 f"delta={self.delta!r} must be a number in [0, 1); 0 means Laplace noise."
             )

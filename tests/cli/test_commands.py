@@ -1,6 +1,6 @@
 """The command line: results, exit codes, and one clear line for a user's mistake."""
 
-import argparse
+import inspect
 import json
 import re
 import sys
@@ -16,7 +16,7 @@ from skprivacy.audit import audit as audit_function
 from skprivacy.audit import runner
 from skprivacy.cli import main
 from skprivacy.cli import registry as _attacks
-from skprivacy.cli.main import make_parser
+from skprivacy.cli.main import COMMANDS, make_parser
 from skprivacy.datasets import load_demo
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
@@ -118,8 +118,12 @@ def test_audit_of_an_honest_model(folder, capsys):
 
 def test_the_attacks_of_the_command_are_those_of_the_function():
     """The command ran offline LiRA long after the function ran the strongest attack."""
+    line = ["audit", "demo"]
+    given = make_parser(line).parse_args(line)
+    assert given.n_shadows == inspect.signature(audit_function).parameters["n_shadows"].default
     by_default = runner.check_attacks(None)
-    offered = _attacks.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
+    given.seed = None  # the command has a seed by default
+    offered = _attacks.make_attacks(given)
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
@@ -367,3 +371,9 @@ def test_other_types_of_report_are_refused_before_training(command, name, folder
     line = f"{command} data.csv --schema schema.json {epsilon} --delta 1e-4 --out {name}"
     refuse(line, capsys, "--out must end in .html, .htm, .json, .csv")
     assert not (folder / name).exists()
+
+
+def test_the_page_of_the_command_line_names_every_command():
+    page = (Path(__file__).parents[2] / "doc" / "command_line.rst").read_text(encoding="utf-8")
+    missing = {name for name in COMMANDS if f"``{name}``" not in page}
+    assert not missing, "add a row to the table of doc/command_line.rst"

@@ -573,7 +573,7 @@ FINE_TUNING = {
 
 
 def _labels(kind: Any, data: Any = three_classes, **fixed: Any) -> Case:
-    """A classifier that protects labels: contracts_labels.py says what it owes."""
+    """A classifier that protects labels: ``labels.py`` has its contracts."""
 
     def make(**params: Any) -> Any:
         defaults = {"epsilon": 2.0, "random_state": 0, "estimator": GaussianNB(), **CLASSES}

@@ -27,7 +27,7 @@ NAN = {
     "check_do_not_raise_errors_in_init_or_set_params": "the check takes **module_params for a "
     "parameter of that name, and an unknown name is refused at once",
     "check_class_weight_classifiers": "features of scale 60 and 50 records: noise decides, not the "
-    "weights; test_dpsgd.py shows what they do",
+    "weights; test_dpsgd_classifier.py shows what they do",
 }
 # These compare two fits. Without a noise seed, equal fits would be a breach; with one they pass.
 TWICE = dict.fromkeys(

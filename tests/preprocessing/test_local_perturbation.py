@@ -178,3 +178,14 @@ def test_bins_tell_no_more_than_the_noisy_number():
     # Plain rows for who sees his own prediction.
     plain = LocalPerturbation(binned, perturb="fit").fit(frame(1)).transform(frame(3))
     np.testing.assert_array_equal(plain, SchemaTransformer(binned).fit_transform(frame(3)))
+
+
+@pytest.mark.parametrize("number", [np.int64(1), np.float32(1), 1])
+def test_a_search_may_pass_numbers_of_numpy(number):
+    assert LocalPerturbation(SCHEMA, epsilon=number).fit(frame(3)).epsilon_ == 1.0
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_a_flag_is_not_a_number(name):
+    with pytest.raises(ValueError, match=f"{name}=True"):
+        LocalPerturbation(SCHEMA, **{name: True}).fit(frame(3))

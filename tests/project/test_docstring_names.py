@@ -2,8 +2,10 @@
 
 import ast
 import builtins
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -231,6 +233,31 @@ def test_names_in_docstrings_exist(path):
     if path.stem != "__main__":
         import_module(module_of(path))
     assert not [name for doc in docstrings_of(path) for name in wrong_names(doc)]
+
+
+def test_python_files_named_in_comments_exist():
+    folders = [ROOT, *(REPOSITORY / name for name in ("tests", "benchmarks", "examples"))]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    names = {path.name for path in paths}
+    lost = {
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path in paths
+        for text in comments_of(path)
+        for name in re.findall(r"\b\w+\.py\b", text)
+        if name not in names
+    }
+    assert not lost, "name the file as it is called now"
+
+
+def comments_of(path: Path) -> Iterator[str]:
+    """Yield the comments and docstrings of a file."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
 
 
 def test_files_that_are_not_imported_exist():

@@ -7,6 +7,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import skprivacy
@@ -65,7 +66,7 @@ def test_every_public_name_is_in_the_reference():
 
 def test_the_public_names_are_few():
     """Export a name only if users write it: they learn, and we keep, each one of them."""
-    assert len(listed()) <= MAX_NAMES
+    assert len(listed()) <= MAX_NAMES, "delete a name, or raise MAX_NAMES and say why"
 
 
 def many_parameters(values):
@@ -128,6 +129,61 @@ def lacks(value):
 def test_the_reference_describes_what_is_taken_and_returned(name):
     pytest.importorskip("torch")
     assert not lacks(resolved(name))
+
+
+def wrong_defaults(value):
+    """Return the parameters whose docstring states another default than the signature has."""
+    stated, wrong = sections(value.__doc__).get("Parameters", ""), set()
+    taken = inspect.signature(value).parameters if stated else {}
+    heads = re.findall(r"^(\w[\w, ]*) : .*\bdefault=(.+)$", stated, re.MULTILINE)
+    for names, text in heads:
+        names = names.split(", ")
+        texts = text.split(", ") if len(names) > 1 and ", " in text else [text] * len(names)
+        for name, default in zip(names, texts, strict=True):
+            known = taken[name].default if name in taken else inspect.Parameter.empty
+            if is_value(known) and not is_stated(known, default):
+                wrong.add(name)
+    return wrong
+
+
+def is_value(default):
+    """Return whether a default is written as it is: no class, and no factory of a dataclass."""
+    return default is None or isinstance(default, (bool, int, float, str, tuple))
+
+
+def is_stated(default, text):
+    """Return whether a docstring writes a default as it is."""
+    try:
+        return ast.literal_eval(text) == default
+    except ValueError:  # a name, such as inf
+        return text.rpartition(".")[2] == str(default)
+
+
+@pytest.mark.parametrize("name", sorted(listed()))
+def test_a_stated_default_is_the_default(name):
+    pytest.importorskip("torch")
+    value = resolved(name)
+    members = inspect.getmembers(value, inspect.isfunction) if inspect.isclass(value) else []
+    ours = [m for name, m in members if name[0] != "_" and m.__module__.startswith("skprivacy")]
+    for taker in (value, *ours):
+        assert not wrong_defaults(taker)
+
+
+def test_a_stale_default_is_found():
+    def attack(n_shadows=8, fpr=0.05, lower=0.0, upper=np.inf):
+        """Attack.
+
+        Parameters
+        ----------
+        n_shadows : int, default=16
+            Number of models.
+        fpr : float, default=0.05
+            Rate.
+        lower, upper : float, default=-inf, inf
+            Bounds.
+        """
+
+    assert wrong_defaults(attack) == {"n_shadows", "lower"}
 
 
 def test_private_estimators_state_guarantees_and_edge_cases():

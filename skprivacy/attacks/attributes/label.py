@@ -22,8 +22,8 @@ from ..record_tables import as_records
 
 Float64Array = NDArray[np.float64]
 
-_LEAST = 1e-12  # smallest probability of the target
-_DOUBT = 0.01  # smallest probability of the prior, so that a certain prior cannot hide the target
+_MIN_TARGET = 1e-12  # probability of a label, which keeps the log-odds finite
+_MIN_PRIOR = 0.01  # larger, so that a certain prior cannot hide the target
 # Shares of the canaries, by confidence, whose guesses are counted. They are fixed, so that the
 # choice does not depend on the coins.
 _SHARES = (1.0, 0.25)
@@ -45,7 +45,7 @@ class LabelCanaries:
         The coins: whether the true label is trained on.
     labels : ndarray of shape (n_samples,)
         All labels to train on, with the canaries' labels set by their coins.
-    whose : ndarray of shape (n_rows,), default=None
+    canary : ndarray of shape (n_rows,), default=None
         Canary of each of ``rows``, if canaries are groups with several records. One coin then
         decides whether all labels of a group are true. ``kept`` has shape (n_canaries,), and
         ``label`` and ``other`` have the shape of ``rows``.
@@ -65,7 +65,7 @@ class LabelCanaries:
     other: NDArray[Any]
     kept: NDArray[np.bool_]
     labels: NDArray[Any]
-    whose: NDArray[np.intp] | None = None
+    canary: NDArray[np.intp] | None = None
 
     @classmethod
     def draw(
@@ -112,28 +112,28 @@ class LabelCanaries:
                 "may occur."
             )
         whole("n_canaries", n_canaries)
-        people = resolve_groups(groups, y)
-        if n_canaries > people.n:
-            counted = "records" if groups is None else f"values of {people.unit}"
+        units = resolve_groups(groups, y)
+        if n_canaries > units.n:
+            counted = "records" if groups is None else f"values of {units.unit}"
             raise ValueError(
-                f"n_canaries={n_canaries!r} must be from 1 to the number of {counted}, {people.n}."
+                f"n_canaries={n_canaries!r} must be from 1 to the number of {counted}, {units.n}."
             )
         random = check_random_state(random_state)
-        chosen = np.sort(random.permutation(people.n)[:n_canaries])
-        rows = np.flatnonzero(np.isin(people.codes, chosen))
-        whose = np.searchsorted(chosen, people.codes[rows])
-        place = label_columns(y[rows], known)
-        other = known[(place + random.randint(1, len(known), size=len(rows))) % len(known)]
+        chosen = np.sort(random.permutation(units.n)[:n_canaries])
+        rows = np.flatnonzero(np.isin(units.codes, chosen))
+        canary = np.searchsorted(chosen, units.codes[rows])
+        column = label_columns(y[rows], known)
+        other = known[(column + random.randint(1, len(known), size=len(rows))) % len(known)]
         kept = random.randint(2, size=n_canaries).astype(bool)
         labels = y.copy()
-        labels[rows] = np.where(kept[whose], y[rows], other)
-        return cls(rows, y[rows], other, kept, labels, None if groups is None else whose)
+        labels[rows] = np.where(kept[canary], y[rows], other)
+        return cls(rows, y[rows], other, kept, labels, None if groups is None else canary)
 
     def _sum_by_canary(self, evidence: Float64Array) -> Float64Array:
         """Return each canary's evidence: the sum over its rows, shape (n_canaries,)."""
-        if self.whose is None:
+        if self.canary is None:
             return evidence
-        return np.bincount(self.whose, evidence, len(self.kept)).astype(float)
+        return np.bincount(self.canary, evidence, len(self.kept)).astype(float)
 
 
 @fill_docs(RESULT_DOCS)
@@ -306,8 +306,8 @@ class LabelInferenceAttack(TargetAttack):
         check_is_fitted(self, "prior_")
         X = as_records(X)
         # Malek et al. 2021: the model's advantage over a prior that did not see the label
-        by_target = self._log_odds(self.target, X, label, other, _LEAST)
-        return by_target - self._log_odds(self.prior_, X, label, other, _DOUBT)
+        by_target = self._log_odds(self.target, X, label, other, _MIN_TARGET)
+        return by_target - self._log_odds(self.prior_, X, label, other, _MIN_PRIOR)
 
     def evaluate(self, X: Any, canaries: LabelCanaries) -> LabelInferenceResult:
         """Guess the coins of the canaries that the target was trained on.
@@ -329,7 +329,7 @@ class LabelInferenceAttack(TargetAttack):
         TypeError
             If ``canaries`` is not a :class:`LabelCanaries`.
         ValueError
-            If all coins agree.
+            If all coins agree, or ``X`` has fewer records than the canaries were drawn from.
         """
         if not isinstance(canaries, LabelCanaries):
             raise TypeError(
@@ -346,7 +346,7 @@ class LabelInferenceAttack(TargetAttack):
         own = safe_indexing(X, canaries.rows)
         two = canaries.label, canaries.other
         scores = canaries._sum_by_canary(self.score_samples(own, *two))
-        by_prior = canaries._sum_by_canary(self._log_odds(self.prior_, own, *two, _DOUBT))
+        by_prior = canaries._sum_by_canary(self._log_odds(self.prior_, own, *two, _MIN_PRIOR))
         details = {
             "n_canaries": len(scores),
             "guessed": float(np.mean((scores > 0) == canaries.kept)),
