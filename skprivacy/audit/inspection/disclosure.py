@@ -108,10 +108,10 @@ def check_disclosure(
     data, so their figures are not private.
 
     **Edge cases.** Predictions that vary from record to record, as in a linear model, form no
-    groups, and k-anonymity does not apply. Trees and parameters are counted in scikit-learn's
-    models and torch modules, not in models of other libraries. Records are found as given, and as
-    transformed by steps of the model, but in no other form. Leaves of a forest count the distinct
-    records of their bootstrap sample.
+    groups: k-anonymity does not apply, and class disclosure counts probabilities of 1 only. Trees
+    and parameters are counted in scikit-learn's models and torch modules, not in models of other
+    libraries. Records are found as given, and as transformed by steps of the model, but in no other
+    form. Leaves of a forest count the distinct records of their bootstrap sample.
 
     References
     ----------
