@@ -436,10 +436,10 @@ def _check_cells_are_numbers(X: Any, name: str) -> None:
         text = [X.columns[i] for i in places if _holds_text(X.iloc[:, i], name)]
         where = f" in the columns {text[:5]!r}"
     if text:
-        raise ValueError(
-            f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
-            "for example with SchemaTransformer."
-        )
+        remedy = "Convert them by public facts, for example with SchemaTransformer."
+        if name == "y":
+            remedy = "Pass numbers, or choose a classifier if they are classes."
+        raise ValueError(f"{name} holds text or dates{where}; expected numbers. {remedy}")
     for column in others:
         _check_convertible(column, name)
 

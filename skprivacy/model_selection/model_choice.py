@@ -13,7 +13,7 @@ from .._validation import positive
 from ..accounting.budget import PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
 from ..additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from ..preprocessing import Schema, make_private_pipeline
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema, make_private_pipeline
 
 # Least signal, per column and output, at which tables of effects beat a network.
 _LEAST_SIGNAL_OF_CLASSES = 100.0
@@ -54,8 +54,8 @@ def suggest_model(
     -------
     estimator
         An additive model where the table has many records for each column, and otherwise a network
-        behind a :class:`~skprivacy.preprocessing.SchemaTransformer`. Both take the rows of the
-        table as they are.
+        behind a :class:`~skprivacy.preprocessing.SchemaTransformer`. Both take ``X[list(schema)]``
+        as it is.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def suggest_model(
     -----
     The signal of a table is ``n_records`` times the parameter mu of Gaussian differential privacy
     that belongs to epsilon and delta. An additive model is returned if the signal is at least 100
-    per column and class (per column with two classes), or 200 per column of a regression. It
-    also hides the number of records.
+    per column and class (per column with two classes), or 200 per column of a regression, and if
+    the schema has bounded and categorical columns only. It also hides the number of records.
 
     Examples
     --------
@@ -94,7 +94,8 @@ def suggest_model(
     positive("n_records", n_records)
     hides_nothing = math.isinf(epsilon)
     signal = math.inf if hides_nothing else n_records / analytic_noise_multiplier(epsilon, delta)
-    if signal >= _least_signal(schema):
+    fits = all(isinstance(column, (BoundedColumn, CategoricalColumn)) for column in schema.values())
+    if fits and signal >= _least_signal(schema):
         additive: Any = PrivateAdditiveClassifier if classifies else PrivateAdditiveRegressor
         return additive(epsilon, delta, schema=schema, budget=budget)
     with name_missing_extra():

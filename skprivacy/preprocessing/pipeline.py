@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 
 from .. import _config
@@ -114,10 +114,12 @@ def make_private_pipeline(
     Raises
     ------
     TypeError
-        If ``schema`` is not a Schema, or ``model`` is not a private estimator.
+        If ``schema`` is not a Schema, or ``model`` is not a private estimator or takes the schema
+        itself.
     ValueError
-        If ``feature_range`` is not a range or ``bins`` is not a number of bins; under ``strict``,
-        if facts of the schema were read off data and not confirmed.
+        If ``feature_range`` is not a range or ``bins`` is not a number of bins; if the schema
+        describes classes and the model predicts numbers, or the reverse; under ``strict``, if facts
+        of the schema were read off data and not confirmed.
 
     Warns
     -----
@@ -167,6 +169,7 @@ def make_private_pipeline(
             "DPSGDClassifier(epsilon=1.0): the facts set its parameters. Put a search or "
             "another wrapper around the pipeline instead."
         )
+    _check_model_fits_schema(schema, model)
     automatic = isinstance(bins, str) and bins == "auto"
     given: Any = None if automatic else bins
     encode = SchemaTransformer(schema, feature_range=feature_range, bins=given)
@@ -185,6 +188,27 @@ def make_private_pipeline(
         (type(step).__name__.lower(), step) for step in (encode, _set_known_facts(model, facts))
     ]
     return kind(steps, memory=memory, verbose=verbose)
+
+
+def _check_model_fits_schema(schema: Schema, model: Any) -> None:
+    """Raise if the model takes the table itself, or predicts another kind of target."""
+    kind = type(model).__name__
+    if getattr(model, "_takes_table", False):
+        raise TypeError(
+            f"model={kind}() takes the columns as they are. Pass {kind}(schema=schema) without a "
+            "pipeline."
+        )
+    has_classes, has_bounds = schema.classes is not None, schema.target_bounds is not None
+    if is_regressor(model) and has_classes and not has_bounds:
+        raise ValueError(
+            f"{kind} predicts numbers, but the schema has classes. Choose a classifier, or give "
+            "the schema target_bounds=(lower, upper) instead."
+        )
+    if is_classifier(model) and has_bounds and not has_classes:
+        raise ValueError(
+            f"{kind} predicts classes, but the schema has target_bounds. Choose a regressor, or "
+            "give the schema classes=[...] instead."
+        )
 
 
 def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:

@@ -267,7 +267,9 @@ def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
 
 
 def _date_hints(unknown: pd.Series, fact: DateColumn) -> tuple[str, ...]:
-    form = "ISO 8601, such as 2020-01-31" if fact.format is None else repr(fact.format)
+    form = repr(fact.format)
+    if fact.format is None:
+        form = 'ISO 8601, such as 2020-01-31; name its format, such as "format": "%d.%m.%Y"'
     return tuple(
         f"{count} times {value!r}, which is no date in the format {form}"
         for value, count in _most_frequent(unknown)

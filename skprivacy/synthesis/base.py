@@ -85,6 +85,7 @@ class SchemaInput:
     """Checks of a table whose columns a public schema describes, if there is one."""
 
     schema: Schema | None
+    _takes_table = True  # so make_private_pipeline must not encode it first
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator

@@ -165,6 +165,14 @@ def test_statistics_refuse_what_is_no_column_of_numbers(statistic, x, message):
     assert budget.entries().empty
 
 
+def test_classes_as_the_target_of_a_regressor_are_refused_with_a_remedy():
+    budget = PrivacyBudget(1e3)
+    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1), budget=budget)
+    with pytest.raises(ValueError, match=r"y holds text or dates; .* choose a classifier"):
+        model.fit(NUMBERS, np.resize(["ill", "well"], len(NUMBERS)))
+    assert budget.entries().empty
+
+
 def test_numbers_that_are_written_as_text_pass():
     X = np.array([["1", "0.5"], ["-1", "nan"]] * 10, dtype=object)
     model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, LABELS)

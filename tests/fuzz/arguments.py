@@ -161,7 +161,7 @@ OWN: dict[str, dict[str, Any]] = {
         "X": np.random.RandomState(1).uniform(size=(6 * N, 4)), "labels": np.tile(y, 6),
         "y": np.arange(6 * N) % 4 < 2,
     },
-    "UpdatesMembership": {"target": UPDATES},
+    "UpdatesMembership": {"target": UPDATES}, "invert_class": {"label": 0},
     "GradientInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "BayesInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "Distributed": {"records": "sharded"},

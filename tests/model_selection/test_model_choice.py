@@ -9,7 +9,13 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.model_selection import suggest_model
-from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
+from skprivacy.preprocessing import (
+    BoundedColumn,
+    CategoricalColumn,
+    DateColumn,
+    HashedColumn,
+    Schema,
+)
 
 COLUMNS = {"age": BoundedColumn(0, 100), "sex": CategoricalColumn(["f", "m"])}
 TWO = Schema(COLUMNS, classes=["no", "yes"])
@@ -34,6 +40,14 @@ def test_the_model_takes_rows_and_charges_the_budget(schema, n_records):
     model = suggest_model(schema, n_records, epsilon=0.5, delta=1e-6, budget=budget)
     assert len(model.fit(X, y).predict(X)) == 200
     assert 0.45 < budget.spent() <= 0.5
+
+
+@pytest.mark.parametrize("column", [DateColumn("2020-01-01", "2025-12-31"), HashedColumn(4)])
+def test_no_additive_model_is_suggested_for_columns_that_it_refuses(column):
+    schema = Schema({"age": BoundedColumn(0, 100), "other": column}, classes=["no", "yes"])
+    X = pd.DataFrame({"age": np.arange(100.0), "other": "2021-05-01"})
+    model = suggest_model(schema, 1_000_000)
+    assert len(model.fit(X, np.resize(["no", "yes"], 100)).predict(X)) == 100
 
 
 def test_a_schema_without_target_and_numbers_out_of_range_are_refused():

@@ -35,6 +35,7 @@ SCHEMA = Schema(
         "sex": CategoricalColumn(["f", "m"]),
     },
     classes=[0, 1],
+    target_bounds=(0, 1),
 )
 LOW, HIGH = 0.01, 20.0  # epsilons at which 400 records are too few, and enough
 

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy import PrivacyBudget, PrivacySweepCV
 from skprivacy._config import config_context
+from skprivacy.additive_model import PrivateAdditiveClassifier
 from skprivacy.audit import claim_of
 from skprivacy.base import rehearse_fit
 from skprivacy.ensemble import PATEClassifier
@@ -38,6 +39,7 @@ from skprivacy.preprocessing import (
     make_private_pipeline,
     pipeline,
 )
+from skprivacy.synthesis import MarginalSynthesizer
 
 COLUMNS = {
     "age": BoundedColumn(0, 100),
@@ -285,3 +287,18 @@ def test_an_inferred_schema_keeps_its_warnings_and_assumptions():
 def test_wrong_arguments(arguments, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make_private_pipeline(**{"schema": SCHEMA, "model": DPSGDClassifier(), **arguments})
+
+
+@pytest.mark.parametrize("kind", [PrivateAdditiveClassifier, MarginalSynthesizer])
+def test_a_model_that_takes_the_table_itself_is_refused(kind):
+    with pytest.raises(TypeError, match=rf"Pass {kind.__name__}\(schema=schema\) without"):
+        make_private_pipeline(SCHEMA, kind())
+
+
+def test_a_schema_of_another_kind_of_target_is_refused():
+    with pytest.raises(ValueError, match="predicts numbers, but the schema has classes"):
+        make_private_pipeline(Schema(COLUMNS, classes=["no", "yes"]), AdaSSPRegressor())
+    with pytest.raises(ValueError, match="predicts classes, but the schema has target_bounds"):
+        make_private_pipeline(
+            Schema(COLUMNS, target_bounds=(0, 1)), ObjectivePerturbationClassifier()
+        )

@@ -61,6 +61,7 @@ def test_what_is_likely_meant_is_said():
     assert "1 times 'Yes', the schema has 'yes'" in text
     assert "--decimal ','" in text
     assert "no date in the format ISO 8601" in text
+    assert '"format": "%d.%m.%Y"' in text
     assert "height: the table has no such column" in text
     assert "not described, so not used: cost" in text
     assert "6 of 7 columns" in text  # all but code

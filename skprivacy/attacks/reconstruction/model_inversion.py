@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from ..._input_data import label_columns
-from ..._validation import check_random_state
+from ..._validation import check_random_state, whole
 from ...mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pairs
 from ..model_answers import predict_aligned
 
@@ -79,7 +79,11 @@ def invert_class(
     >>> AttackResult(nearness[::2], nearness[1::2]).is_chance
     True
     """
+    whole("max_iter", max_iter)
+    whole("n_init", n_init)
     rng = check_random_state(random_state)
+    if not hasattr(target, "classes_"):
+        raise TypeError(f"target={target!r} must be a fitted classifier.")
     classes = np.asarray(target.classes_)
     try:
         is_class = label in classes.tolist()
@@ -115,14 +119,18 @@ def invert_class(
 
 
 def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64Array]:
-    box = np.transpose(bounds) if are_arrays(bounds) else np.asarray(bounds, dtype=float)
+    try:
+        box = np.asarray(np.transpose(bounds) if are_arrays(bounds) else bounds, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"bounds={bounds!r} must be pairs of numbers.") from None
     width = getattr(target, "n_features_in_", None)
     if box.shape == (2,) and width is not None:
         box = np.tile(box, (width, 1))
-    if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
+    pairs = box.ndim == 2 and box.shape[1] == 2 and np.isfinite(box).all()
+    if not pairs or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(
-            f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, with "
-            f"the lowest below the highest; got shape {box.shape}."
+            f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, "
+            f"finite, with the lowest below the highest; got shape {box.shape}."
         )
     if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
         raise ambiguous_bounds_error("bounds", bounds)

@@ -108,10 +108,10 @@ def check_disclosure(
     data, so their figures are not private.
 
     **Edge cases.** Predictions that vary from record to record, as in a linear model, form no
-    groups, and k-anonymity does not apply. Trees and parameters are counted in scikit-learn's
-    models and torch modules, not in models of other libraries. Records are found as given, and as
-    transformed by steps of the model, but in no other form. Leaves of a forest count the distinct
-    records of their bootstrap sample.
+    groups: k-anonymity does not apply, and class disclosure counts probabilities of 1 only. Trees
+    and parameters are counted in scikit-learn's models and torch modules, not in models of other
+    libraries. Records are found as given, and as transformed by steps of the model, but in no other
+    form. Leaves of a forest count the distinct records of their bootstrap sample.
 
     References
     ----------
@@ -177,7 +177,7 @@ def find_signs(
             _stored(contents, X_train, X_test, min_records, hides_records),
             _smallest_leaf(leaves, min_records),
             _k_anonymity(alike, people, len(leaves) > 0, min_records),
-            _class_disclosure(model, alike, y_train),
+            _class_disclosure(model, alike, y_train, len(leaves) > 0),
             _degrees_of_freedom(
                 people, n_parameters(contents.parts), min_degrees_of_freedom, private, proved
             ),
@@ -352,11 +352,15 @@ def _k_anonymity(
     )
 
 
-def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> DisclosureCheck:
+def _class_disclosure(
+    model: Any, groups: PredictionGroups | None, y: Any, has_leaves: bool
+) -> DisclosureCheck:
     name = "class disclosure"
     if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
         return _not_applied(name, 0, "it needs one label per record and predict_proba")
-    n_disclosed = int(groups.find_disclosed(y).sum())
+    # Equal rows have equal predictions: by themselves they form no groups.
+    grouped = has_leaves or groups.shared
+    n_disclosed = int((groups.find_disclosed(y) if grouped else groups.certain).sum())
     says = f"the prediction of {n_disclosed:,} of {len(groups.group):,} records reveals their class"
     return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, f"{says} for certain")
 

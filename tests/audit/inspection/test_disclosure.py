@@ -356,6 +356,8 @@ def test_predictions_that_vary_form_no_groups():
     report = check_disclosure(LogisticRegression().fit(X, y), X, y)
     assert report["k-anonymity"].flagged is None
     assert report["class disclosure"].value == 0
+    twice = np.r_[X, X[:5]], np.r_[y, y[:5]]  # equal rows have equal predictions
+    assert not check_disclosure(LogisticRegression().fit(*twice), *twice).flagged
     assert check_disclosure(DecisionTreeRegressor().fit(X, X[:, 0]), X)["k-anonymity"].value == 1
 
 
