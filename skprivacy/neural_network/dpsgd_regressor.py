@@ -68,9 +68,10 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     more releases estimate the slope of the targets on the outputs. A normal prior pulls it to the
     factor of James and Stein. The last layer is multiplied by it, within 0 and 1, so the mean is
     predicted where noise hides what the features explain. The mean, the magnitudes of outputs and
-    residuals, and the sums for the slope take 0.15, 0.1 and 0.2 of the squared Gaussian-DP
-    parameter. This costs accuracy where n * mu (see below) is under 100 or where few, extreme
-    targets hold the signal. The releases need the squared error, the built-in perceptron, a finite
+    residuals, and the sums for the slope take shares of at most 0.15, 0.1 and 0.2 of the squared
+    Gaussian-DP parameter. No share exceeds (200 / s)**2, with s as below: this accuracy suffices,
+    so large tables pay little. The releases cost accuracy where s is under 100 or where few,
+    extreme targets hold the signal. They need the squared error, the built-in perceptron, a finite
     ``epsilon`` and independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
@@ -80,8 +81,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     - There are 64 tanh units if h is at least 15, and none otherwise: noise would outweigh what
       they learn.
     - The training time, which is the number of steps times the learning rate, is
-      t = 0.37 * s / sqrt(d). Hidden units multiply it by min(3, max(1, h / 25)). Without them it is
-      sqrt(30 * t), if that is less.
+      t = 0.5 * s * sqrt((1 - p) / d), where p is the sum of the shares above. Hidden units multiply
+      it by min(3, max(1, h / 25)). Without them it is sqrt(30 * t), if that is less.
     - There are 64 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
     - The learning rate is t * (1 - momentum) / steps, at most 2, divided by ``max_grad_norm``.
       It falls linearly to zero.

@@ -63,7 +63,7 @@ def test_training_lasts_as_long_as_the_signal_allows():
 def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        linear = 0.5 * math.sqrt(0.55) * known.signal / 4
+        linear = 0.5 * math.sqrt(1 - 3 * (200 / known.signal) ** 2) * known.signal / 4
         longer = known.signal / math.sqrt(64 * 18 + 1) / 25
         time = linear * min(3.0, max(1.0, longer))
         recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
@@ -76,11 +76,20 @@ def test_numbers_take_as_long_as_the_residuals_allow():
 
 
 def test_a_regressor_keeps_budget_for_the_mean_and_for_the_slope():
-    known = facts(classifies=False, n_outputs=1)
+    few = facts(classifies=False, n_outputs=1, n_records=1000)
     expected = 3.730632 / np.sqrt([0.15, 0.1, 0.2])
-    assert astuple(known.target_noise) == pytest.approx(expected, rel=1e-6)
+    assert astuple(few.target_noise) == pytest.approx(expected, rel=1e-6)
+    assert sum(few.target_shares) == pytest.approx(0.45)
     for without in ({"classifies": True}, {"studied": False}, {"epsilon": np.inf}):
         assert facts(**{"classifies": False, **without}).target_noise is None
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
+def test_releases_of_a_regressor_cost_large_tables_little(epsilon):
+    known = facts(classifies=False, n_outputs=1, epsilon=epsilon)
+    # noise on a mean of 1 / 200, at any epsilon
+    assert astuple(known.target_noise) == pytest.approx([20_000 / 200] * 3)
+    assert known.target_shares == pytest.approx([(200 / known.signal) ** 2] * 3)
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])

@@ -97,12 +97,13 @@ def test_the_mean_is_predicted_where_noise_hides_the_features():
     assert np.mean(found) > -0.02
 
 
-def test_the_guarantee_counts_the_mean_and_the_slope(line):
-    model = private(epochs=2).fit(*line)
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.0), (5.0, 600 / 200)])
+def test_the_guarantee_counts_the_mean_and_the_slope(line, epsilon, least):
+    model = private(epochs=2, epsilon=epsilon).fit(*line)
     mean, steps, *after = model.privacy_event_.events
-    expected = [GaussianEvent(analytic_noise_multiplier(5.0, 1e-5) / x**0.5)
-                for x in (0.15, 0.1, 0.2)]  # fmt: skip
-    assert [mean, *after] == expected
+    whole = analytic_noise_multiplier(epsilon, 1e-5)
+    expected = [max(whole / share**0.5, least) for share in (0.15, 0.1, 0.2)]
+    assert [event.noise_multiplier for event in (mean, *after)] == pytest.approx(expected)
     assert steps.count == model.n_steps_
     assert isinstance(private(epochs=2, epsilon=None, noise_multiplier=1.0).fit(*line)
                       .privacy_event_, RepeatedEvent)  # fmt: skip
