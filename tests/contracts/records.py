@@ -51,7 +51,7 @@ def of_training(case: Case, tape: Tape) -> Tape:
 def event_of_training(model: Any) -> Any:
     """Return the event of the steps, which at most one release precedes."""
     event = model.privacy_event_
-    return event.events[1] if isinstance(event, ComposedEvent) else event
+    return event.events[:2][-1] if isinstance(event, ComposedEvent) else event
 
 
 def check_noise(case: Case) -> None:

@@ -193,7 +193,7 @@ def test_the_cost_of_looking_composes():
             PrivacyGuarantee(GaussianEvent(z), at_delta=3e-6, relation="zero_out").epsilon(),
             rel=1e-2,
         )
-    assert any("never the scores" in text for text in sweep.charged_.assumptions)
+    assert any("not their scores" in text for text in sweep.charged_.assumptions)
     assert "a stub" in sweep.charged_.assumptions
 
 

@@ -26,7 +26,7 @@ def table(rows):
 
 
 def test_the_level_next_to_one_is_compared_with_the_model_without_privacy():
-    cost, gain, limit = (answer for _, answer in brief_of_sweep(SWEEP, table(ROWS)))
+    cost, gain, limit, _ = (answer for _, answer in brief_of_sweep(SWEEP, table(ROWS)))
     assert cost == (
         "The test accuracy is 0.700 (0.680 to 0.720) at epsilon 2, and 0.800 (0.780 to 0.820) "
         "without privacy."
@@ -36,7 +36,7 @@ def test_the_level_next_to_one_is_compared_with_the_model_without_privacy():
 
 
 def test_a_baseline_stands_in_for_a_level_that_was_not_swept():
-    cost, gain, _ = (answer for _, answer in brief_of_sweep(SWEEP, table([*ROWS[:2], ROWS[3]])))
+    cost, gain, *_ = (answer for _, answer in brief_of_sweep(SWEEP, table([*ROWS[:2], ROWS[3]])))
     assert "and 0.850 (0.830 to 0.870) without privacy" in cost
     assert "with an AUC of 0.550 (0.510 to 0.590) at epsilon 2. Guessing" in gain
 

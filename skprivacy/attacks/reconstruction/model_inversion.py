@@ -90,7 +90,7 @@ def invert_class(
     except (TypeError, ValueError):  # arrays and pandas.NA are neither equal nor unequal
         is_class = False
     if not is_class:
-        raise ValueError(f"label={label!r} must be one of target.classes_={classes.tolist()}.")
+        raise ValueError(f"label must be one of target.classes_={classes.tolist()}.")
     column = int(label_columns([label], classes)[0])
     low, high = _check_bounds(bounds, target)
     names = getattr(target, "feature_names_in_", None)
