@@ -299,7 +299,7 @@ def private_release(
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; read the data only inside the ``with`` block.
 
-    The terms are those of :meth:`PrivateFit.charged`. Yields the guarantee once the release has
+    For the parameters see :meth:`PrivateFit.charged`. Yields the guarantee once the release has
     been made, including the releases ``before``. A ``noise_seed`` makes it an "estimate".
     """
     check_relation(relation)

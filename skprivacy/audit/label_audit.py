@@ -101,7 +101,7 @@ def audit_labels(
     records = X_train, y_train, X_test, y_test
     result = guess_labels(model, attack, *records, None if people is None else people.inside)
     alpha, guarantee = float(alpha), claim.guarantee
-    found = AttackFinding.of(result, guarantee, alpha, alpha)
+    found = AttackFinding.from_result(result, guarantee, alpha, alpha)
     # Scores of one run are not independent: the bound is the exact one from guesses of coins.
     bound = found.result.epsilon_lower_bound(claimed_delta(guarantee), alpha)
     by = "its guesses of coins, counted in one run" if bound > 0 else ""

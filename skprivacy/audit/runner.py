@@ -275,7 +275,7 @@ def run_attacks(
         results += [(result, evaluated) for result in found]
     share = alpha / len(results)  # Bonferroni
     return tuple(
-        AttackFinding.of(result, claim.guarantee, alpha, share, evaluated)
+        AttackFinding.from_result(result, claim.guarantee, alpha, share, evaluated)
         for result, evaluated in results
     )
 

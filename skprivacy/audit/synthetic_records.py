@@ -163,7 +163,7 @@ def audit_synthetic(
         result = attack.fit(synthetic, reference).evaluate(X_train, X_test)
         results = [result] if people is None else people.join_results(result)
         findings += [
-            AttackFinding.of(found, tested.guarantee, alpha, share / len(results))
+            AttackFinding.from_result(found, tested.guarantee, alpha, share / len(results))
             for found in results
         ]
     units = SampleUnits.from_records(X_train, None, X_test, None, people)

@@ -18,7 +18,7 @@ class DelegatingMixin:
     _wrapped: ClassVar[str]
 
     def _unfitted_model(self) -> Any:
-        """Return the model whose methods there are before a model is kept."""
+        """Return the model whose methods exist before a fit."""
         return self.estimator
 
     def _call(self, method: str, X: Any) -> NDArray[Any]:

@@ -185,7 +185,7 @@ class MarginalSelection:
         return model.fit(_FINAL_STEPS)
 
     def _score(self, pair: Pair, table: Floats, expected: Floats) -> float:
-        """Return the weighted distance of a table from what is expected, less that of its noise."""
+        """Return the weighted distance of a table to its expectation, less the noise's part."""
         noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(self.plan.marginal_mechanism)
         return self.weights[pair] * (l1_distance(table, expected) - noise * expected.size)
 

@@ -466,7 +466,7 @@ def test_an_attack_above_a_ceiling_is_pointed_out_where_it_refutes_nothing():
     tail = scores.copy()
     tail[::40] = 2  # 2.5 % of the members stand out: too few to refute, too many to be at ease
     barely = PrivacyGuarantee(ApproxDPEvent(0.1, 1e-6), at_delta=1e-6)
-    found = AttackFinding.of(AttackResult(tail, scores, "made up"), barely, 0.05, 1e-6)
+    found = AttackFinding.from_result(AttackResult(tail, scores, "made up"), barely, 0.05, 1e-6)
     report = audit(Claiming(1, barely).fit(*PARTS[:2]), *PARTS, attacks=LossThreshold())
     assert not any("more members than the ceiling allows" in text for text in report.caveats)
     report = replace(report, findings=(found,))

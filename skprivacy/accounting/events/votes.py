@@ -313,7 +313,7 @@ class VoteBlockEvent(
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
     A block costs about a fifth less than the same number of :class:`GNMaxEvent` or
-    :class:`VoteThresholdEvent` events, and little more than half as much as ``LNMaxEvent``
+    ``VoteThresholdEvent`` events, and little more than half as much as ``LNMaxEvent``
     events. Those events would also allow the noisy counts to be published.
 
     Parameters

@@ -59,7 +59,7 @@ class AttackFinding:
     evaluated: Evaluated | None = None  # positions of the scored units; None if all were scored
 
     @classmethod
-    def of(
+    def from_result(
         cls, result: AttackResult, guarantee: PrivacyGuarantee | None, alpha: float,
         corrected: float, evaluated: Evaluated | None = None,
     ) -> AttackFinding:  # fmt: skip

@@ -47,7 +47,7 @@ class QuantileUnits(NamedTuple):
         return QuantileUnits(*(values.to(device) for values in self))
 
     def strip(self, module: nn.Sequential) -> nn.Sequential:
-        """Return a perceptron of the features, whose weights start from those of a perceptron."""
+        """Return a perceptron of the features with the weights of a perceptron of the records."""
         _, _, second, *others = module
         assert isinstance(second, nn.Linear)
         n, width = len(self.column), len(self.column) + len(self.left)

@@ -200,7 +200,7 @@ def _pick_level(shares: Floats, std: float) -> float:
 
 
 def _own_weights(n: int, groups: Groups | None, peers: Peers, random: SecureRandom) -> Floats:
-    """Return each record's weight in the sums of this process; those of a group add up to 1."""
+    """Return each record's weight in the sums of this process; a group's weights add up to 1."""
     units = n if groups is None else groups.n
     # Each record is in the sum of one process, as in a step on all of them.
     own = np.zeros(units)

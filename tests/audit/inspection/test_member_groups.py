@@ -218,13 +218,13 @@ def test_every_way_of_joining_has_its_share_of_the_error():
     records, groups = halves(*visits(rows=4))
     model = Whispering().fit(*records[:2])
     shares = []
-    whole = attacking.AttackFinding.of
+    whole = attacking.AttackFinding.from_result
 
     def noting(result, guarantee, alpha, corrected, evaluated):
         shares.append(corrected)
         return whole(result, guarantee, alpha, corrected, evaluated)
 
-    with mock.patch.object(attacking.AttackFinding, "of", noting):
+    with mock.patch.object(attacking.AttackFinding, "from_result", noting):
         audit(model, *records, attacks=[LossThreshold()], groups=groups, alpha=0.1)
     assert shares == [0.05, 0.05]
 

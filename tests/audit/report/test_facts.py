@@ -72,7 +72,7 @@ def reports():
     rng = np.random.default_rng(0)
     many = AttackResult(rng.normal(6 * SECRET, size=1000), rng.normal(size=1000), "made <up>")
     few = AttackResult(*rng.normal(size=(2, 8)), "of few")
-    found = tuple(AttackFinding.of(result, CLAIM, 0.05, 0.025) for result in (many, few))
+    found = tuple(AttackFinding.from_result(result, CLAIM, 0.05, 0.025) for result in (many, few))
     proba = np.full((100, 2), 0.5) + np.linspace(-SECRET, SECRET, 200).reshape(100, 2)
     proba /= proba.sum(axis=1, keepdims=True)
     guesses = np.arange(100) % 2

@@ -215,7 +215,9 @@ def test_curves_differ_without_colour(liar, monkeypatch):
 
 
 def finding(inside, outside):
-    return AttackFinding.of(AttackResult(inside, outside, attack="made up"), CLAIM, 0.05, 0.05)
+    return AttackFinding.from_result(
+        AttackResult(inside, outside, attack="made up"), CLAIM, 0.05, 0.05
+    )
 
 
 def test_where_epsilon_comes_from_is_told(liar):

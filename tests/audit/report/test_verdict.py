@@ -84,7 +84,7 @@ def refuted(draw, claim, alpha, n, runs):
     rng = np.random.default_rng(0)
     wrong = 0
     for _ in range(runs):
-        found = AttackFinding.of(AttackResult(*draw(rng, n)), claim, 0.05, alpha)
+        found = AttackFinding.from_result(AttackResult(*draw(rng, n)), claim, 0.05, alpha)
         wrong += bool(found.refutation) or found.epsilon_lower_bound > claim.epsilon()
     return wrong
 
@@ -161,7 +161,7 @@ def test_groups_in_order_are_doubted_no_more_often_than_alpha():
     for _ in range(100):
         accuracies = rng.binomial(200, 0.8, 2) / 200
         result = AttackResult(*rng.normal(size=(2, 200)))
-        found = AttackFinding.of(result, LOOSE, 0.5, 0.5)
+        found = AttackFinding.from_result(result, LOOSE, 0.5, 0.5)
         doubted += bool(
             replace(
                 report,
