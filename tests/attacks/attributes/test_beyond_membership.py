@@ -81,7 +81,7 @@ def test_inversion_mistakes():
     model = LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match="bounds"):
         invert_class(model, "low", [[1, 0]] * 5)
-    with pytest.raises(ValueError, match="label='none' must be one of"):
+    with pytest.raises(ValueError, match="label must be one of"):
         invert_class(model, "none", [[0, 1]] * 5)
     with pytest.raises(ValueError, match="3 pairs; expected 5, one for each feature"):
         invert_class(model, "low", [[0, 1]] * 3)
