@@ -250,8 +250,10 @@ def test_python_files_named_in_comments_exist():
 
 
 def comments_of(path: Path) -> Iterator[str]:
-    """Yield the comments and docstrings of a file."""
+    """Yield the comments and docstrings of a file; nothing if it names no file of Python."""
     source = path.read_text(encoding="utf-8")
+    if not re.search(r"\w\.py\b", source):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.string
