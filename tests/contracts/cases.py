@@ -5,7 +5,7 @@ A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``tes
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -768,7 +768,7 @@ CASES = {
 }
 
 
-def in_forms(names: Iterable[str], heavy: Container[str] = ()) -> list[Any]:
+def in_forms(names: Collection[str], heavy: Container[str] = ()) -> list[Any]:
     """Return names as parameters: the first form of each estimator is tried every day."""
     first: dict[str, str] = {}
     for name in names:

@@ -175,7 +175,11 @@ ONCE = [name for name, case in CASES.items() if case.once]
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "name", [pytest.param(k, marks=pytest.mark.slow) if k in DEAR else k for k in ONCE]
+    "name",
+    [
+        *in_forms([k for k in ONCE if k not in DEAR]),
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ONCE if k in DEAR),
+    ],
 )
 def test_noise_of_one_release(name):
     contracts_once.check_noise(CASES[name])

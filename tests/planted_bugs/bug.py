@@ -64,10 +64,12 @@ def instead(value: Any) -> Make:
 
 
 def replaced(
-    owner: Any, attribute: str, value: Any, caught_by: Callable[..., None], name: str = ""
-) -> Bug:
+    owner: Any, attribute: str, value: Any, caught_by: Callable[..., None], name: str = "",
+    nightly: bool = False,
+) -> Bug:  # fmt: skip
     """Return a row whose bug is another value; of a function, its name is that of the bug."""
-    return Bug(owner, attribute, instead(value), caught_by, name=name or value.__name__)
+    name = name or value.__name__
+    return Bug(owner, attribute, instead(value), caught_by, name=name, nightly=nightly)
 
 
 def calling(bug: Callable[..., Any]) -> Make:
