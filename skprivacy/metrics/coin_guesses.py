@@ -292,7 +292,7 @@ def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> fl
 def _sharper_bound(guesses: int, n_coins: int, delta: float, alpha: float) -> Callable[..., float]:
     """Return the sharper of two bounds for this number of guesses.
 
-    That of Steinke, Nasr and Jagielski is exact at delta 0, and loose for many coins.
+    The bound of Steinke, Nasr and Jagielski is exact at delta 0, and loose for many coins.
 
     **Guarantees.** Both bounds hold for every (epsilon, delta)-private mechanism. The choice uses
     only figures fixed before the coins are seen, so it costs no error probability.

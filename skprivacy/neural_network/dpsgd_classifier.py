@@ -114,7 +114,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     With ``epsilon=numpy.inf`` nothing is private, and "auto" means another network. A tenth of the
     records (at most 5,000) is held out: training ends once their loss no longer falls, and the best
-    average of weights is kept. The first layer tells 32 quantiles of each column apart, for up to
+    average of weights is kept. The first layer separates 32 quantiles of each column, for up to
     64 columns of numbers; 128 tanh units follow. The optimizer is Adam, without clipping. Its rate
     falls from 0.003 to zero in 8,000 steps, or 100 epochs, of batches of 128. From 5,120 records
     on, batches grow up to 512 and steps are fewer. Given layers, and tables without such columns,

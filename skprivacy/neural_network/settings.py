@@ -75,7 +75,7 @@ class PublicFacts:
 
     @property
     def is_free(self) -> bool:
-        """Whether there is no privacy."""
+        """Whether the fit adds no noise."""
         return self.epsilon is not None and math.isinf(self.epsilon)
 
     @property

@@ -17,7 +17,7 @@ from skprivacy.neural_network._gradients.contributions import DenseGradients, Ou
 from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training import target_releases
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.target_releases import SlopeStep, rounded_rows
+from skprivacy.neural_network._training.target_releases import SlopeStep, target_rows
 from skprivacy.neural_network._training.training_config import SequentialBatches, TrainingConfig
 
 from ..contracts import records as contracts
@@ -208,7 +208,7 @@ def double_rows(original, *given):
 @calling
 def slope_of_exact_sums(original, make_rows, noise, *given):
     """Let noise be small where the slope is released."""
-    return original(make_rows, noise if make_rows is rounded_rows else noise / 100, *given)
+    return original(make_rows, noise if make_rows is target_rows else noise / 100, *given)
 
 
 def weighted_after_the_clip(original):

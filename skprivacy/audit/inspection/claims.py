@@ -45,7 +45,7 @@ from .guarantees import (
 )
 
 # Classes of scikit-learn, by exact class. The first ones learn only the number of columns, unless
-# they hold a user's function, such as an analyzer of texts. The others learn from features alone.
+# they hold a user's function, such as an analyzer of texts. The others learn only from features.
 _ROW_BY_ROW = (
     "AdditiveChi2Sampler", "Binarizer", "FeatureHasher", "HashingVectorizer", "Normalizer",
     "PolynomialFeatures",

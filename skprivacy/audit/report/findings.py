@@ -65,8 +65,8 @@ class AttackFinding:
     ) -> AttackFinding:  # fmt: skip
         """Compare a result with a claim, if there is one.
 
-        ``alpha`` is the error probability of the intervals; ``corrected`` is that of the epsilon
-        lower bound and the refutation together.
+        ``alpha`` is the error probability of the intervals; ``corrected`` is the
+        error probability of the epsilon lower bound and the refutation together.
         """
         result = replace(result, alpha=alpha)
         delta = claimed_delta(guarantee)

@@ -25,7 +25,7 @@ from .training_config import SequentialBatches, TrainingConfig
 
 Floats = NDArray[np.float64]
 
-_GRID = 2.0**12
+_GRID = 2.0**20
 _ROWS_AT_A_TIME = 1 << 14
 # The rest was chosen on the tables of the study of automatic settings.
 _LEVELS = 2.0 ** np.arange(-10.0, 1.5, 0.5)  # of magnitudes; half the target's range is 1
@@ -49,13 +49,12 @@ def release_mean(
     """Release the mean of targets in [-1, 1]; with groups, the mean of the groups' means."""
     assert config.target_noise is not None
     weights = _own_weights(len(targets), groups, peers, random)
-    rounded = np.round(targets * _GRID) / _GRID
-    total = _release_sums(rounded_rows, config.target_noise.mean, weights, peers, random, rounded)
+    total = _release_sums(target_rows, config.target_noise.mean, weights, peers, random, targets)
     return float(np.clip(total[0] / config.n_records, -1.0, 1.0))
 
 
-def rounded_rows(targets: Floats) -> Floats:
-    """Return rounded targets as rows of one number."""
+def target_rows(targets: Floats) -> Floats:
+    """Return targets as rows of one number."""
     return targets[:, None]
 
 
@@ -218,13 +217,13 @@ def _release_sums(
 ) -> Floats:
     """Release weighted sums of the records' rows, whose norms are at most 1.
 
-    **Guarantees.** Rows are rounded towards zero to multiples of 2**-12 and weights are multiples
-    of 2**-20, so sums are exact. A record moves them by at most 1, and so does a group: its weights
+    **Guarantees.** Weighted rows are rounded towards zero to multiples of 2**-20, so sums below
+    2**33 are exact in any order. A record moves them by at most 1, and so does a group: its weights
     add up to at most 1.
     """
     total: Floats = np.zeros(1)
     for start in range(0, max(len(weights), 1), _ROWS_AT_A_TIME):  # a process may have no records
         part = slice(start, start + _ROWS_AT_A_TIME)
-        rows = np.trunc(make_rows(*(x[part] for x in values)) * _GRID) / _GRID
-        total = total + weights[part] @ rows
+        rows = weights[part, None] * make_rows(*(x[part] for x in values))
+        total = total + (np.trunc(rows * _GRID) / _GRID).sum(axis=0)
     return peers.release(Gaussian(noise, sensitivity=1.0), total, random)

@@ -86,3 +86,18 @@ def test_rare_large_numbers_raise_no_bound():
     wider, _ = step_and_sums(outputs, residuals, config(1.0))
     assert wider.most > 3 * step.most
     assert wider.clip > 3 * step.clip
+
+
+def test_sums_of_grouped_records_are_on_a_grid_whose_sums_are_exact():
+    """Multiples of 2**-20: with finer ones, sums of millions of groups would be rounded."""
+
+    class Passing(SingleProcess):
+        def release(self, mechanism, value, random):
+            return value
+
+    rng = np.random.default_rng(0)
+    weights, values = rng.integers(0, 2**20, 500) / 2**20, rng.normal(size=(2, 500))
+    for make_rows in (level_rows, SlopeStep(0.3, 0.3).rows):
+        total = _release_sums(make_rows, 1.0, weights, Passing(), SecureRandom(), *values)
+        assert np.array_equal(total * 2**20, np.round(total * 2**20))
+        assert total == pytest.approx(weights @ make_rows(*values), abs=500 / 2**20)
