@@ -40,18 +40,14 @@ class Event(PlainNumbers):
     which it has a bound. Accountants call these methods. Users call ``rdp``, ``pld``,
     :func:`zcdp` or :func:`epsilon_of`.
 
-    Ledgers store events for years, so the stored form does not depend on names in the source: a
-    class is stored under its tag, and its fields under the names in ``stored``.
+    Ledgers store events for years: a class is stored under its tag, and its fields under their
+    names. From the first release on, neither changes.
 
     Parameters
     ----------
     tag : str, class keyword
         Name of the class in JSON. It must never change or be reused for another class. The default
         joins the names of module and class. ``None`` marks a base class.
-    stored : tuple of str, class keyword
-        Names of the fields in JSON, in order. The default is their names in the source.
-    version : int, class keyword, default=1
-        Increase it when ``stored`` changes, and implement :meth:`upgraded`.
     knows_label : bool, class keyword, default=False
         Whether the bounds also hold under ``relation="label"``, where a record keeps its features
         and its label becomes any other. They do if the sensitivity is the one under the relation of
@@ -72,8 +68,6 @@ class Event(PlainNumbers):
 
     _tag: ClassVar[str | None] = None
     _source: ClassVar[str] = "Event"
-    _stored: ClassVar[tuple[str, ...] | None] = None
-    _version: ClassVar[int] = 1
     _knows_label: ClassVar[bool] = False
     has_bounded_loss: ClassVar[bool] = False  # a Poisson sample then follows from the pure epsilon
 
@@ -81,28 +75,20 @@ class Event(PlainNumbers):
         cls,
         *,
         tag: str | None = "",
-        stored: tuple[str, ...] | None = None,
-        version: int = 0,
         knows_label: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        # dataclass(slots=True) recreates the class with the same attributes, without its keywords
-        attributes = cls.__dict__
-        cls._source = attributes.get("_source") or f"{cls.__module__}.{cls.__qualname__}"
-        if tag is not None:
-            tag = tag or attributes.get("_tag") or cls._source
-        cls._tag = tag
-        cls._stored = stored or attributes.get("_stored")
-        cls._version = version or attributes.get("_version", 1)
-        cls._knows_label = knows_label or attributes.get("_knows_label", False)
-        if tag is not None:
+        cls._source = f"{cls.__module__}.{cls.__qualname__}"
+        cls._tag = cls._source if tag == "" else tag
+        cls._knows_label = knows_label
+        if cls._tag is not None:
             if cls.work is Event.work:
                 raise TypeError(
                     f"{cls._source} must define work(), by which events that take too long are "
                     "refused: about how many numbers its bounds compute, 1e6 if they are formulas."
                 )
-            _register(tag, cls)
+            _register(cls._tag, cls)
 
     def work(self) -> float:
         """Return roughly how many floating-point numbers the bounds of this event compute.
@@ -305,7 +291,7 @@ class Event(PlainNumbers):
         Returns
         -------
         dict
-            With the tag as ``type``, the ``version`` unless it is 1, and the fields.
+            With the tag as ``type``, and the fields.
 
         Raises
         ------
@@ -322,10 +308,8 @@ class Event(PlainNumbers):
                 f"{self._source} is a base class (tag=None), not an event. Use one of its "
                 "subclasses."
             )
-        version = {"version": self._version} if self._version != 1 else {}
-        names = self._stored_names()
-        values = {stored: _to_json_types(getattr(self, field)) for stored, field in names.items()}
-        return {"type": self._tag, **version, **values}
+        values = {f.name: _to_json_types(getattr(self, f.name)) for f in fields(self)}
+        return {"type": self._tag, **values}
 
     @staticmethod
     def from_dict(description: dict[str, Any]) -> Event:
@@ -334,7 +318,7 @@ class Event(PlainNumbers):
         Parameters
         ----------
         description : dict
-            Output of :meth:`to_dict`, of this or an earlier version.
+            Output of :meth:`to_dict`.
 
         Returns
         -------
@@ -344,10 +328,10 @@ class Event(PlainNumbers):
         Raises
         ------
         ValueError
-            If the tag or its version is unknown, or the fields do not fit.
+            If the tag is unknown, or the fields do not fit.
         """
         stored = dict(description) if isinstance(description, dict) else {}
-        tag, version = stored.pop("type", None), stored.pop("version", 1)
+        tag = stored.pop("type", None)
         known = _TAGS.get(tag) if isinstance(tag, str) else None
         if known is None:
             raise ValueError(
@@ -355,56 +339,10 @@ class Event(PlainNumbers):
                 f"{sorted(_TAGS)}. Import the module that defines the event with tag={tag!r}, or "
                 "update skprivacy if a newer version wrote it."
             )
-        if type(version) is not int or not 1 <= version <= known._version:
-            raise ValueError(
-                f"version={version!r} of the event {tag!r} is unknown; expected an integer from 1 "
-                f"to {known._version}. Update the package that defines {known._source}."
-            )
-        if version < known._version:
-            stored = known.upgraded(stored, version)
-        names = known._stored_names()
-        unknown = sorted(stored.keys() - names.keys())
-        if unknown:
-            raise ValueError(
-                f"{description!r} does not match its type: the type has no fields {unknown}."
-            )
         try:
-            return known(**{names[k]: _from_json_types(v) for k, v in stored.items()})
+            return known(**{name: _from_json_types(value) for name, value in stored.items()})
         except TypeError as error:
             raise ValueError(f"{description!r} does not match its type: {error}.") from None
-
-    @classmethod
-    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Convert the fields that an earlier version stored to the current version.
-
-        Parameters
-        ----------
-        stored : dict
-            Stored names and values.
-        version : int
-            An earlier version than the current one.
-
-        Returns
-        -------
-        dict
-        """
-        raise ValueError(
-            f"version={version!r} of the event {cls._tag!r} cannot be read: its class, "
-            f"{cls._source}, has version {cls._version} and does not implement upgraded(). "
-            "Implement it."
-        )
-
-    @classmethod
-    def _stored_names(cls) -> dict[str, str]:
-        """Return the names of the fields, keyed by their stored names."""
-        names = [f.name for f in fields(cls)]
-        stored = names if cls._stored is None else list(cls._stored)
-        if len(set(stored) - {"type", "version"}) != len(names) or len(stored) != len(names):
-            raise TypeError(
-                f"stored={stored!r} of {cls._source} must name each of its fields {names!r} "
-                "once, and none of them 'type' or 'version'."
-            )
-        return dict(zip(stored, names, strict=True))
 
 
 def check_relation(relation: str) -> str:

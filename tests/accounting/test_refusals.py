@@ -109,9 +109,6 @@ EVENTS = {
     "known event": each(Event.from_dict, {"type": "Unknown"}, {"type": ["Gaussian"]}),
     "type=None": [lambda: Event.from_dict([])],
     "does not match its type": [lambda: Event.from_dict({"type": "Gaussian", "sd": 1.0})],
-    **{f"version={bad!r} of the event 'Gaussian'": [
-        partial(Event.from_dict, {"type": "Gaussian", "version": bad, "noise_multiplier": 1.0})]
-       for bad in (0, 2, True, 1.0, "1", None)},
     r"(moved|offset)=.*Account for it without votes": [
         lambda: smoothed_cost(GNMaxEvent(1.0, (10, 0), moved=2), 2.0, 0.1),
         lambda: smoothed_cost(events.VoteThresholdEvent(1.0, (10, 0), 5.0, moved=2), 2.0, 0.1),

@@ -4,7 +4,7 @@ import math
 import sqlite3
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -264,8 +264,8 @@ COSTS = [
              "steps between neighbours forgotten"),
     replaced(event, "_register", lambda tag, cls: event._TAGS.__setitem__(tag, cls), check_tags,
              "a tag is taken over"),
-    replaced(GaussianEvent, "_stored", ("sigma",), check_first_format,
-             "a renamed field without its stored name"),
+    replaced(event._TAGS, "Gaussian", make_dataclass("Renamed", ["sigma"], frozen=True),
+             check_first_format, "a renamed field"),
 ]  # fmt: skip
 BUGS = [
     *[replace(bug, caught_by=afresh(bug.caught_by)) for bug in COSTS],

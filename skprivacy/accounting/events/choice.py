@@ -19,7 +19,7 @@ from .composition import RepeatedEvent
 
 
 @dataclass(frozen=True)
-class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_label=True):
+class ExponentialEvent(Event, tag="Exponential", knows_label=True):
     """Exponential mechanism: choice with probability proportional to exp(epsilon u / (2 S)).
 
     Here u is the utility of a candidate, and S the sensitivity of the utility.
@@ -73,7 +73,7 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
 
 
 @dataclass(frozen=True)
-class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), knows_label=True):
+class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", knows_label=True):
     """Report noisy max: index of the largest value after Laplace or exponential noise.
 
     Parameters
@@ -103,9 +103,7 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEvent(
-    Event, tag="RandomizedResponse", stored=("epsilon", "n_categories"), knows_label=True
-):
+class RandomizedResponseEvent(Event, tag="RandomizedResponse", knows_label=True):
     """Randomised response: one category, reported with noise.
 
     The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1), every

@@ -39,7 +39,7 @@ _SAMPLING_WORK = 2e6  # for quadratures at fractional Renyi orders
 
 
 @dataclass(frozen=True)
-class RepeatedEvent(Event, tag="Repeated", stored=("event", "count"), knows_label=True):
+class RepeatedEvent(Event, tag="Repeated", knows_label=True):
     """Adaptive composition of the same event: each run may depend on earlier answers.
 
     Parameters
@@ -82,7 +82,7 @@ class RepeatedEvent(Event, tag="Repeated", stored=("event", "count"), knows_labe
 
 
 @dataclass(frozen=True)
-class ComposedEvent(Event, tag="Composed", stored=("events",), knows_label=True):
+class ComposedEvent(Event, tag="Composed", knows_label=True):
     """Adaptive composition of several events on the same data.
 
     Parameters
@@ -123,9 +123,7 @@ class ComposedEvent(Event, tag="Composed", stored=("events",), knows_label=True)
 
 
 @dataclass(frozen=True)
-class PoissonSampledEvent(
-    Event, tag="PoissonSampled", stored=("sampling_rate", "event"), knows_label=True
-):
+class PoissonSampledEvent(Event, tag="PoissonSampled", knows_label=True):
     """Event on a Poisson sample, which includes each record independently.
 
     Parameters
@@ -217,9 +215,7 @@ def total_zcdp(event: Event, relation: str) -> float:
 
 
 @dataclass(frozen=True)
-class SampledGroupEvent(
-    Event, tag="SampledGroup", stored=("sampling_rate", "event", "size"), knows_label=True
-):
+class SampledGroupEvent(Event, tag="SampledGroup", knows_label=True):
     """Poisson-sampled Gaussian mechanism for groups of at most ``size`` records.
 
     It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are

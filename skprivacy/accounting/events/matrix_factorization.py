@@ -116,7 +116,6 @@ class MatrixFactorizationEvent(Event, tag=None):
 class BandedFactorizationEvent(
     MatrixFactorizationEvent,
     tag="BandedFactorization",
-    stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
     knows_label=True,
 ):
     """Banded matrix factorisation: the released matrix C is Toeplitz, with few diagonals.
@@ -170,7 +169,6 @@ class BandedFactorizationEvent(
 class TreeAggregationEvent(
     MatrixFactorizationEvent,
     tag="TreeAggregation",
-    stored=("noise_multiplier", "steps_per_epoch", "epochs"),
     knows_label=True,
 ):
     """Tree aggregation: running sums are made of noisy sums over 2^l steps.

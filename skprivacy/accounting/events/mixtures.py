@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
+class MixtureEvent(Event, tag="Mixture", knows_label=True):
     """Mixture: one of several events, chosen at random; the choice is released with the answer.
 
     Parameters
@@ -134,9 +134,7 @@ class MixtureEvent(Event, tag="Mixture", stored=("p", "events"), knows_label=Tru
 
 
 @dataclass(frozen=True)
-class PrivateSelectionEvent(
-    Event, tag="PrivateSelection", stored=("event", "eta", "gamma"), knows_label=True
-):
+class PrivateSelectionEvent(Event, tag="PrivateSelection", knows_label=True):
     """Private selection: the best of K runs, for K from a truncated negative binomial distribution.
 
     Parameters

@@ -30,7 +30,7 @@ from ..work_limit import CLOSED_FORM_WORK, closed_form_work
 
 
 @dataclass(frozen=True)
-class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_label=True):
+class GaussianEvent(Event, tag="Gaussian", knows_label=True):
     """Gaussian mechanism: a value of bounded L2 sensitivity plus Gaussian noise.
 
     Parameters
@@ -76,9 +76,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianEvent(
-    Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension"), knows_label=True
-):
+class DiscreteGaussianEvent(Event, tag="DiscreteGaussian", knows_label=True):
     """Discrete Gaussian mechanism: integers of bounded L2 sensitivity plus discrete noise.
 
     Parameters
@@ -188,7 +186,7 @@ class NonPrivateEvent(Event, tag="NonPrivate", knows_label=True):
 
 
 @dataclass(frozen=True)
-class ApproxDPEvent(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
+class ApproxDPEvent(Event, tag="ApproxDP", knows_label=True):
     """Release of which only (epsilon, delta)-differential privacy is known.
 
     Parameters
@@ -230,7 +228,7 @@ class ApproxDPEvent(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_la
 
 
 @dataclass(frozen=True)
-class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_label=True):
+class LaplaceEvent(Event, tag="Laplace", knows_label=True):
     """Laplace mechanism: a scalar or vector of bounded L1 sensitivity plus Laplace noise.
 
     Parameters
@@ -265,9 +263,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceEvent(
-    Event, tag="DiscreteLaplace", stored=("scale", "sensitivity"), knows_label=True
-):
+class DiscreteLaplaceEvent(Event, tag="DiscreteLaplace", knows_label=True):
     """Geometric mechanism: integers of bounded L1 sensitivity plus discrete Laplace noise.
 
     Parameters
@@ -318,7 +314,7 @@ class DiscreteLaplaceEvent(
 
 
 @dataclass(frozen=True)
-class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), knows_label=True):
+class LogisticEvent(Event, tag="Logistic", knows_label=True):
     """Additive logistic mechanism: a scalar or vector plus independent logistic noise.
 
     Parameters
@@ -384,9 +380,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
 
 @dataclass(frozen=True)
-class SmoothGaussianEvent(
-    Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
-):
+class SmoothGaussianEvent(Event, tag="SmoothGaussian", knows_label=True):
     """Gaussian noise scaled to the smooth sensitivity of a number (GNSS, Papernot et al. 2018).
 
     A number with smooth sensitivity S is released plus ``lift`` S plus Gaussian noise of standard

@@ -103,7 +103,6 @@ class _VoteEvent(Event, tag=None):
 class GNMaxEvent(
     _VoteEvent,
     tag="GNMaxVote",
-    stored=("noise_multiplier", "votes", "moved"),
     knows_label=True,
 ):
     """GNMax: arg-max of vote counts after Gaussian noise (Papernot et al. 2018).
@@ -156,7 +155,6 @@ class GNMaxEvent(
 class LNMaxEvent(
     _VoteEvent,
     tag="LNMaxVote",
-    stored=("noise_multiplier", "votes", "moved"),
     knows_label=True,
 ):
     """LNMax: arg-max of vote counts after Laplace noise (Papernot et al. 2017).
@@ -206,7 +204,6 @@ class LNMaxEvent(
 class VoteThresholdEvent(
     _VoteEvent,
     tag="VoteThreshold",
-    stored=("noise_multiplier", "votes", "moved", "threshold", "offset"),
     knows_label=True,
 ):
     """Threshold test of Confident-GNMax: is the largest noisy count above a threshold?
@@ -307,7 +304,6 @@ class VoteThresholdEvent(
 class VoteBlockEvent(
     Event,
     tag="VoteBlock",
-    stored=("kind", "noise_multiplier", "n_queries", "moved"),
     knows_label=True,
 ):
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
