@@ -8,7 +8,7 @@ Files, in reading order:
 - ``renyi``: Renyi divergence, also of Poisson samples
 - ``pld/``: privacy loss distributions, the tightest accountant
 - ``guarantee``: PrivacyGuarantee, group privacy, bounds on attacks
-- ``calibration``: least noise for a target; analytic and classic Gaussian multiplier
+- ``calibration``: least noise for a target; analytic Gaussian multiplier
 - ``noise_arithmetic``: exact, floating-point or unspecified arithmetic of noise
 - ``smooth_sensitivity``: local and smooth sensitivity of data-dependent costs
 - ``work_limit``: limit on the computing work of an event's bounds

@@ -1,7 +1,7 @@
 """Noise calibration: the least noise that meets a target epsilon, advantage or TPR.
 
 :func:`calibrate_noise_multiplier` works for any event. The Gaussian mechanism also has the analytic
-multiplier (Balle and Wang 2018) and the classic one (Dwork and Roth 2014).
+multiplier (Balle and Wang 2018).
 """
 
 from __future__ import annotations
@@ -190,24 +190,12 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the least noise of a Gaussian (epsilon, delta)-DP release (Balle and Wang 2018)."""
     if not (is_number(epsilon) and 0 <= epsilon < math.inf):
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
-    _check_gaussian_delta(delta)
-    return _solve_noise_multiplier(float(epsilon), float(delta))
-
-
-def classic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon, rounded up.
-
-    For comparison with published results (Dwork and Roth 2014, theorem 3.22). The theorem does not
-    cover epsilon above 1. From about 9 on, at delta 1e-5, the formula gives too little noise.
-    """
-    if not (is_number(epsilon) and 0 < epsilon <= 1):
+    if not (is_number(delta) and 0 < delta < 1):
         raise ValueError(
-            f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
-            "gaussian='analytic' for larger values."
+            f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
+            "Use Laplace for delta=0."
         )
-    _check_gaussian_delta(delta)
-    # Dwork and Roth 2014, Theorem 3.22
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * _UPWARDS
+    return _solve_noise_multiplier(float(epsilon), float(delta))
 
 
 def _check_make_event(make_event: MakeEvent) -> None:
@@ -301,17 +289,3 @@ def _solve_noise_multiplier(epsilon: float, delta: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
     return high * _UPWARDS
-
-
-def _check_gaussian_delta(delta: float) -> None:
-    if not (is_number(delta) and 0 < delta < 1):
-        raise ValueError(
-            f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
-            "Use Laplace for delta=0."
-        )
-
-
-CALIBRATIONS: dict[str, Callable[[float, float], float]] = {
-    "analytic": analytic_noise_multiplier,
-    "classic": classic_noise_multiplier,
-}

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validation import is_number, not_negative, number, positive, whole
 from ..accounting import Event, events
-from ..accounting.calibration import CALIBRATIONS
+from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.smooth_sensitivity import Smoothed
 from . import integer_samplers as discrete
 from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
@@ -230,15 +230,9 @@ class Gaussian(_GridNoise):
 
     @classmethod
     def calibrated(
-        cls,
-        epsilon: float,
-        delta: float,
-        sensitivity: float,
-        *,
-        gaussian: str = "analytic",
-        **bounds: Any,
+        cls, epsilon: float, delta: float, sensitivity: float, **bounds: Any
     ) -> Gaussian:
-        """Return an (epsilon, delta)-DP mechanism.
+        """Return the (epsilon, delta)-DP mechanism with the least noise (Balle and Wang 2018).
 
         Parameters
         ----------
@@ -246,9 +240,6 @@ class Gaussian(_GridNoise):
             Privacy loss of one release.
         sensitivity : float
             L2 sensitivity of the value.
-        gaussian : {"analytic", "classic"}, default="analytic"
-            Calibration: "analytic" is the least noise possible. "classic" is the textbook formula,
-            which adds at least a quarter more and is proved only for ``epsilon`` up to 1.
         **bounds : float
             ``lower`` and ``upper``.
 
@@ -256,9 +247,7 @@ class Gaussian(_GridNoise):
         -------
         Gaussian
         """
-        if not isinstance(gaussian, str) or gaussian not in CALIBRATIONS:
-            raise ValueError(f"gaussian={gaussian!r} must be one of {sorted(CALIBRATIONS)}.")
-        return cls(CALIBRATIONS[gaussian](epsilon, delta), sensitivity, **bounds)
+        return cls(analytic_noise_multiplier(epsilon, delta), sensitivity, **bounds)
 
     def _event(self) -> Event:
         return events.GaussianEvent(self.noise_multiplier)

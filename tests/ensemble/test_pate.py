@@ -31,6 +31,7 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
     epsilon_of,
 )
+from skprivacy.accounting.events import LNMaxEvent
 from skprivacy.ensemble import (
     ConfidentGNMax,
     GNMax,
@@ -200,7 +201,7 @@ def test_parts_by_index_are_equal_and_shuffled():
     ("aggregator", "event"),
     [
         (GNMax(40.0), VoteBlockEvent("gnmax", 40.0, 30, moved=2)),
-        (LNMax(40.0), VoteBlockEvent("lnmax", 40.0, 30, moved=2)),
+        (LNMax(40.0), RepeatedEvent(LNMaxEvent(40.0, moved=2), 30)),
         (
             ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
             ComposedEvent(

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivacy.accounting import events
-from skprivacy.accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier
+from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -208,29 +207,3 @@ def test_analytic_gaussian_is_the_least(epsilon, delta):
     z = analytic_noise_multiplier(epsilon, delta)
     assert gaussian_delta(1.0, z, epsilon) <= delta * (1 + 1e-9)
     assert gaussian_delta(1.0, z * (1 - 1e-5), epsilon) > delta * (1 - 1e-9)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.floats(1e-3, 1.0), st.floats(1e-12, 0.999))
-def test_classic_gaussian_holds_where_its_theorem_does(epsilon, delta):
-    z = classic_noise_multiplier(epsilon, delta)
-    assert z == pytest.approx(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
-    assert z > analytic_noise_multiplier(epsilon, delta)
-    assert gaussian_delta(1.0, z, epsilon) <= delta
-    mechanism = Gaussian.calibrated(epsilon, delta, 3.0, gaussian="classic", lower=0.0)
-    assert mechanism == Gaussian(z, 3.0, lower=0.0)
-
-
-def test_classic_gaussian_is_refused_where_it_fails():
-    z = math.sqrt(2 * math.log(1.25 / 1e-5)) / 12  # what the formula would say
-    assert gaussian_delta(1.0, z, 12.0) > 1e-5
-    for make in (classic_noise_multiplier, partial(Gaussian.calibrated, gaussian="classic")):
-        arguments = () if make is classic_noise_multiplier else (1.0,)
-        for epsilon in (1.0 + 1e-9, 12.0, math.inf, math.nan, 0.0, -1.0):
-            with pytest.raises(ValueError, match=r"epsilon=.*analytic"):
-                make(epsilon, 1e-5, *arguments)
-        for delta in (0.0, 1.0, math.nan):
-            with pytest.raises(ValueError, match="delta="):
-                make(1.0, delta, *arguments)
-    with pytest.raises(ValueError, match="gaussian='exact'"):
-        Gaussian.calibrated(1.0, 1e-5, 1.0, gaussian="exact")

@@ -68,15 +68,15 @@ def parse_cap(body: str) -> Cost:
     return Cost(terms["epsilon"], terms["delta"])
 
 
-def count_fitting(log: Log, leaf: str, event: Event, terms: Terms, most: int = MANY) -> int:
-    """Return how many more of ``event``, up to about ``most``, would be admitted."""
+def count_fitting(log: Log, leaf: str, event: Event, terms: Terms) -> int:
+    """Return how many more of ``event``, up to about :data:`MANY`, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
     def exceeds(count: int) -> bool:
         return not all(account.with_charge(event, count).is_admitted() for account in accounts)
 
     high = 1
-    while high < 2 * most and not exceeds(high):
+    while high < 2 * MANY and not exceeds(high):
         high *= 2
     return bisect_left(range(high), True, lo=high // 2 + 1, key=exceeds) - 1
 

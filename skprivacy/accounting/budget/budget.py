@@ -374,7 +374,7 @@ class PrivacyBudget(Statement):
                     terms["delta"], log.tail.digest,
                 )  # fmt: skip
         # Explaining takes time, so it comes after the lock was given up.
-        message = explain_refusal(log, self._scope, refusal, event)
+        message = explain_refusal(refusal, event)
         raise BudgetExceededError(f"{displayable(source) or 'A release'} was refused: {message}")
 
     def commit(self, charge_id: int) -> None:

@@ -9,20 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..event import Event
-from .admission import Refusal, count_fitting
+from .admission import Refusal
 from .filters import Account, Cost, sum_epsilons_and_deltas
-from .ledger import LedgerError, Log
-
-_MAX_SHOWN = 20  # largest count of releases that another filter would have admitted
-_OTHER_FILTERS = {
-    "basic": ("adaptive", "renyi", "pld"),
-    "adaptive": ("renyi", "pld"),
-    "renyi": ("pld",),
-}
-_PLD_CAVEAT = (
-    " That filter is proved only if the events are fixed before the first answer is seen, as in "
-    "cross-validation over a fixed grid."
-)
+from .ledger import LedgerError
 
 
 @contextmanager
@@ -71,7 +60,7 @@ def check_same_unit(unit: str, settled: str) -> None:
         )
 
 
-def explain_refusal(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
+def explain_refusal(refusal: Refusal, event: Event) -> str:
     """Explain why an event was refused, and what to do."""
     scope, before, after = refusal
     cap, spent, cost = after.cap, before.cost(), after.cost()
@@ -81,7 +70,6 @@ def explain_refusal(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
         f"delta={spent.delta:.4g} as spent, and {_describe_cost(event, cost, after)}. "
         f"{_suggest_smaller_charge(event, cost, after)} Call budget.remaining(event) to see how "
         "many more such releases fit, or run `skprivacy budget what-if` in a shell."
-        f"{_suggest_other_filter(log, leaf, event, after)}"
     )
 
 
@@ -142,17 +130,3 @@ def explain_missing_epsilon(event: Event, filter: str) -> str:
         "single pair of them: it has a different epsilon at every delta. Use a budget with the "
         "filter 'adaptive', or charge ApproxDPEvent(epsilon, delta) at a delta of your choice."
     )
-
-
-def _suggest_other_filter(log: Log, leaf: str, event: Event, after: Account) -> str:
-    """State how many such releases another filter would have admitted."""
-    for other in _OTHER_FILTERS.get(after.filter, ()) if after.cap.delta else ():
-        terms = {"filter": other, "relation": after.relation}
-        more = count_fitting(log, leaf, event, terms, most=_MAX_SHOWN)
-        if more:
-            count = f"{_MAX_SHOWN} or more" if more >= _MAX_SHOWN else str(more)
-            return (
-                f" A budget with the filter {other!r} would have admitted {count} of these."
-                f"{_PLD_CAVEAT if other == 'pld' else ''}"
-            )
-    return ""
