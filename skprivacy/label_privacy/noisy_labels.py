@@ -9,17 +9,15 @@ All learn with a model of the true labels given the noisy ones.
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
 from .._docs import fill_docs
 from .._sklearn import safe_indexing
-from .._validation import Interval
-from ..accounting import ApproxDPEvent, Event, PrivacyBudget, weakest_arithmetic
+from ..accounting import ApproxDPEvent, Event, weakest_arithmetic
 from ..mechanisms import Laplace, RandomizedResponse, SecureRandom
 from ..mechanisms.selection import RandomizedResponseWithPrior
 from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
@@ -176,17 +174,15 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
 class LP2STClassifier(NoisyLabelClassifier):
     """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
-    In the first stage, the labels of some records are released by randomised response, and a model
-    of them predicts probable classes for each other record. In the second stage, the other records
-    respond by randomised response among their most probable classes only. The number of these
-    classes is chosen so that a true response is most probable. Fewer candidates mean less noise.
-    Each label is released once.
+    In the first stage, the labels of half of the records are released by randomised response, and
+    a model of them predicts probable classes for each other record. In the second stage, the other
+    records respond by randomised response among their most probable classes only. The number of
+    these classes is chosen so that a true response is most probable. Fewer candidates mean less
+    noise. Each label is released once.
 
     Parameters
     ----------
     %(label_model)s
-    first_share : float, default=0.5
-        Share of the records whose labels are released in the first stage, in (0, 1).
     %(label_run)s
 
     Attributes
@@ -226,38 +222,6 @@ class LP2STClassifier(NoisyLabelClassifier):
         (RandomizedResponse.arithmetic, RandomizedResponseWithPrior.arithmetic)
     )
 
-    _parameter_constraints: dict = {
-        **NoisyLabelClassifier._parameter_constraints,
-        "first_share": [Interval(Real, 0, 1, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        epsilon: float = 1.0,
-        n_rounds: int = 3,
-        n_folds: int = 3,
-        first_share: float = 0.5,
-        classes: ArrayLike | None = None,
-        store_labels: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        budget: PrivacyBudget | None = None,
-        noise_seed: int | None = None,
-    ) -> None:
-        super().__init__(
-            estimator,
-            epsilon=epsilon,
-            n_rounds=n_rounds,
-            n_folds=n_folds,
-            classes=classes,
-            store_labels=store_labels,
-            random_state=random_state,
-            budget=budget,
-            noise_seed=noise_seed,
-        )
-        self.first_share = first_share
-
     def _event(self, n_classes: int) -> Event:
         # The event of any pure mechanism, since the number of candidates differs between records.
         RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), n_classes)  # checks the epsilon
@@ -268,7 +232,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     ) -> tuple[NDArray[Any], Floats, Floats]:
         n, k = len(codes), len(self.classes_)
         order = random.permutation(n)
-        n_first = min(max(round(self.first_share * n), 2), n - 1)
+        n_first = min(max(round(n / 2), 2), n - 1)
         one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +38,6 @@ class RandomizedResponse(Mechanism):
         Privacy loss of one report, from 1e-6 to 700.
     n_categories : int
         Number k of public categories, at least 2. Reports are integers 0 .. k-1.
-    sensitivity : float, default=1.0
-        Ignored: one category may become any other.
 
     Notes
     -----
@@ -67,7 +65,7 @@ class RandomizedResponse(Mechanism):
 
     epsilon: float
     n_categories: int
-    sensitivity: float = 1.0
+    sensitivity: float = field(default=1.0, init=False)  # one category may become any other
 
     def __post_init__(self) -> None:
         if not (is_number(self.epsilon) and 1e-6 <= self.epsilon < 700):
@@ -109,29 +107,6 @@ class RandomizedResponse(Mechanism):
         falsify = random.integers(_ONE, true.size) >= int(self.truth_probability * _ONE)
         shift = random.integers(k - 1, true.size) + 1
         return np.where(falsify, (true + shift) % k, true).reshape(codes.shape)
-
-    def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
-        """Turn counts of reports into unbiased estimates of the true counts.
-
-        Parameters
-        ----------
-        counts : array-like of shape (n_categories,)
-            Number of reports of each category.
-
-        Returns
-        -------
-        ndarray of shape (n_categories,)
-            They can be negative; clipping them is post-processing.
-        """
-        reported = as_nonexpanding_float64(counts, "counts")
-        if reported.shape != (self.n_categories,):
-            raise ValueError(
-                f"counts has shape {reported.shape}; expected ({self.n_categories},). Pass one "
-                "count per category."
-            )
-        p_true = self.truth_probability
-        p_other = (1.0 - p_true) / (self.n_categories - 1)
-        return (reported - reported.sum() * p_other) / (p_true - p_other)
 
 
 @dataclass(frozen=True)

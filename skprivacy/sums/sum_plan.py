@@ -292,37 +292,10 @@ class SumTotal:
             self._parts[name] = content
             self._limbs = add_limbs(self._limbs, limbs)
         elif self._parts[name] != content:
-            raise _changed_part_error(name)
-
-    def merge(self, other: SumTotal) -> None:
-        """Add the parts of another total of the same plan.
-
-        Parameters
-        ----------
-        other : SumTotal
-            All of its parts are known here, with the same integers, or none is.
-
-        Raises
-        ------
-        ValueError
-            If the plans differ, a part of both has other integers, or only some are known.
-        """
-        if other.plan.digest != self.plan.digest:
             raise ValueError(
-                "other is a total of another plan. Parameters, columns or versions of skprivacy "
-                "differ: compute both totals by one plan."
-            )
-        known = self._parts.keys() & other._parts.keys()
-        for name in sorted(known):
-            if self._parts[name] != other._parts[name]:
-                raise _changed_part_error(name)
-        if not known:
-            self._parts.update(other._parts)
-            self._limbs = add_limbs(self._limbs, other._limbs)
-        elif len(known) < len(other._parts):
-            raise ValueError(
-                f"other shares {len(known)} of its {len(other._parts)} parts with this total, and "
-                "a sum cannot be taken apart. Add the missing parts one by one."
+                f"The part {name!r} was added before with other integers: its rows changed between "
+                "two reads, or two parts share the name. Read from files or persisted data, and "
+                "name each part once."
             )
 
     def _read_sums(self) -> NDArray[np.float64]:
@@ -385,11 +358,3 @@ class SumTotal:
             )
         total._limbs, total._parts = limbs, parts
         return total
-
-
-def _changed_part_error(name: str) -> ValueError:
-    return ValueError(
-        f"The part {name!r} was added before with other integers: its rows changed between two "
-        "reads, or two parts share the name. Read from files or persisted data, and name each "
-        "part once."
-    )

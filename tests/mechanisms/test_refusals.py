@@ -91,7 +91,6 @@ REFUSED = {
         *released(RESPONSES[0], [3], [-1], [0.5], ["a"], [NAN]),
         *released(RESPONSES[1], [4], [-2], [0.5]),
     ],
-    "counts has shape": [partial(RESPONSES[0].debias, [1, 2])],
     "has type float64": released(OF_FOUR, np.zeros((3, 2))),
     "value has 2 rows.*expected 3 to 4": released(OF_FOUR, np.zeros((2, 2), np.int64)),
     "5 rows.*expected 3 to 4": released(OF_FOUR, np.zeros((5, 2), np.int64)),
