@@ -145,10 +145,10 @@ SCORES = np.array([0.0, 1.0, 2.5, 3.0, 3.0, 1.7])
 
 def _choices(kind: Callable[..., Any], law: Callable[..., Any], share: float) -> Observed:
     """Observe choices among six candidates."""
-    claim, mechanism = kind(1 / Z, 1.0).event, kind(1 / (share * Z), 1.0)
+    claim, mechanism = kind(1 / Z, 0.7).event, kind(1 / (share * Z), 0.7)
     random = SecureRandom()
     chosen = np.array([mechanism.release(SCORES, random) for _ in range(4000)])
-    laws = np.broadcast_to(law(SCORES, claim.epsilon), (len(chosen), len(SCORES)))
+    laws = np.broadcast_to(law(SCORES, claim.epsilon, 0.7), (len(chosen), len(SCORES)))
     yield ExponentialEvent(claim.epsilon), choice_as_normal(laws, chosen)[None]
 
 

@@ -1,13 +1,10 @@
 """Noise of a uniform direction and a Gamma radius: its law, its cost, and what it saves."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from skprivacy.mechanisms import KNorm, Laplace, SecureRandom
-from skprivacy.mechanisms import integer_samplers as discrete
 
 from .chance import check_claim
 
@@ -86,15 +83,3 @@ def test_is_pure_and_too_little_noise_is_caught():
     check_pure()
     with pytest.raises(AssertionError, match="claimed"):
         check_pure(0.3)
-
-
-@pytest.mark.slow
-def test_a_radius_of_one_dimension_less_is_caught():
-    """The classic slip: Gamma(size - 1) or Laplace norms."""
-
-    def short(self, scale, size, random):
-        variance = -2.0 * np.log(random.uniform((size + 1) // 2)).sum()
-        return discrete.discrete_gaussian(int(scale * np.sqrt(variance)), size, random)
-
-    with mock.patch.object(KNorm, "_noise", short), pytest.raises(AssertionError):
-        check_law(draws(KNorm(1.0, 1.0), 2, 1000), 1.0)

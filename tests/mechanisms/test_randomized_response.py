@@ -14,15 +14,6 @@ from skprivacy.mechanisms import RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 
-@pytest.mark.parametrize(("epsilon", "k"), [(0.1, 2), (1.0, 2), (1.0, 5), (3.0, 20)])
-def test_distribution(epsilon, k):
-    n = 100_000
-    reports = RandomizedResponse(epsilon, k).release(np.full(n, k - 1), SecureRandom(seed=k))
-    law = np.full(k, 1 / (math.exp(epsilon) + k - 1))
-    law[-1] *= math.exp(epsilon)
-    assert stats.chisquare(np.bincount(reports, minlength=k), law * n).pvalue > 1e-4
-
-
 @pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(st.floats(1e-6, 100), st.integers(2, 1000))

@@ -318,7 +318,7 @@ def test_planted_repeated_bytes_are_caught(monkeypatch):
 # ---------------------------------------------------------------- Poisson sampling
 
 
-def subset_pvalue(draw, n, rate, trials=20_000):
+def subset_pvalue(draw, n, rate, trials=4000):
     """Compare how often each of the 2**n subsets comes out with independent inclusion."""
     counts = np.zeros(2**n)
     for _ in range(trials):

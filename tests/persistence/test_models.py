@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,11 +36,12 @@ from skprivacy import (
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
+from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 
-from ..contracts.cases import CASES, LABELS, LINEAR
+from ..contracts.cases import CASES, LINEAR
 from ..contracts.tape import Tape, recording
 
 RNG = np.random.RandomState(0)
@@ -253,6 +253,7 @@ def test_no_noise_is_saved_as_no_guarantee(tmp_path):
         (PrivateStandardScaler(), 1),
         (FunctionalMechanismClassifier(bounds=(-1, 1)), 1),
         (FunctionalMechanismRegressor(bounds=(-1, 1), target_bounds=(0, 1)), 0),
+        (RandomizedResponseClassifier(), 1),
     ],
 )
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
@@ -268,20 +269,23 @@ def test_what_was_read_off_the_data_is_not_given_after_loading(model, leaks, tmp
 
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.parametrize("seeded", [False, True])
-def test_no_record_no_seed_and_no_ledger_is_in_the_file(seeded, tmp_path):
+@pytest.mark.parametrize("network", [False, True])
+def test_no_record_no_seed_and_no_ledger_is_in_the_file(network, seeded, tmp_path):
     canary = 0.123456789
     rows = X.copy()
     rows[3] = canary
     budget = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "secret-ledger")
     kept = {"noise_seed": 987654321} if seeded else {"budget": budget}
-    model = make_pipeline(
-        PrivateStandardScaler(bounds=(-1, 1), **kept),
-        FunctionalMechanismClassifier(bounds=(-3, 3), classes=[0, 1], **kept),
-    ).fit(rows, Y)
+    last = (
+        DPSGDClassifier(delta=1e-5, classes=[0, 1], epochs=1, random_state=876543219, **kept)
+        if network
+        else FunctionalMechanismClassifier(bounds=(-3, 3), classes=[0, 1], **kept)
+    )
+    model = make_pipeline(PrivateStandardScaler(bounds=(-1, 1), **kept), last).fit(rows, Y)
     found = again(model, tmp_path)
     blob = (tmp_path / "m").read_bytes()
-    for secret in (b"987654321", b"secret-ledger", b"budget",
-                   str(canary).encode(), np.float64(canary).tobytes()):  # fmt: skip
+    for secret in (b"987654321", b"876543219", b"secret-ledger", b"budget", str(canary).encode(),
+                   np.float32(canary).tobytes(), np.float64(canary).tobytes()):  # fmt: skip
         assert secret not in blob
     for step in found:
         assert step.noise_seed is step.budget is None
@@ -346,7 +350,9 @@ def test_what_no_file_may_hold_is_refused_and_nothing_is_written(model, told, tm
     assert (tmp_path / "m").read_text() == "before"
 
 
-@pytest.mark.parametrize("model", [classifier(), scaled(), SchemaTransformer(SCHEMA)])
+@pytest.mark.parametrize(
+    "model", [classifier(), scaled(), SchemaTransformer(SCHEMA), DPSGDClassifier()]
+)
 def test_what_is_not_fitted_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match="Call fit first"):
         save_model(model, tmp_path / "m")
@@ -379,17 +385,7 @@ def test_modules_of_ones_own_go_to_the_networks_that_have_none(tmp_path):
     assert claim_of(found) == claim_of(model)
     with pytest.raises(ValueError, match=r"m'.*load_model\(path, module="):
         load_model(tmp_path / "m")
+    with pytest.raises(ValueError, match="does not fit"):
+        load_model(tmp_path / "m", module=nn.Linear(3, 3))
     with pytest.raises(ValueError, match="leave module"):
         again(scaled().fit(X, Y), tmp_path, module=nn.Linear(3, 2))
-
-
-@pytest.mark.parametrize("name", ["PATEClassifier", "RandomizedResponseClassifier"])
-def test_a_pickle_keeps_what_has_no_other_format(name, tmp_path):
-    """As the guide says."""
-    case = {**CASES, **LABELS}[name]
-    rows, y = case.data(40)
-    model = case.make().fit(rows, y)
-    joblib.dump(model, tmp_path / "m")
-    found = joblib.load(tmp_path / "m")
-    assert found.privacy_ == model.privacy_
-    assert np.array_equal(found.predict(rows), model.predict(rows))

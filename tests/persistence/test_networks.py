@@ -49,42 +49,10 @@ def test_a_classifier_comes_back(frame, labels, tmp_path):
     assert again.partial_fit(frame, model.predict(frame)).epsilon_ > model.epsilon_
 
 
-def test_a_module_of_ones_own_is_given_again(frame, tmp_path):
-    model = classifier(frame, [0, 1], module=nn.Linear(3, 2))
-    save_model(model, tmp_path / "m")
-    again = load_model(tmp_path / "m", module=nn.Linear(3, 2))
-    assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
-    with pytest.raises(ValueError, match=r"load_model\(path, module="):
-        load_model(tmp_path / "m")
-    with pytest.raises(ValueError, match="does not fit"):
-        load_model(tmp_path / "m", module=nn.Linear(3, 3))
-
-
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-def test_no_seed_and_no_record_is_in_the_file(frame, tmp_path):
-    canary = 0.123456789
-    frame.iloc[3] = canary
-    model = classifier(frame, [0, 1], random_state=987654321, noise_seed=876543219)
-    save_model(model, tmp_path / "m")
-    blob = (tmp_path / "m").read_bytes()
-    for secret in (b"987654321", b"876543219", str(canary).encode(),
-                   np.float32(canary).tobytes(), np.float64(canary).tobytes()):  # fmt: skip
-        assert secret not in blob
-    with safe_open(tmp_path / "m", framework="pt") as file:
-        facts = json.loads(file.metadata()["skprivacy"])
-        assert len(file.keys()) == len(model.module_.state_dict())
-    assert facts["privacy"]["kind"] == facts["model"]["privacy"]["kind"] == "estimate"
-
-
-def test_what_is_no_saved_model_is_refused(frame, tmp_path):
+def test_weights_without_a_header_are_no_model(tmp_path):
     save_file({"w": torch.zeros(1)}, tmp_path / "other")
     with pytest.raises(ValueError, match="not a model"):
         load_model(tmp_path / "other")
-    (tmp_path / "half").write_bytes((tmp_path / "other").read_bytes()[:20])
-    with pytest.raises(ValueError, match=r"half.*damaged"):
-        load_model(tmp_path / "half")
-    with pytest.raises(ValueError, match="Call fit first"):
-        save_model(DPSGDClassifier(), tmp_path / "m")
 
 
 def _deep(facts):
@@ -94,38 +62,23 @@ def _deep(facts):
     return facts | {"fitted": value}
 
 
-def _without(*names):
-    return lambda facts: {k: v for k, v in facts.items() if k not in names}
-
-
 def _with(name, **more):
     return lambda facts: facts | {name: facts[name] | more}
 
 
 DAMAGE = {
-    "a list": lambda facts: [facts],
-    "no kind": _without("kind"),
-    "another kind": lambda facts: facts | {"kind": ["DPSGDClassifier"]},
-    "no parameters": _without("params"),
-    "no privacy": _without("privacy"),
-    "no fitted": _without("fitted"),
-    "parameters are text": lambda facts: facts | {"params": "x"},
     "a method is replaced": _with("fitted", predict="gone"),
     "privacy is replaced": _with("fitted", privacy_=None),
     "an unknown parameter": _with("params", secret=1),
     "enormous layers": _with("params", hidden_layer_sizes=[10**9, 10**9]),
-    "endless layers": _with("params", hidden_layer_sizes=[float("inf")]),
     "enormous input": _with("fitted", n_features_in_=10**12),
-    "privacy is text": lambda facts: facts | {"privacy": "none"},
     "privacy of no event": _with("privacy", event={"type": "os.system"}),
     "too few classes": lambda facts: facts | {"classes": [0]},
-    "classes are a number": lambda facts: facts | {"classes": 7},
-    "no classes": _without("classes_dtype"),
     "nested too deep": _deep,
 }
 
 
-def _rewritten(path, change=lambda facts: facts, weights=lambda tensors: tensors):
+def _rewritten(path, change=lambda facts: facts):
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["skprivacy"])
         tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 (not a dict)
@@ -135,10 +88,9 @@ def _rewritten(path, change=lambda facts: facts, weights=lambda tensors: tensors
         header = json.dumps(header | {"model": change(header["model"])})
     finally:
         sys.setrecursionlimit(limit)
-    save_file(weights(tensors), path, metadata={"skprivacy": header})
+    save_file(tensors, path, metadata={"skprivacy": header})
 
 
-@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):
@@ -149,14 +101,6 @@ def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):
     with pytest.raises(
         ValueError, match=r"damaged|not a model|not the tag of a known|not describe a guarantee"
     ):
-        load_model(tmp_path / "m")
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_refused(frame, value, tmp_path):
-    save_model(classifier(frame, [0, 1]), tmp_path / "m")
-    _rewritten(tmp_path / "m", weights=lambda t: {k: v.fill_(value) for k, v in t.items()})
-    with pytest.raises(ValueError, match="finite"):
         load_model(tmp_path / "m")
 
 

@@ -89,9 +89,6 @@ STUDENTS = {
     ),
     "schema": (lambda: make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()), FRAME),
     "columns": (lambda: make_pipeline(columns(), LogisticRegression()), FRAME),
-    "frames": (
-        lambda: make_pipeline(columns().set_output(transform="default"), GaussianNB()), FRAME
-    ),
 }  # fmt: skip
 
 
@@ -131,25 +128,6 @@ def test_a_student_of_one_class(tmp_path):
     model.fit(X, Y, X_public=PUBLIC)
     assert isinstance(model.student_, DummyClassifier)
     _same(model, X, tmp_path)
-
-
-def test_in_a_pipeline_behind_a_schema(tmp_path):
-    model = make_pipeline(
-        SchemaTransformer(SCHEMA), RandomizedResponseClassifier(epsilon=2.0, classes=CLASSES)
-    ).fit(FRAME, Y)
-    save_model(model, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    assert np.array_equal(found.predict(FRAME), model.predict(FRAME))
-    assert claim_of(found) == claim_of(model)
-
-
-def test_labels_that_were_read_off_stay_so(tmp_path):
-    with pytest.warns(UserWarning, match="read off y"):
-        model = RandomizedResponseClassifier(epsilon=2.0).fit(X, Y)
-    found = _same(model, X, tmp_path)
-    assert found.classes is None
-    with pytest.warns(UserWarning, match="read off y"):
-        found.fit(X, Y)
 
 
 @pytest.mark.parametrize(

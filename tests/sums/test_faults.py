@@ -18,7 +18,7 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.preprocessing import private_mean
-from skprivacy.sums import SumPlan, SumTotal, tables
+from skprivacy.sums import SumPlan, tables
 from skprivacy.sums.sources import open_table
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients, same_fits
@@ -163,18 +163,6 @@ def test_rows_that_change_after_the_join_are_refused(engine, budget, tmp_path, m
     with pytest.raises(ValueError, match="not as many as their sizes say"):
         make(budget=budget).fit(table, **arguments(NAME, True))
     assert len(budget.entries()) == 1
-
-
-def test_a_total_without_all_rows_of_a_group_is_refused():
-    model = make()
-    plan = model.plan(COLUMNS, y="cost", groups="patient")
-    rows = TABLE.assign(skprivacy_group_size=TABLE.groupby("patient")["age"].transform("size"))
-    total = SumTotal(plan)
-    total.add("first", plan.partial(rows[:400]))
-    with pytest.raises(ValueError, match="a part is missing"):
-        model.fit_sums(total)
-    total.add("others", plan.partial(rows[400:]))
-    assert model.fit_sums(total).privacy_.unit == "patient"
 
 
 KILLED = """

@@ -8,8 +8,6 @@ import stat
 import numpy as np
 import pytest
 
-from skprivacy.accounting import PrivacyBudget
-from skprivacy.exceptions import BudgetExceededError
 from skprivacy.sums import SumTotal
 
 from .engines import COLUMNS, MODELS, fit_in_memory, patients, same_fits
@@ -87,12 +85,3 @@ def test_a_file_that_holds_no_total_is_refused(tmp_path, text):
     (tmp_path / "total.json").write_text(text)
     with pytest.raises(ValueError, match="holds no total"):
         SumTotal.load(tmp_path / "total.json", PLAN)
-
-
-def test_each_fit_of_a_total_is_charged_once():
-    budget = PrivacyBudget(1.0, 1e-5)
-    total = total_of(*PARTS)
-    model = make(budget=budget).fit_sums(total)
-    assert len(budget.entries()) == 1
-    with pytest.raises(BudgetExceededError):
-        model.fit_sums(total)

@@ -6,7 +6,6 @@ import pytest
 
 from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.accounting.budget.admission import check_scope_name
-from skprivacy.cli import main
 
 # What Unicode calls control, format, surrogate, private, unassigned, or a separator but the space.
 UNPRINTABLE = [
@@ -81,14 +80,3 @@ def test_ledger_with_a_misleading_scope_name_is_refused():
         log.append("scope", "/adult\u200b/", "", '{"delta": 0.0, "epsilon": 0.5}')
     with pytest.raises(LedgerError, match="which no cap covers"):
         budget.verify()
-
-
-def test_the_shell_names_the_remedy(tmp_path, capsys):
-    ledger = str(tmp_path / "ledger")
-    PrivacyBudget(1.0, path=ledger)
-    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--new-scope", "--scope"]
-    assert main([*spend, "adult\u200b"]) == 2
-    assert "U+200B (ZERO WIDTH SPACE)" in capsys.readouterr().err
-    assert main([*spend, " adult"]) == 2
-    assert "Pass 'adult'." in capsys.readouterr().err
-    assert len(PrivacyBudget.open(ledger).entries()) == 0

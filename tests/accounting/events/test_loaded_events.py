@@ -97,10 +97,3 @@ def test_a_handle_that_was_loaded_first_finds_the_ledger_later(tmp_path):
     with pytest.raises(BudgetExceededError, match="'/a/'"):
         loaded.reserve(ApproxDPEvent(0.6))
     assert loaded.cap == (0.5, 0.0)
-
-
-def test_a_budget_that_is_opened_by_name_is_looked_for_at_once(tmp_path):
-    with pytest.raises(LedgerError, match=r"no privacy ledger at .*nowhere"):
-        PrivacyBudget.open(tmp_path / "nowhere")
-    with pytest.raises(LedgerError, match="nowhere/ledger cannot be used"):
-        PrivacyBudget(1.0, path=tmp_path / "nowhere" / "ledger")
