@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..additive_model.additive_models import build_domain
 from ..additive_model.effects import AdditiveEffect
 from ..linear_model.polynomial_objective import NoisyPolynomial
 from ..mechanisms.bounds import UnitBall
+from ..neural_network.settings import Clipping, Optimizer, TrainingOption
 from ..preprocessing import Schema
 from .file_format import Arrays
 from .value_checks import (
@@ -33,17 +34,19 @@ from .value_checks import (
 )
 
 # Parameters that no file holds. Participants, budget, seeds and hardware:
-_SECRETS = {"budget", "device", "noise_seed", "party_names", "random_state"}
+_SECRETS = {"budget", "device", "distributed", "noise_seed", "party_names", "random_state"}
 # ... models and objects, for which a new fit uses the defaults:
 _OBJECTS = {
-    "aggregator", "class_weight", "encoder", "estimator", "schema", "student", "synthesizer",
-    "teacher",
+    "aggregator", "augment", "class_weight", "encoder", "estimator", "module", "schema", "student",
+    "synthesizer", "teacher",
 }  # fmt: skip
 # ... and code. A model that depends on code is refused, because its meaning would change.
 _CODE = {"func", "inverse_func"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 _BY_DEFAULT = {"default": True}  # replaces a value that no file holds
 _NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}
+_OPTIONS: dict[str, type[TrainingOption]] = {"Clipping": Clipping, "Optimizer": Optimizer}
+_OF_NETWORKS = ("loss", "network", "recipe")  # kinds that need torch
 _MAX_CLASSES = 1 << 16
 _POLYNOMIAL = ("linear_std", "quadratic_std", "quadratic_norm", "trace_std", "unit")
 
@@ -71,6 +74,7 @@ class StateReader:
     facts: dict[str, Any]
     arrays: Arrays
     nest: Callable[[Any, str, bool], Any]
+    given: Any  # code that the caller passes
     sizes: dict[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
@@ -95,7 +99,7 @@ class StateReader:
         return self.arrays.take(name, tuple(self.sizes.get(size, 0) for size in sizes))
 
 
-class _State:
+class State:
     """Base class: writes and reads one kind of attribute."""
 
     def __init__(self, *arguments: str) -> None:
@@ -108,21 +112,21 @@ class _State:
         raise NotImplementedError
 
 
-class _Number(_State):
+class _Number(State):
     """A finite number."""
 
     def read_state(self, into: StateReader, name: str) -> float:
         return number({name: into.fact(name)}, name)
 
 
-class _Count(_State):
+class _Count(State):
     """An integer of at least 1."""
 
     def read_state(self, into: StateReader, name: str) -> int:
         return whole({name: into.fact(name)}, name)
 
 
-class _Choice(_State):
+class _Choice(State):
     """One of the texts that the arguments name."""
 
     def read_state(self, into: StateReader, name: str) -> str:
@@ -132,7 +136,24 @@ class _Choice(_State):
         return found
 
 
-class _Settings(_State):
+class _Text(State):
+    """Any text."""
+
+    def read_state(self, into: StateReader, name: str) -> str:
+        found = into.fact(name)
+        if not isinstance(found, str):
+            raise ValueError(f"{name} is {found!r}, expected text")
+        return found
+
+
+class _Flag(State):
+    """True or false."""
+
+    def read_state(self, into: StateReader, name: str) -> bool:
+        return into.flag(name)
+
+
+class _Settings(State):
     """Numbers by name; a trailing ``#`` marks an integer, as in ``batch_size#``."""
 
     def read_state(self, into: StateReader, name: str) -> dict[str, float | int]:
@@ -143,7 +164,7 @@ class _Settings(_State):
         }
 
 
-class _Array(_State):
+class _Array(State):
     """Finite numbers of the named sizes; with ``when PARAM``, None if PARAM is false."""
 
     def __init__(self, *arguments: str) -> None:
@@ -198,7 +219,7 @@ class _Variances(_Typed):
         return found
 
 
-class _Public(_State):
+class _Public(State):
     """Base class of public facts; a file also states whether the user had passed them.
 
     A fact that was read off the data must not count as public in a new fit.
@@ -226,14 +247,35 @@ class _Public(_State):
 
 
 class _Labels(_Public):
-    """Sorted labels; they define the sizes ``classes`` and ``outputs``."""
+    """Labels; they define the sizes ``classes`` and ``outputs``.
+
+    They are sorted, unless they name several columns of labels.
+    """
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
         out.facts[parameter] = classes_told(value)
 
     def take(self, into: StateReader, parameter: str) -> Any:
-        found = restore_classes(into.fact(parameter))
+        found = restore_classes(
+            into.fact(parameter), of_columns=getattr(into.model, "multilabel_", False)
+        )
         _set_class_sizes(into, len(found))
+        return found
+
+
+class _Prior(_Public):
+    """Public rates of the classes, or None."""
+
+    def put(self, out: StateWriter, parameter: str, value: Any) -> None:
+        out.facts[parameter] = value
+
+    def take(self, into: StateReader, parameter: str) -> Any:
+        stated = into.fact(parameter)
+        if stated is None:
+            return None
+        found = np.array(stated, dtype=np.float64)
+        if found.shape != (into.sizes["classes"],) or not ((found > 0) & (found <= 1)).all():
+            raise ValueError(f"{parameter}={stated!r}, expected a positive rate for each class")
         return found
 
 
@@ -290,7 +332,7 @@ class _ImageShape(_Public):
         return height, width
 
 
-class _Indices(_State):
+class _Indices(State):
     """Classes of a learner, as indices into the classes of the enclosing model."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -309,7 +351,7 @@ class _Indices(_State):
         return np.array(stated, dtype=np.int64)
 
 
-class _Guarantee(_State):
+class _Guarantee(State):
     """The guarantee; the attributes derived from it, such as ``epsilon_``, are recomputed."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -321,7 +363,7 @@ class _Guarantee(_State):
         return found
 
 
-class _Values(_State):
+class _Values(State):
     """Numbers and text, in mappings or sequences, in the form of constructor parameters."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -337,7 +379,7 @@ class _Values(_State):
         return _restored_value(into.fact(name))
 
 
-class _Model(_State):
+class _Model(State):
     """A fitted model within the model; the argument is its name in the file."""
 
     learner = False
@@ -397,7 +439,7 @@ class _Encoder(_Model):
         return found
 
 
-class _Head(_State):
+class _Head(State):
     """The head of a fine-tuned model: its name, or its class and fields."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -418,7 +460,7 @@ class _Head(_State):
         return kind(**{k: _restored_value(own[k]) for k in own if k != "kind"})
 
 
-class _Weights(_State):
+class _Weights(State):
     """The weights of a head: an array, or a network."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -440,7 +482,7 @@ class _Weights(_State):
         return found
 
 
-class _Ball(_State):
+class _Ball(State):
     """The unit ball of the records, built from the bounds of the model."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -458,7 +500,7 @@ class _Ball(_State):
         return ball
 
 
-class _Polynomial(_State):
+class _Polynomial(State):
     """The released noisy polynomial on the unit ball."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -476,7 +518,7 @@ class _Polynomial(_State):
         )
 
 
-class _Plan(_State):
+class _Plan(State):
     """The plan of a private search: its guarantee and its numbers."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -495,7 +537,7 @@ class _Plan(_State):
         )
 
 
-class _Bins(_State):
+class _Bins(State):
     """The bin of each cell, for every column of the schema."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -513,7 +555,7 @@ class _Bins(_State):
         ]
 
 
-class _Effects(_State):
+class _Effects(State):
     """The effects of an additive model, over the bins of its columns."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
@@ -545,22 +587,27 @@ class _Effects(_State):
         return effects
 
 
-_KINDS: dict[str, type[_State]] = {
+_KINDS: dict[str, type[State]] = {
     "array": _Array, "ball": _Ball, "bins": _Bins, "bounds": _Bounds, "choice": _Choice,
     "count": _Count,
-    "effects": _Effects, "encoder": _Encoder, "guarantee": _Guarantee, "head": _Head,
+    "effects": _Effects, "encoder": _Encoder, "flag": _Flag, "guarantee": _Guarantee,
+    "head": _Head,
     "image_shape": _ImageShape, "indices": _Indices,
     "interval": _Interval, "labels": _Labels, "learner": _Learner, "model": _Model,
     "number": _Number, "plan": _Plan, "polynomial": _Polynomial, "positive": _Positive,
-    "schema": _Schema, "settings": _Settings, "typed": _Typed, "values": _Values,
+    "prior": _Prior, "schema": _Schema, "settings": _Settings, "text": _Text, "typed": _Typed,
+    "values": _Values,
     "variances": _Variances, "weights": _Weights,
 }  # fmt: skip
 
 
-def state_of(words: str) -> _State:
+def state_of(words: str) -> State:
     """Return the kind of attribute that a declaration names, with its arguments."""
     kind, *arguments = words.split()
-    return _KINDS[kind](*arguments)
+    kinds = _KINDS
+    if kind in _OF_NETWORKS:
+        kinds = import_module("skprivacy.persistence.networks").KINDS
+    return kinds[kind](*arguments)
 
 
 def _set_class_sizes(into: StateReader, n: int) -> None:
@@ -575,11 +622,16 @@ def names_of_params(kind: type, declared: Mapping[str, str]) -> list[str]:
     """Return the names of the constructor parameters that a file holds for a class."""
     public = {name.rstrip("_") for name, words in declared.items() if _is_public(words)}
     names = signature(kind).parameters
-    return [name for name in names if name not in LEFT_OUT | public | set(declared)]
+    left_out = LEFT_OUT | public | set(declared)
+    return [
+        name
+        for name, parameter in names.items()
+        if name not in left_out and parameter.kind is not Parameter.VAR_KEYWORD
+    ]
 
 
 def _is_public(words: str) -> bool:
-    return issubclass(_KINDS[words.split()[0]], _Public)
+    return issubclass(_KINDS.get(words.split()[0], State), _Public)
 
 
 def saved_params(
@@ -614,6 +666,8 @@ def _saved_value(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         inner = {key: _saved_value(each) for key, each in value.items()}
         return _BY_DEFAULT if _BY_DEFAULT in inner.values() else {"mapping": inner}
+    if type(value) in _OPTIONS.values():
+        return {type(value).__name__: _saved_value(value.get_params())}
     if isinstance(value, list | tuple | range):
         each = [_saved_value(inner) for inner in value]
         return _BY_DEFAULT if _BY_DEFAULT in each else each
@@ -631,4 +685,8 @@ def _restored_value(stated: Any) -> Any:
         return {str(key): _restored_value(each) for key, each in value.items()}
     if kind == "dtype":
         return _NUMBER_TYPES[value]
+    if kind in _OPTIONS:
+        option = _OPTIONS[kind](**_restored_value(value))
+        option._validate_params()
+        return option
     raise ValueError(f"expected a value, found {stated!r}")

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._extras import name_missing_extra
 from .._sklearn import output_container
 from ..preprocessing.pipeline import is_plain_pipeline
-from . import third_party
+from . import synthesizers, third_party
 from .attribute_states import (
     StateReader,
     StateWriter,
@@ -85,9 +85,43 @@ CLASSES = {
     }.items()
     for name in names
 }
-# Classes with their own modules: a declaration cannot describe networks or tables on grids.
+# Classes with their own module: a declaration cannot describe tables on grids.
 _SYNTHESIZERS = ("DPGANSynthesizer", "MarginalSynthesizer")
-_NETWORKS = ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor", "SCARFEncoder", "SimCLREncoder")
+_TRAINED = {
+    "noise_multiplier_": "number",
+    "n_steps_": "count",
+    "gradients_": "text",
+    "max_grad_norm_": "number",
+    "privacy_": "guarantee",
+}
+# The fitted attributes of networks.
+_NETWORKS: dict[str, dict[str, str]] = {
+    "DPNeuralNet": {"criterion_": "loss", "module_": "network", **_TRAINED},
+    "DPSGDClassifier": {
+        "multilabel_": "flag",
+        "classes_": "labels",
+        "class_prior_": "prior",
+        "class_weight_": "positive classes",
+        "settings_": "recipe",
+        "module_": "network",
+        **_TRAINED,
+    },
+    "DPSGDRegressor": {
+        "target_bounds_": "interval",
+        "target_scale_": "choice linear log",
+        "settings_": "recipe",
+        "module_": "network",
+        **_TRAINED,
+    },
+    "SCARFEncoder": {"module_": "network"},
+    "SimCLREncoder": {"module_": "network"},
+}
+# Parameters of a DPNeuralNet in a file; skorch has many more, mostly code.
+NET_PARAMS = [
+    "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "batch_size", "max_epochs",
+    "lr", "schedule", "averaging", "averaging_decay", "relation", "n_records", "max_group_size",
+]  # fmt: skip
+_WITHOUT_FEATURES = third_party.STATELESS | {"DPNeuralNet"}
 _ADVICE = {
     "StandardScaler": "use PrivateStandardScaler, or SchemaTransformer with public bounds",
     "MinMaxScaler": "use SchemaTransformer with public bounds",
@@ -123,9 +157,8 @@ def to_state(
     if type(model) is not _find_class(kind, learner):  # a subclass may predict differently
         raise ValueError(_describe_refusal(model, prefix, learner))
     check_is_fitted(model)
-    own = _import_own_code(kind)
-    if own is not None:
-        facts, found = own.to_state(model)
+    if kind in _SYNTHESIZERS:
+        facts, found = synthesizers.to_state(model)
         arrays.update({prefix + name: array for name, array in found.items()})
     elif kind in third_party.BY_VALUES:
         facts = third_party.BY_VALUES[kind][0](model)
@@ -147,8 +180,7 @@ def _attributes_to_state(model: Any, prefix: str, arrays: dict[str, NDArray]) ->
         model._check_unchanged()
     declared = _get_declared_state(kind)
     facts: dict[str, Any] = common(model) if hasattr(model, "n_features_in_") else {}
-    names = third_party.PARAMS.get(kind)
-    facts["params"] = saved_params(model, declared, names)
+    facts["params"] = saved_params(model, declared, _listed_params(kind))
     third_party.check_usual(model)
     out = StateWriter(model, facts, arrays, prefix, nest)
     for name, words in declared.items():
@@ -168,8 +200,13 @@ def _step_to_state(
 
 def _get_declared_state(kind: type) -> dict[str, str]:
     """Return the declared fitted attributes of a class."""
-    own: dict[str, str] | None = third_party.STATES.get(kind)
+    own: dict[str, str] | None = third_party.STATES.get(kind, _NETWORKS.get(kind.__name__))
     return getattr(kind, "_saved_state", {}) if own is None else own
+
+
+def _listed_params(kind: type) -> list[str] | None:
+    """Return the parameters that a file holds, where these are not all that hold values."""
+    return NET_PARAMS if kind.__name__ == "DPNeuralNet" else third_party.PARAMS.get(kind)
 
 
 def _holds_model(kind: type) -> bool:
@@ -186,13 +223,6 @@ def _find_class(kind: str, learner: bool) -> type | None:
     with name_missing_extra():
         found: type = getattr(import_module(CLASSES[kind]), kind)
     return None if learner and _holds_model(found) else found
-
-
-def _import_own_code(kind: str) -> Any:
-    if kind in _NETWORKS:
-        with name_missing_extra():
-            return import_module("skprivacy.persistence.networks")
-    return import_module("skprivacy.persistence.synthesizers") if kind in _SYNTHESIZERS else None
 
 
 def _describe_refusal(model: Any, prefix: str, learner: bool) -> str:
@@ -246,11 +276,8 @@ def from_state(node: Any, arrays: Arrays, given: Given, learner: bool = False) -
     found = _find_class(kind, learner)
     if found is None:
         raise ValueError(f"{kind!r} is not a model of this version's save_model")
-    if kind in _NETWORKS:
-        own = given.module if node["own_module"] is True else None
-        model = _import_own_code(kind).from_state(node, arrays.all(), own, given.criterion)
-    elif kind in _SYNTHESIZERS:
-        model = _import_own_code(kind).from_state(found, _select_facts(node), arrays)
+    if kind in _SYNTHESIZERS:
+        model = synthesizers.from_state(found, _select_facts(node), arrays)
     elif kind in third_party.BY_VALUES:
         model = third_party.BY_VALUES[kind][1](_select_facts(node))
     else:
@@ -274,7 +301,7 @@ def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, gi
         return from_state(inner, arrays.below(place), given, learner)
 
     declared = _get_declared_state(kind)
-    names = third_party.PARAMS.get(kind)
+    names = _listed_params(kind)
     if names is None:
         names = names_of_params(kind, declared)
     params = restored_params(facts["params"], names)
@@ -286,8 +313,8 @@ def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, gi
     model = kind(**needed | params)
     if not needed:
         _check_params(model)
-    reader = StateReader(model, facts, arrays, nest, used={"params"})
-    if kind.__name__ not in third_party.STATELESS or "n_features_in_" in facts:
+    reader = StateReader(model, facts, arrays, nest, given, used={"params"})
+    if kind.__name__ not in _WITHOUT_FEATURES or "n_features_in_" in facts:
         reader.sizes["features"] = restore_common(model, facts)
         reader.used |= {"n_features_in_", "feature_names"}
     for name, words in declared.items():

@@ -95,15 +95,19 @@ def classes_told(classes: NDArray) -> dict[str, Any]:
     return {"type": kind, "values": labels}
 
 
-def restore_classes(stated: Any) -> NDArray:
-    """Return the labels that :func:`classes_told` described; checks order and number."""
+def restore_classes(stated: Any, of_columns: bool = False) -> NDArray:
+    """Return the labels that :func:`classes_told` described; checks order and number.
+
+    Names of columns of labels may have any order and number.
+    """
     kind, values = check_names(stated, ["type", "values"]).values()
     if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
         raise ValueError(f"the labels have the unknown type {kind!r}")
     if not all(isinstance(value, _LABEL_TYPES[kind]) for value in values):
         raise ValueError(f"some labels do not have the type {kind!r}")
     classes = np.array(values, dtype=kind)
-    if len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
+    in_order = np.sort(classes) if of_columns else classes
+    if len(classes) < 2 - of_columns or not np.array_equal(np.unique(classes), in_order):
         raise ValueError(f"the labels are {values!r}, expected at least two sorted labels")
     return classes
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from skprivacy import load_model, save_model
 from skprivacy.audit import claim_of
 from skprivacy.persistence.attribute_states import LEFT_OUT
-from skprivacy.persistence.networks import _NET_PARAMS
+from skprivacy.persistence.state import NET_PARAMS
 
 from ..certificates.test_every_estimator import ALL, PICKLED, fitted
 
@@ -103,7 +103,7 @@ def test_the_parameters_are_the_same(pair):
     assert list(before) == list(after)
     kept = set(before) - LEFT_OUT - OF_NETWORKS - PUBLIC_FACTS - {"criterion", "sensitivity"}
     if name.startswith("DPNeuralNet"):
-        kept &= set(_NET_PARAMS)
+        kept &= set(NET_PARAMS)
     assert "epsilon" in kept or name.startswith("SyntheticData")
     for param in kept:
         if callable(before[param]):
