@@ -256,16 +256,16 @@ class FederatedPlan(PlainNumbers):
     def _party_contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
         fine = usable_rows(X)
         X, codes = X[fine], codes[fine]
-        here = weights
+        local = weights
         # McMahan et al. 2018, DP-FedAvg: local steps, then clip the update of the party
         with np.errstate(all="ignore"):  # local training may overflow
             for _ in range(self.local_steps):
-                here = here - self.local_learning_rate * mean_gradient(here, X, codes)
-            moved = (weights - here).ravel() / self.local_learning_rate
-        if not np.isfinite(moved).all() or np.abs(moved).max() > 1e100:
-            return np.zeros(moved.size, np.int64)
-        norm = np.sqrt((moved**2).sum())
-        return np.rint(moved * self._clipping_factors(norm)).astype(np.int64)
+                local = local - self.local_learning_rate * mean_gradient(local, X, codes)
+            update = (weights - local).ravel() / self.local_learning_rate
+        if not np.isfinite(update).all() or np.abs(update).max() > 1e100:
+            return np.zeros(update.size, np.int64)
+        norm = np.sqrt((update**2).sum())
+        return np.rint(update * self._clipping_factors(norm)).astype(np.int64)
 
     def _clipping_factors(self, norms: NDArray) -> NDArray:
         """Return the factors that clip gradients of these norms and convert them to steps."""

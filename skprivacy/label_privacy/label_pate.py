@@ -165,9 +165,9 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
             ):
                 # Malek et al. 2021, PATE for labels: features are public, so the teachers can vote
                 # on the records themselves
-                parts = partition_by_index(who.n, self.n_teachers, random)[who.codes]
+                shards = partition_by_index(who.n, self.n_teachers, random)[who.codes]
                 answers = self._answer_queries(
-                    teacher, X, y, parts, seeds, X, queries, _MOVED_VOTES,
+                    teacher, X, y, shards, seeds, X, queries, _MOVED_VOTES,
                     SecureRandom(self.noise_seed),
                 )  # fmt: skip
             self._learn(X, queries, answers)

@@ -137,8 +137,8 @@ def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.Ra
     model, route = _seed_clone(estimator, random), _weight_parameter(estimator)
     fit_params = {}
     if route is None:
-        drawn = (weights.cumsum(axis=1) < random.random_sample((len(weights), 1))).sum(axis=1)
-        rows, labels = np.arange(len(weights)), np.minimum(drawn, weights.shape[1] - 1)
+        sampled = (weights.cumsum(axis=1) < random.random_sample((len(weights), 1))).sum(axis=1)
+        rows, labels = np.arange(len(weights)), np.minimum(sampled, weights.shape[1] - 1)
     else:
         rows, labels = np.nonzero(weights > _NEGLIGIBLE * weights.max(axis=1, keepdims=True))
         fit_params = {route: weights[rows, labels]}

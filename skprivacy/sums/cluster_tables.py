@@ -111,8 +111,8 @@ class RayTable(Table):
             yield f"block {number}", np.frombuffer(row["integers"], np.int64).reshape(2, -1)
 
     def _join_sizes(self, groups: str, columns: list[str]) -> Any:
-        read = [name for name in columns if name != GROUP_SIZE]
-        rows = self._known_rows(groups, [*dict.fromkeys([*read, groups])])
+        needed = [name for name in columns if name != GROUP_SIZE]
+        rows = self._known_rows(groups, [*dict.fromkeys([*needed, groups])])
         sizes = self._group_sizes(groups)
         return rows.join(sizes, "inner", _count_ray_partitions(), on=(groups,))
 

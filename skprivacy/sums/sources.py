@@ -193,8 +193,8 @@ class TableSource(_RemoteSource):
 
     def check(self, plan: SumPlan) -> None:
         kinds = self._table.kinds()
-        read = [name for name in plan.columns if name != GROUP_SIZE]
-        if absent := [name for name in read if name not in kinds]:
+        needed = [name for name in plan.columns if name != GROUP_SIZE]
+        if absent := [name for name in needed if name not in kinds]:
             raise ValueError(
                 f"The table has no column {absent[0]!r}; it has {list(kinds)}. Correct the names."
             )
@@ -204,7 +204,7 @@ class TableSource(_RemoteSource):
                     f"The column {name!r} holds {_KIND_WORDS[kinds[name]]}; expected "
                     f"{_KIND_WORDS[expected]}. Convert the column, or leave it out."
                 )
-        self._table.check_parts([*read, *([self._groups] if self._groups else [])])
+        self._table.check_parts([*needed, *([self._groups] if self._groups else [])])
 
     def sum(self, plan: SumPlan) -> SumTotal:
         total = self._table._sum_rows(plan, self._groups)

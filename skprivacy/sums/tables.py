@@ -236,8 +236,8 @@ class DuckDBTable(LocalTable):
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         picked = self.frame.project(", ".join(map(_quote_name, columns)) or "1")
-        read = getattr(picked, "to_arrow_reader", None) or picked.fetch_record_batch
-        yield from read(_ROWS)
+        to_batches = getattr(picked, "to_arrow_reader", None) or picked.fetch_record_batch
+        yield from to_batches(_ROWS)
 
     def join_sizes(self, groups: str) -> LocalTable:
         who, size = _quote_name(groups), _quote_name(GROUP_SIZE)
@@ -291,11 +291,11 @@ class ArrowTable(LocalTable):
         return int(rows)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
-        read = [name for name in columns if name != GROUP_SIZE]
+        needed = [name for name in columns if name != GROUP_SIZE]
         if self._sizes is None:
-            yield from self._read_batches(read)
+            yield from self._read_batches(needed)
             return
-        for batch in self._read_batches([*dict.fromkeys([*read, self._groups])]):
+        for batch in self._read_batches([*dict.fromkeys([*needed, self._groups])]):
             yield _append_sizes(batch, self._groups, self._sizes)
 
     def _read_batches(self, columns: list[str]) -> Iterator[Any]:

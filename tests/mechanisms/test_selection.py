@@ -50,7 +50,7 @@ def test_monotonic_scores_need_half_the_noise(kind):
     assert stats.chisquare(counts, LAWS[kind](SCORES, 2.0) * N).pvalue > 1e-4
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-50, 50), st.floats(-1, 1)), min_size=2, max_size=5),
     st.sampled_from([0.1, 1.0, 5.0]),

@@ -189,7 +189,7 @@ def is_told(error):
 WRONG = ["altered", 10**15, -1, 0.5, None, True, [], {}, [10**9, 10**9], {"float": "inf"}]
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_whatever_the_header_says_is_refused_or_makes_a_model(saved, tmp_path):
@@ -206,7 +206,7 @@ def test_whatever_the_header_says_is_refused_or_makes_a_model(saved, tmp_path):
     assert refused > 2 * len(paths)
 
 
-@pytest.mark.everyday(4)
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 def test_a_part_that_is_missing_or_added_is_noticed(saved, tmp_path):
     _, header, arrays, rows = saved

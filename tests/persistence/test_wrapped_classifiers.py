@@ -100,6 +100,7 @@ def test_learners_of_any_make(name, tmp_path):
     _same(model.fit(rows, Y), rows, tmp_path)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_a_student_of_a_graph(kind, tmp_path):
     model = LabelPATEClassifier(

@@ -417,11 +417,11 @@ class LedgerCounter:
     def move(self, known: LedgerVersion, last: LedgerVersion) -> bool:
         """Move from ``known`` to ``last``; return False if another process moved it before."""
         with self._name_counter_in_errors(), self._store._connection() as connection:
-            moved = connection.execute(
+            updated = connection.execute(
                 "UPDATE counter SET line = ?, digest = ? WHERE line = ? AND digest = ?",
                 (*last, *known),
             )
-            return bool(moved.rowcount)
+            return bool(updated.rowcount)
 
     @contextmanager
     def _name_counter_in_errors(self) -> Iterator[None]:

@@ -116,7 +116,7 @@ def mixture(q, z, direction):
     return base, lambda x: mp.log(base(x) / mixed(x)), delta
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("q", "z", "steps", "eps"),
