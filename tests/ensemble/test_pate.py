@@ -195,26 +195,30 @@ def test_parts_by_index_are_equal_and_shuffled():
 # --------------------------------------------------------------------------------- what is charged
 
 
+CHARGED = [
+    (GNMax(40.0), VoteBlockEvent("gnmax", 40.0, 30, moved=2)),
+    (LNMax(40.0), RepeatedEvent(LNMaxEvent(40.0, moved=2), 30)),
+    (
+        ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
+        ComposedEvent(
+            (
+                VoteBlockEvent("threshold", 150.0, 30, moved=2),
+                VoteBlockEvent("gnmax", 40.0, 9, moved=2),
+            )
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("aggregator", "event"), CHARGED)
+def test_every_declared_query_is_in_the_event(aggregator, event):
+    assert aggregator.event(n_queries=30, moved=2) == event
+
+
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("aggregator", "event"),
-    [
-        (GNMax(40.0), VoteBlockEvent("gnmax", 40.0, 30, moved=2)),
-        (LNMax(40.0), RepeatedEvent(LNMaxEvent(40.0, moved=2), 30)),
-        (
-            ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
-            ComposedEvent(
-                (
-                    VoteBlockEvent("threshold", 150.0, 30, moved=2),
-                    VoteBlockEvent("gnmax", 40.0, 9, moved=2),
-                )
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("aggregator", "event"), CHARGED)
 def test_every_declared_query_is_charged(aggregator, event):
-    assert aggregator.event(n_queries=30, moved=2) == event
     fitted = model(aggregator=aggregator, relation="replace_one", epsilon=50.0)
     fitted.fit(X, Y, X_public=PUBLIC)
     assert fitted.privacy_event_ == event

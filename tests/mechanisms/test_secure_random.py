@@ -341,22 +341,6 @@ def test_planted_fixed_size_batches_are_caught():
     assert subset_pvalue(lambda: rng.choice(4, 2, replace=False), 4, 0.5) < 1e-12
 
 
-def test_inclusion_counts_and_pairs():
-    n, rate, steps = 300, 0.1, 2000
-    random, sampler = SecureRandom(seed=2), PoissonSampler(rate)
-    member = np.zeros((steps, n))
-    for row in member:
-        row[sampler.draw(n, random)] = 1
-    for counts, trials in ((member.sum(0), steps), (member.sum(1), n)):
-        spread = ((counts - trials * rate) ** 2).sum() / (trials * rate * (1 - rate))
-        assert 1e-4 < stats.chi2(len(counts)).sf(spread) < 1 - 1e-4
-    pairs = np.corrcoef(member.T)[np.triu_indices(n, 1)] * np.sqrt(steps)
-    # 44,850 correlations of standard deviation 1, were all pairs independent.
-    assert abs(pairs.mean()) < 0.03
-    assert 0.97 < pairs.std() < 1.03
-    assert np.abs(pairs).max() < 6.5
-
-
 @pytest.mark.parametrize("rate", [1e-9, 1e-4, 0.3, 1.0])
 @pytest.mark.parametrize("n", [0, 1, 7, 100_000])
 def test_indices_are_sorted_distinct_and_in_range(n, rate):

@@ -66,8 +66,11 @@ DAMAGE = {
     "a method is replaced": lambda facts: facts | {"predict": "gone"},
     "privacy is replaced": lambda facts: facts | {"privacy_": None},
     "an unknown parameter": _with("params", secret=1),
-    "enormous layers": _with("params", hidden_layer_sizes=[10**9, 10**9]),
-    "enormous input": lambda facts: facts | {"n_features_in_": 10**12},
+    "enormous layers": lambda facts: _with("params", hidden_layer_sizes=[10**9])(
+        _with("settings_", hidden_layer_sizes=[10**9])(facts)
+    ),
+    "other layers": _with("params", hidden_layer_sizes=[10**9, 10**9]),
+    "enormous input": lambda facts: facts | {"n_features_in_": 10**12, "feature_names": None},
     "privacy of no event": _with("privacy", event={"type": "os.system"}),
     "too few classes": _with("classes", values=[0]),
     "nested too deep": _deep,

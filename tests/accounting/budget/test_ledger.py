@@ -550,13 +550,6 @@ def test_cost_of_a_charge_does_not_grow_with_the_ledger(budget):
     assert budget.spent() == pytest.approx(0.07)
 
 
-def test_names_as_long_as_the_disk_takes_are_taken(tmp_path):
-    path = tmp_path / ("x" * (255 - len("-journal")))  # SQLite's journal stands beside it
-    PrivacyBudget(1.0, path=path).reserve(LaplaceEvent(10.0))
-    assert PrivacyBudget.open(path).spent() == pytest.approx(0.1)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
 @pytest.mark.parametrize("make", [PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)])
 @pytest.mark.parametrize(
     ("names", "error", "message"),

@@ -142,16 +142,6 @@ def test_exponential_covers_every_choice_between_two():
     assert (rdp(ExponentialEvent(epsilon), [2, 9]) <= np.array([2, 9]) * epsilon**2 / 8).all()
 
 
-def test_many_exponential_choices_take_the_better_bound():
-    """No single choice attains the envelope of all of them, so that its composition is a bound."""
-    for count in (2, 12, 100):
-        event = RepeatedEvent(ExponentialEvent(1.0), count)
-        both = pld(event).epsilon(1e-6), rdp_epsilon(event, 1e-6)
-        assert epsilon_of(event, 1e-6) == pytest.approx(min(both), rel=1e-12)
-    assert both[1] < 0.9 * both[0]
-    assert epsilon_of(RepeatedEvent(ExponentialEvent(1.0), 3), 0.0) == pytest.approx(3.0)
-
-
 def test_gnmax_golden_numbers():
     cost = [rdp(GNMaxEvent(40.0, v), [10])[0] for v in ((200, 30, 20), (240, 5, 5), (100, 90, 60))]
     np.testing.assert_allclose(cost, [7.446275358e-4, 1.752697699e-5, 0.00625], rtol=1e-9)
@@ -275,12 +265,6 @@ def test_logistic_noise_is_dominated_by_normal_noise_in_any_dimension(t):
             assert split.delta(eps) <= bound.delta(eps) * (1 + 1e-9) + 1e-15
     many = pld(RepeatedEvent(LogisticEvent(10 / t), 100))  # a hundred equal coordinates
     assert many.epsilon(1e-6) <= bound.epsilon(1e-6) * (1 + 1e-3)
-
-
-def test_logistic_noise_needs_no_less_normal_noise():
-    """sqrt(pi/8) is the least there is: at small shifts the total variations are equal."""
-    found = pld(LogisticEvent(100.0, norm=2)).delta(0.0)
-    assert found == pytest.approx(math.tanh(0.0025), rel=1e-4)
 
 
 def test_the_better_of_both_where_a_distribution_is_a_bound_only():

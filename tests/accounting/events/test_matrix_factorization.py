@@ -154,17 +154,3 @@ def test_error_of_running_sums_and_of_steps(n, band):
     for found, noise in ((running_sum_error, sums), (step_deviation, steps)):
         expected = np.sqrt((noise**2).sum(1).mean())
         assert found(coefficients, n) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(30, 1), (400, 1), (50, 4)])
-def test_running_sums_have_less_error_than_with_independent_noise(steps_per_epoch, epochs):
-    """At equal privacy: the error times the sensitivity is what one unit of noise comes to."""
-    n = steps_per_epoch * epochs
-    band = square_root_band(steps_per_epoch, epochs)
-    banded = BandedFactorizationEvent(1.0, steps_per_epoch, epochs, band).sensitivity
-    error = running_sum_error(np.asarray(band), n) * banded
-    independent = running_sum_error(np.ones(1), n) * np.sqrt(epochs)
-    tree = TreeAggregationEvent(1.0, steps_per_epoch, epochs).sensitivity
-    digits = np.mean([t.bit_count() for t in range(1, n + 1)])
-    assert error < 0.75 * independent
-    assert error < np.sqrt(digits) * tree

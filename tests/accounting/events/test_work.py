@@ -214,16 +214,6 @@ def test_stating_the_work_of_nested_events_takes_no_time(around):
     assert time.process_time() - start < 1
 
 
-@pytest.mark.parametrize("depth", [15, 300])
-def test_nested_selections_are_refused(depth):
-    """Each level asks twice for the one inside it: 40 levels would take years."""
-    event = GaussianEvent(5.0)
-    for _ in range(depth):
-        event = PrivateSelectionEvent(event)
-    with pytest.raises(WorkLimitError):
-        rdp_epsilon(event, 1e-6)
-
-
 def test_a_step_of_each_of_many_records_is_a_sum_in_closed_form():
     start = time.process_time()
     assert isinstance(ApproxDPEvent(0.5, 1e-30).grouped(10**9), NonPrivateEvent)

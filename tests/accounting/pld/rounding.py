@@ -229,18 +229,6 @@ def check_gaussian_channels() -> None:
                     assert channel_curve(several, math.exp(epsilon)).max() >= exact - 1e-15
 
 
-def check_threshold_channels() -> None:
-    """The corners around all threshold tests cost no less than any test."""
-    for t in (0.9, 0.05):
-        several = channels.threshold_channels(t)
-        for u in np.linspace(-7, 7, 57):
-            p, q = (np.array([ndtr(x), ndtr(-x)]) for x in (u, u - t))
-            for gamma in np.exp(t * np.array([-3.0, -0.4, 0.0, 0.7, 2.9])):
-                exact = np.maximum(p - gamma * q, 0).sum()
-                bound = max(channel_curve(several, gamma).max(), 1 - gamma)
-                assert bound >= exact - 1e-16
-
-
 def check_censored_channels() -> None:
     """All values that are to be seen are seen, and together they are the normal number."""
     t, lowest = 0.31, -2.5

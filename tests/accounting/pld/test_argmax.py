@@ -241,26 +241,6 @@ def test_each_part_covers_its_channels(h, wide):
             assert all((exact <= bound + argmax._RARE).all() for bound in bounds or [near])
 
 
-@pytest.mark.parametrize("variances", [channels._FINE, channels._ROUGH])
-@pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
-def test_public_shifts_onto_the_lattice_give_back_every_channel(h, variances):
-    """The lemma of the cover: a mixture of channels on the lattice is the channel off it."""
-    rng = np.random.default_rng(4)
-    steps = channels._steps(variances, 1e-6 * h)
-    for s, d in rng.uniform(-2, 2, (20, 2)):
-        grids, laws = [], []
-        for centre, variance, step in zip((d, s), variances, steps, strict=True):
-            grid = step * (round(centre / step) + np.arange(-12, 13))
-            law = np.exp(-((grid - centre) ** 2) / (2 * variance))
-            grids.append(grid)
-            laws.append(law / law.sum())
-        on = channels._gaussian_argmax_law(grids[1], grids[0], variances)
-        mixed = np.einsum("osd,s,d->o", on, laws[1], laws[0])
-        off = winners_against_zero((s + d) / math.sqrt(2), (s - d) / math.sqrt(2))
-        np.testing.assert_allclose(np.log(mixed / off), 0, atol=4.1e-6 * h + 1e-9)
-        assert abs(np.log(on[:, 12, 12] / off)).max() > 1e-4  # which no single one of them is
-
-
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):

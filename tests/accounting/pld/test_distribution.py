@@ -227,15 +227,6 @@ def test_connecting_the_dots_meets_the_curve_at_every_dot(name, step, tail):
     assert kept[0] == pytest.approx(kept[1], rel=1e-12)
 
 
-@pytest.mark.parametrize(("q", "z", "steps"), [(0.3, 0.8, 5), (0.9, 2.0, 30), (0.01, 1.0, 500)])
-def test_the_order_of_the_directions_does_not_matter(q, z, steps):
-    """Removing is the worse direction here; it must be found wherever it stands."""
-    forth = pld(sgd(q, z, steps))
-    back = type(forth)(forth._directions[::-1], forth.loose)
-    assert back.epsilon(1e-5) == pytest.approx(forth.epsilon(1e-5), rel=1e-6)
-    assert back.delta(0.5) == pytest.approx(forth.delta(0.5), rel=1e-6)
-
-
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-9])
 def test_loss_above_the_window_is_counted_as_infinite(delta):
     groups = [Group(GaussianPair(1.0), 10)]  # together N(5, 10)
@@ -311,14 +302,6 @@ def test_monotone_consistent_and_below_renyi(q, z, steps, log_delta, relation):
     # delta at that epsilon is what was asked for, up to the accuracy of both
     if value > 1e-3:
         assert pld(sgd(q, z, steps), relation).delta(value * 1.002) <= 10.0**log_delta
-
-
-@settings(deadline=None, max_examples=10)
-@given(q=st.floats(1e-3, 0.5), z=st.floats(0.5, 5), count=st.integers(0, 20))
-def test_repetition_is_composition(q, z, count):
-    event = PoissonSampledEvent(q, GaussianEvent(z))
-    repeated, composed = RepeatedEvent(event, count), ComposedEvent((event,) * count)
-    assert pld(repeated).epsilon(1e-6) == pld(composed).epsilon(1e-6)
 
 
 @pytest.mark.heavy
