@@ -16,14 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import is_number, whole
-from ..accounting import (
-    ComposedEvent,
-    Event,
-    RepeatedEvent,
-    VoteBlockEvent,
-    calibrate_noise_multiplier,
-)
-from ..accounting.events import LNMaxEvent, NonPrivateEvent
+from ..accounting import ComposedEvent, Event, VoteBlockEvent, calibrate_noise_multiplier
+from ..accounting.events import NonPrivateEvent
 from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
@@ -160,6 +154,8 @@ class Aggregator(StatesArithmetic, ABC):
 class _NoisyMax(Aggregator):
     """Base of aggregators that answer every query by the noisy arg-max."""
 
+    _kind: ClassVar[str]  # of the votes, in their event
+
     noise: float | None = None
 
     def __post_init__(self) -> None:
@@ -167,6 +163,9 @@ class _NoisyMax(Aggregator):
 
     def with_noise(self, noise: float) -> _NoisyMax:
         return replace(self, noise=noise)
+
+    def event(self, n_queries: int, moved: int) -> Event:
+        return _vote_block_event(self._kind, _require_noise(self.noise), n_queries, moved)
 
 
 @dataclass(frozen=True)
@@ -197,9 +196,7 @@ class GNMax(_NoisyMax):
     """
 
     arithmetic = "exact"
-
-    def event(self, n_queries: int, moved: int) -> Event:
-        return _vote_block_event("gnmax", _require_noise(self.noise), n_queries, moved)
+    _kind = "gnmax"
 
     def release(
         self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None
@@ -221,8 +218,8 @@ class LNMax(_NoisyMax):
 
     Notes
     -----
-    The noisy counts are charged, although only the winners are released. With ``delta=0`` a query
-    costs 2 / ``noise``.
+    As with :class:`GNMax`, only the winners are charged. With ``delta=0`` a query costs
+    2 / ``noise``, as if the counts were public.
 
     References
     ----------
@@ -231,12 +228,7 @@ class LNMax(_NoisyMax):
     """
 
     arithmetic = "exact"
-
-    def event(self, n_queries: int, moved: int) -> Event:
-        noise = _require_noise(self.noise)
-        if noise == 0:
-            return NonPrivateEvent()
-        return RepeatedEvent(LNMaxEvent(noise, moved=moved), n_queries)
+    _kind = "lnmax"
 
     def release(
         self, votes: Counts, moved: int, random: SecureRandom, student: Student | None = None

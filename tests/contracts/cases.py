@@ -29,7 +29,7 @@ from skprivacy.accounting import (
     RepeatedEvent,
     VoteBlockEvent,
 )
-from skprivacy.accounting.events import LNMaxEvent, PrivateSelectionEvent
+from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
@@ -455,7 +455,7 @@ def votes_noise(mechanism: Any) -> float:
 
 
 def _laplace_winners(tape: Any) -> Event:
-    return RepeatedEvent(LNMaxEvent(votes_noise(tape.mechanisms[0])), len(tape.outputs))
+    return VoteBlockEvent("lnmax", votes_noise(tape.mechanisms[0]), len(tape.outputs))
 
 
 def _in_rounds(tape: Any) -> Event:

@@ -18,7 +18,6 @@ from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
     ExponentialEvent,
-    LNMaxEvent,
     LogisticEvent,
     TreeAggregationEvent,
 )
@@ -37,7 +36,9 @@ def standardised(event: Event, noise: NDArray[Any]) -> NDArray[np.float64]:
 
     ``noise`` has shape (times, size) and is in units of the sensitivity; votes are counted singly.
     """
-    if isinstance(event, LaplaceEvent | LNMaxEvent):
+    if isinstance(event, VoteBlockEvent):
+        return _of_votes(event, noise)
+    if isinstance(event, LaplaceEvent):
         return laplace_as_normal(noise / event.noise_multiplier)
     if isinstance(event, LogisticEvent):
         noise = noise / event.noise_multiplier
@@ -55,8 +56,13 @@ def standardised(event: Event, noise: NDArray[Any]) -> NDArray[np.float64]:
         steps = np.arange(1, len(sums))
         parts = sums[steps] - sums[steps - (steps & -steps)]  # without the last binary digit
         return parts / event.noise_multiplier
-    assert isinstance(event, GaussianEvent | VoteBlockEvent), f"no law is known for {event!r}"
+    assert isinstance(event, GaussianEvent), f"no law is known for {event!r}"
     return noise / event.noise_multiplier
+
+
+def _of_votes(event: VoteBlockEvent, noise: NDArray[Any]) -> NDArray[np.float64]:
+    unit = noise / event.noise_multiplier
+    return laplace_as_normal(unit) if event.kind == "lnmax" else unit
 
 
 def laplace_as_normal(noise: NDArray[Any]) -> NDArray[np.float64]:

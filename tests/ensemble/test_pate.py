@@ -31,7 +31,6 @@ from skprivacy.accounting import (
     calibrate_noise_multiplier,
     epsilon_of,
 )
-from skprivacy.accounting.events import LNMaxEvent
 from skprivacy.ensemble import (
     ConfidentGNMax,
     GNMax,
@@ -197,7 +196,7 @@ def test_parts_by_index_are_equal_and_shuffled():
 
 CHARGED = [
     (GNMax(40.0), VoteBlockEvent("gnmax", 40.0, 30, moved=2)),
-    (LNMax(40.0), RepeatedEvent(LNMaxEvent(40.0, moved=2), 30)),
+    (LNMax(40.0), VoteBlockEvent("lnmax", 40.0, 30, moved=2)),
     (
         ConfidentGNMax(50.0, max_answers=9, threshold_noise=150.0, noise=40.0),
         ComposedEvent(

@@ -19,14 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from skprivacy._groups import resolve_groups
-from skprivacy.accounting import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    PoissonSampledEvent,
-    RepeatedEvent,
-    VoteBlockEvent,
-)
+from skprivacy.accounting import Event, GaussianEvent, PoissonSampledEvent, VoteBlockEvent
 from skprivacy.accounting.event import flatten
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,
@@ -182,17 +175,16 @@ def _objective(delta: float, n_classes: int, share: float) -> Observed:
 def _votes(make: Callable[[float], Any], n_queries: int, n_classes: int, share: float) -> Observed:
     """Observe the noise on counts of votes; the event claims its law in votes."""
     for moved in (1, 2):
-        claimed = dict(_claims(make(1.0).event(n_queries, moved)))
+        claimed = {b.kind: b for b in _blocks(make(1.0).event(n_queries, moved))}
         tape, votes = Tape(), np.random.default_rng(0).integers(0, 9, (n_queries, n_classes))
         with recording(tape):
             make(share).release(votes, moved, SecureRandom(), _no_student)
-        n_tests = 0
+        n_tests, n_rows = 0, 0
         for value, output in zip(tape.inputs, tape.outputs, strict=True):
             is_test = value.ndim == 1 and "threshold" in claimed
-            claim = claimed["threshold" if is_test else "winner"]
-            n_tests += is_test * len(value)
-            once = {"n_queries": 1} if isinstance(claim, VoteBlockEvent) else {}
-            yield replace(claim, moved=1, **once), (output - value).reshape(1, -1)
+            block = claimed["threshold"] if is_test else next(iter(_winners(claimed)))
+            n_tests, n_rows = n_tests + is_test * len(value), n_rows + len(np.atleast_2d(value))
+            yield replace(block, n_queries=1, moved=1), (output - value).reshape(1, -1)
         if "threshold" in claimed:
             assert n_tests == claimed["threshold"].n_queries, "tests that are not charged"
 
@@ -201,14 +193,17 @@ def _with_threshold(kind: Callable[..., Any]) -> Any:
     return lambda share: kind(-900.0, 10, 9.0 * share, 3.0 * share)
 
 
-def _claims(event: Event) -> Iterator[tuple[str, Event]]:
-    """Yield the claims of an event about tests and about winners."""
-    if isinstance(event, ComposedEvent):
-        for part in event.events:
-            yield from _claims(part)
+def _blocks(event: Event) -> Iterator[VoteBlockEvent]:
+    """Yield the blocks of votes that an event is composed of."""
+    if isinstance(event, VoteBlockEvent):
+        yield event
     else:
-        claim = event.event if isinstance(event, RepeatedEvent) else event
-        yield "threshold" if getattr(claim, "kind", "") == "threshold" else "winner", claim
+        for part in event.events:
+            yield from _blocks(part)
+
+
+def _winners(claimed: dict[str, VoteBlockEvent]) -> Iterator[VoteBlockEvent]:
+    return (block for kind, block in claimed.items() if kind != "threshold")
 
 
 def _no_student(labels: NDArray[Any]) -> NDArray[Any]:

@@ -40,8 +40,9 @@ _WORK_PER_VOTE = 100
 _WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
 # At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
 # public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
-# 30 queries on. In the limit r is sqrt(2 / pi) for tests.
-_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "threshold": (0.7984, 0.314)}
+# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
+# with Laplace noise.
+_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class LNMaxEvent(
 
     Notes
     -----
-    The cost covers the release of the whole noisy histogram.
+    The cost covers the release of the whole noisy histogram. If only the winners of a declared
+    number of queries are released, :class:`VoteBlockEvent` costs little more than half as much.
 
     References
     ----------
@@ -307,15 +309,17 @@ class VoteBlockEvent(
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
     A block costs about a fifth less than the same number of :class:`GNMaxEvent` or
-    ``VoteThresholdEvent`` events, which would also allow the noisy counts to be published.
+    ``VoteThresholdEvent`` events, and little more than half as much as ``LNMaxEvent``
+    events. Those events would also allow the noisy counts to be published.
 
     Parameters
     ----------
-    kind : {"gnmax", "threshold"}
+    kind : {"gnmax", "lnmax", "threshold"}
         Released answer of each query. ``gnmax``: arg-max of vote counts after Gaussian noise.
-        ``threshold``: whether the largest count, after Gaussian noise, is above a threshold.
+        ``lnmax``: the same after Laplace noise. ``threshold``: whether the largest count, after
+        Gaussian noise, is above a threshold.
     noise_multiplier : float
-        Standard deviation of the noise of each count, in votes.
+        Standard deviation of the noise of each count, or scale of Laplace noise, in votes.
     n_queries : int
         Largest number of queries. Each may be chosen after seeing the answers to all earlier
         queries. The number must be fixed **before** the first answer: a number read off afterwards,
@@ -332,8 +336,9 @@ class VoteBlockEvent(
     its standard deviation, however ties are broken.
 
     **Edge cases.** Noise below one vote or above 10,000 votes costs the same as with public counts.
-    So does a block of very large epsilon, and one query, where that cost is exact. More than 1,024
-    queries are accounted for as several blocks.
+    So does a block of very large epsilon, and one query with Gaussian noise, where that cost is
+    exact. More than 1,024 queries are accounted for as several blocks. With Laplace noise and
+    ``delta=0`` nothing is saved.
 
     Examples
     --------
@@ -428,7 +433,8 @@ def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
     return min(float(log_q), math.log1p(-1 / len(votes)))
 
 
-_KINDS: dict[str, type[GNMaxEvent] | type[VoteThresholdEvent]] = {
+_KINDS: dict[str, type[GNMaxEvent] | type[LNMaxEvent] | type[VoteThresholdEvent]] = {
     "gnmax": GNMaxEvent,
+    "lnmax": LNMaxEvent,
     "threshold": VoteThresholdEvent,
 }

@@ -8,5 +8,5 @@ Files, in reading order:
 - ``compose``: composition on a pessimistic grid by one FFT
 - ``saddle_point``: plan of the grid, window and tilt
 - ``argmax``: privacy curve of a block of noisy arg-max queries
-- ``channels``: channels that cover one such query
+- ``channels``: channels that cover one such query, with Gaussian or Laplace noise
 """

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -30,7 +31,9 @@ from .channels import (
     censored_channels,
     far_shift_channel,
     gaussian_channel,
+    laplace_argmax_channels,
     max_shift_in_steps,
+    randomized_response_channel,
     threshold_channels,
 )
 from .pairs import Array, AtomPair, pair_from_curve
@@ -52,6 +55,7 @@ _FAR, _FARTHEST = 7.0, 12.0  # standard deviations: end of the recursion, and of
 # divergence: after t queries V falls no faster than e^(-tilt / h). A chord over n points costs up
 # to about _CHORD n^2 of a query's divergence, and more while V is sharp.
 _COARSE_STRIDE = 8
+_FEW = 512  # grids of up to this many points are computed in full
 _EVERY = (16, 8, 4, 2)
 _CHORD, _SHARP = 0.0012, 16
 _TILTS = np.array([0.05, 0.25, 0.5, 1.0])
@@ -134,7 +138,7 @@ def _threshold_query(h: float, grid: _Grid) -> Query:
 
 
 def _argmax_query(h: float, grid: _Grid) -> Query:
-    """Return the recursion step for arg-maxima.
+    """Return the recursion step for arg-maxima with Gaussian noise.
 
     It is the maximum over the four parts of the plane in the documentation ("How the supremum is
     taken"): s above _ALONE, y or x below _BEHIND, and the rest, on a lattice.
@@ -222,17 +226,99 @@ def _split_by_divergence(channels: Channels, h: float, t: int) -> Iterator[tuple
             yield Channels(p[:, part], channels.shift[:, part]), every
 
 
+def _laplace_query(h: float, grid: _Grid) -> Query:
+    """Return the recursion step for arg-maxima with Laplace noise."""
+    channels = laplace_argmax_channels(h)
+    pure = grid.filter(randomized_response_channel(h))
+
+    @lru_cache(maxsize=1)
+    def parts(t: int) -> list[tuple[csr_array, int]]:
+        return [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
+
+    def query(v: Array, points: int, t: int) -> Array:
+        v = grid.extend(v)
+        near = parts(_power_of_four_below(t))
+        if points <= _FEW:  # the curve is not smooth yet
+            near = [(part, 1) for part, _ in near]
+        worst = _maximum_over_parts(grid, near, v, points)
+        least: Array = np.minimum(worst, _filtered_maximum(grid, pure, v, points))
+        return least
+
+    return query
+
+
 @dataclass(frozen=True)
-class _Kind:
+class _Gaussian:
     """Queries that post-process counts with Gaussian noise."""
 
     query: Callable[[float, _Grid], Query]
     spread: float  # L2 distance of neighbouring counts, in votes
 
+    first: ClassVar[int] = 1  # number of queries whose curve starts the recursion
+    rare: ClassVar[float] = _RARE
 
-_KINDS = {
-    "gnmax": _Kind(_argmax_query, math.sqrt(2)),
-    "threshold": _Kind(_threshold_query, 1.0),
+    def is_covered(self, h: float, n_queries: int) -> bool:
+        return n_queries > 1 and self.spread * h * math.sqrt(n_queries) <= _LARGEST
+
+    def pad(self, h: float, step: float) -> int:
+        return max_shift_in_steps(self.spread * h, step)
+
+    def known_curve(self, h: float, n_queries: int, losses: Array) -> Array:
+        """Return the curve with public noisy counts, an upper bound on V."""
+        return gaussian_curve(self.spread * h * math.sqrt(n_queries), losses)
+
+    def end(self, h: float, n_queries: int) -> float:
+        """Return the loss up to which V is computed after ``n_queries`` queries."""
+        return self._beyond(h, n_queries, _FAR)
+
+    def reach(self, h: float, n_queries: int) -> float:
+        """Return the largest loss of the grid."""
+        return self._beyond(h, n_queries, _FARTHEST)
+
+    def largest_loss(self, h: float, n_queries: int) -> float:
+        """Return the largest possible loss."""
+        return math.inf
+
+    def _beyond(self, h: float, n_queries: int, deviations: float) -> float:
+        return _reach(self.spread * h * math.sqrt(n_queries), deviations)
+
+
+class _Laplace:
+    """Queries whose losses are at most 2h each."""
+
+    query = staticmethod(_laplace_query)
+    first = 0
+    rare = 0.0  # no outcome is omitted
+
+    def is_covered(self, h: float, n_queries: int) -> bool:
+        return 2 * h * math.sqrt(n_queries) <= _LARGEST
+
+    def pad(self, h: float, step: float) -> int:
+        return math.ceil(2 * h / step) + 4
+
+    def known_curve(self, h: float, n_queries: int, losses: Array) -> Array:
+        """Return the curve of randomised response with the largest loss, an upper bound on V."""
+        largest_loss = self.largest_loss(h, n_queries)
+        curve: Array = np.maximum(-np.expm1(losses - largest_loss), 0.0) / (
+            1 + math.exp(-largest_loss)
+        )
+        return curve
+
+    def end(self, h: float, n_queries: int) -> float:
+        return self.largest_loss(h, n_queries)
+
+    def reach(self, h: float, n_queries: int) -> float:
+        """Return the largest loss, or a loss that is hardly ever exceeded."""
+        return min(self.largest_loss(h, n_queries), _reach(1.2 * h * math.sqrt(n_queries), 9.0))
+
+    def largest_loss(self, h: float, n_queries: int) -> float:
+        return 2 * h * n_queries
+
+
+_KINDS: dict[str, _Gaussian | _Laplace] = {
+    "gnmax": _Gaussian(_argmax_query, math.sqrt(2)),
+    "threshold": _Gaussian(_threshold_query, 1.0),
+    "lnmax": _Laplace(),
 }
 
 
@@ -245,29 +331,34 @@ def argmax_pair(kind: str, h: float, n_queries: int) -> AtomPair:
 
 def is_covered(kind: str, h: float, n_queries: int) -> bool:
     """Return True if the recursion applies: the noise is not extreme."""
-    apart = _KINDS[kind].spread * h * math.sqrt(min(n_queries, LONGEST))
-    return n_queries > 1 and COVERED[0] <= h <= COVERED[1] and apart <= _LARGEST
+    reached = _KINDS[kind].is_covered(h, min(n_queries, LONGEST))
+    return COVERED[0] <= h <= COVERED[1] and reached
 
 
 def argmax_curve(kind: str, h: float, n_queries: int) -> tuple[Array, Array]:
     """Return epsilons, and an upper bound on delta at each.
 
-    ``h`` is one vote in units of the standard deviation, within :data:`COVERED`.
+    ``h`` is one vote in units of the standard deviation (Laplace noise: of the scale), within
+    :data:`COVERED`.
     """
-    mu, step = _KINDS[kind].spread * h, h / _POINTS
-    pad = max_shift_in_steps(mu, step)
-    size = max(math.ceil(_reach(mu * math.sqrt(n_queries), _FARTHEST) / step) + 1, pad)
+    noise, step = _KINDS[kind], h / _POINTS
+    pad = noise.pad(h, step)
+    size = max(math.ceil(noise.reach(h, n_queries) / step) + 1, pad)
     grid = _Grid(step, size + 2 * _EVERY[0], pad)
-    query = _KINDS[kind].query(h, grid)
-    v = gaussian_curve(mu, grid.losses)  # one query gains nothing: Theorem 2
+    query = noise.query(h, grid)
+    v = noise.known_curve(h, noise.first, grid.losses)
     # Theorem 3 of "The cost of a noisy arg-max": V_t from V_{t-1}
-    for t in range(2, n_queries + 1):
-        points = min(math.ceil(_reach(mu * math.sqrt(t), _FAR) / step) + 1, size)
-        worst = np.maximum(query(v, points, t), v[:points]) * _ROUNDING + _RARE
-        v = gaussian_curve(mu * math.sqrt(t), grid.losses)  # with public counts
+    for t in range(noise.first + 1, n_queries + 1):
+        points = min(math.ceil(noise.end(h, t) / step) + 1, size)
+        worst = np.maximum(query(v, points, t), v[:points]) * _ROUNDING + noise.rare
+        v = noise.known_curve(h, t, grid.losses)
         v[:points] = np.minimum(v[:points], worst)
         v = np.minimum.accumulate(v)  # V falls, so this is a bound too
-    return grid.losses, v
+    largest_loss = noise.largest_loss(h, n_queries)
+    if math.isinf(largest_loss):
+        return grid.losses, v
+    inside = grid.losses < largest_loss  # a chord leads from the last point to the largest loss
+    return np.r_[grid.losses[inside], largest_loss], np.r_[v[inside], 0.0]
 
 
 def _reach(mu: float, deviations: float) -> float:

@@ -81,6 +81,7 @@ EVENTS = [
     VoteBlockEvent("gnmax", 20.0, 12),
     VoteBlockEvent("gnmax", 20.0, 12, moved=2),
     VoteBlockEvent("threshold", 20.0, 12),
+    VoteBlockEvent("lnmax", 20.0, 12),
     SampledGroupEvent(0.1, GaussianEvent(2.0), 3),
 ]
 

@@ -201,7 +201,7 @@ def check_filter() -> None:
 
 def check_refinement() -> None:
     """On a grid of three times the points, the bound of a block is no larger."""
-    for kind, h, n_queries in (("gnmax", 0.3, 4), ("threshold", 0.3, 4)):
+    for kind, h, n_queries in (("gnmax", 0.3, 4), ("threshold", 0.3, 4), ("lnmax", 0.3, 4)):
         coarse = argmax.argmax_curve(kind, h, n_queries)
         with mock.patch.object(argmax, "_POINTS", 3 * argmax._POINTS):
             fine = argmax.argmax_curve(kind, h, n_queries)

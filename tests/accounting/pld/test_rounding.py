@@ -39,10 +39,11 @@ ROUNDING: dict[str, Callable[[], None]] = {
 }
 # Calls that may round either way.
 HARMLESS = {
-    "argmax.argmax_curve: math.ceil(_reach(mu * math.sqrt(n_queries), _FARTHEST) / step)": (
+    "argmax._Laplace.pad: math.ceil(2 * h / step)": "four points more are added",
+    "argmax.argmax_curve: math.ceil(noise.reach(h, n_queries) / step)": (
         "the curve is held constant beyond its last point, and one point more is added"
     ),
-    "argmax.argmax_curve: math.ceil(_reach(mu * math.sqrt(t), _FAR) / step)": (
+    "argmax.argmax_curve: math.ceil(noise.end(h, t) / step)": (
         "beyond its last point a query keeps the known bound"
     ),
     "channels.max_shift_in_steps: math.ceil((9 * mu + mu ** 2) / step)": (
