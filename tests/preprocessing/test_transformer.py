@@ -41,7 +41,7 @@ def table(**changes):
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 @parametrize_with_checks(
-    [SchemaTransformer(), SchemaTransformer(feature_range=(0, 1), dtype=np.float32)]
+    [SchemaTransformer(), SchemaTransformer(dtype=np.float32)]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -78,13 +78,12 @@ def test_bins_by_hand():
             "fixed": [3] * 5,
         }
     )
-    out = SchemaTransformer(schema, feature_range=(0, 2)).set_output(transform="pandas")
-    frame = out.fit_transform(X)
+    frame = SchemaTransformer(schema).set_output(transform="pandas").fit_transform(X)
     bits = [c for c in frame if "_bin" in c]
     assert bits == ["age_bin1", "age_bin2", "age_bin3", "gain_bin1", "fixed_bin1"]
     assert frame.shape[1] == schema.n_features_out == 4 + 2 + 2 + 2
     assert list(frame.columns[:6]) == ["age", *bits[:3], "gain", "gain_bin1"]
-    assert_array_equal(frame["age"], [0, 0.5, 1.25, 2, 1])
+    assert_array_equal(frame["age"], [-1, -0.5, 0.25, 1, 0])
     assert_array_equal(
         frame[bits],
         np.array(
@@ -93,14 +92,8 @@ def test_bins_by_hand():
         / 2,
     )
     assert_array_equal(frame[["sex_Female", "sex_Male"]], [[0, 1]] * 5)
-    plain = SchemaTransformer(schema.with_bins(1), feature_range=(0, 2)).fit_transform(X)
+    plain = SchemaTransformer(schema.with_bins(1)).fit_transform(X)
     assert_array_equal(frame.drop(columns=bits), plain)  # nothing else changes
-
-
-def test_rounding_does_not_leave_the_feature_range():
-    schema = Schema({"a": BoundedColumn(0, 1)})
-    out = SchemaTransformer(schema, feature_range=(-1.0, 1.4254690948629187)).fit_transform([[1]])
-    assert out[0, 0] == 1.4254690948629187
 
 
 def test_fit_on_other_data_gives_the_same_transform():
@@ -174,9 +167,9 @@ def test_each_row_is_a_function_of_itself(values):
 
 def test_unknown_missing_and_out_of_range():
     X = table(age=[-5, np.nan, np.inf], gain=["many", None, "10"], sex=["?", None, np.nan])
-    out = SchemaTransformer(SCHEMA, feature_range=(0, 1)).fit_transform(X)
-    assert_array_equal(out[:, 0], [0, 0.5, 1])
-    assert_array_equal(out[:, 1], [0.5, 0.5, np.log1p(10) / np.log1p(99_999)])
+    out = SchemaTransformer(SCHEMA).fit_transform(X)
+    assert_array_equal(out[:, 0], [-1, 0, 1])
+    assert_array_equal(out[:, 1], [0, 0, 2 * np.log1p(10) / np.log1p(99_999) - 1])
     assert_array_equal(out[:, 2:4], np.zeros((3, 2)))
 
 
@@ -199,8 +192,8 @@ def test_unknown_missing_and_out_of_range():
 )
 def test_columns_of_any_dtype(column, facts):
     schema = Schema({"a": facts})
-    out = SchemaTransformer(schema, feature_range=(0, 1)).fit_transform(column.to_frame("a"))
-    expected = [[0], [0.5], [1]] if isinstance(facts, BoundedColumn) else [[1, 0], [0, 1], [0, 0]]
+    out = SchemaTransformer(schema).fit_transform(column.to_frame("a"))
+    expected = [[-1], [0], [1]] if isinstance(facts, BoundedColumn) else [[1, 0], [0, 1], [0, 0]]
     assert_array_equal(out, expected)
 
 
@@ -262,8 +255,6 @@ def test_wrong_columns(X, words):
     ("parameters", "words"),
     [
         ({"schema": {"age": (0, 1)}}, "schema=.* must be a Schema"),
-        ({"feature_range": (1, 0)}, "feature_range"),
-        ({"feature_range": (0, np.inf)}, "feature_range"),
         ({"dtype": np.int64}, "dtype"),
     ],
 )
