@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar
 

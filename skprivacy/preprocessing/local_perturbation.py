@@ -57,9 +57,10 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: it bounds the change of a
     perturbed record's distribution if the whole record is replaced, for any knowledge about other
     records. For a data set with one record per person, the same holds under replace-one. A number
-    changes by at most the width of its range, to which it is clipped with its noise. A category is reported by randomised response, with
-    one additional category for missing or unknown values. The noise is exact on a grid. Each call
-    is a new release: perturbing the same records twice costs twice.
+    changes by at most the width of its range, to which it is clipped with its noise. A category is
+    reported by randomised response, with one additional category for missing or unknown values. The
+    noise is exact on a grid. Each call is a new release: perturbing the same records twice costs
+    twice.
 
     **Edge cases.** A missing number is treated as the middle of its range. An unknown category
     becomes zeros, or any category.

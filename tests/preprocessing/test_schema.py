@@ -34,7 +34,6 @@ def test_json_there_and_back(tmp_path):
     for source in (text, path, str(path)):
         again = Schema.from_json(source)
         assert again == SCHEMA
-        assert hash(again) == hash(SCHEMA)
         assert list(again) == ["age", "gain", "sex"]
         assert again.classes == ("low", "hígh")
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
@@ -53,7 +52,6 @@ def test_bins_and_target_bounds_there_and_back(tmp_path):
     )
     again = Schema.from_json(full.to_json(tmp_path / "schema.json"))
     assert again == full
-    assert hash(again) == hash(full)
     assert (again["age"].bins, again["gain"].bins) == (16, 1)
     assert again.target_bounds == (0.0, 50.0)
     assert pickle.loads(pickle.dumps(full)) == full
@@ -249,13 +247,5 @@ def test_the_knee_parts_linear_from_logarithmic():
     assert gain.to_unit([99_999])[0] == 1.0
 
 
-def test_a_schema_tells_dates_and_hashed_columns_from_categories():
-    columns = {
-        "age": BoundedColumn(0, 9),
-        "from": DateColumn("2020-01-01", "2021-01-01"),
-        "id": HashedColumn(4),
-    }
-    assert repr(Schema(columns)) == "Schema(1 bounded, 0 categorical, 1 date and 1 hashed columns)"
-    assert (
-        repr(Schema({"age": BoundedColumn(0, 9)})) == "Schema(1 bounded and 0 categorical columns)"
-    )
+def test_a_schema_is_shown_by_its_size_and_target():
+    assert repr(SCHEMA) == "Schema(3 columns, target 'income')"

@@ -40,9 +40,7 @@ def table(**changes):
 @pytest.mark.everyday(20)
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
-@parametrize_with_checks(
-    [SchemaTransformer(), SchemaTransformer(dtype=np.float32)]
-)
+@parametrize_with_checks([SchemaTransformer(), SchemaTransformer(dtype=np.float32)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
