@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor, rounds
-from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, HashedColumn, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 UNIT = {name: BoundedColumn(-1, 1) for name in "abc"}
 
@@ -176,19 +175,3 @@ def test_a_regressor_predicts_in_the_units_of_the_target(epsilon):
     assert model.score(X, y) > 0.9
     assert abs(model.intercept_[0] - 500) < 30
     assert (np.abs(model.predict(X) - 500) <= 500).all()
-
-
-def test_facts_read_off_the_data_are_named():
-    X, y = crossed(500)
-    model = PrivateAdditiveClassifier(1.0, 1e-6)
-    with pytest.warns(PrivacyLeakWarning):
-        model.fit(X, y)
-    assert "the set of class labels is public (it was read off y)" in model.privacy_.assumptions
-    assert model.privacy_.kind == "estimate" or len(model.privacy_.assumptions) > 1
-
-
-def test_other_columns_are_refused():
-    X, y = crossed(500)
-    schema = Schema({"a": HashedColumn(4), "b": UNIT["b"], "c": UNIT["c"]}, classes=[False, True])
-    with pytest.raises(ValueError, match="PrivateAdditiveClassifier knows only BoundedColumn"):
-        classifier(1.0, schema=schema).fit(X, y)

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
@@ -102,7 +100,7 @@ def test_the_guarantee():
     )
     assert repr(local.privacy_) == claim
     assert local.privacy_.epsilon() <= 2.0 * (1 + 1e-9)
-    gaussian = LocalPerturbation(SCHEMA, epsilon=2.0, delta=1e-5).fit(frame(3))
+    gaussian = LocalPerturbation(SCHEMA, epsilon=np.float32(2.0), delta=1e-5).fit(frame(3))
     assert gaussian.privacy_.epsilon() <= 2.0
     assert gaussian.epsilon_ == 2.0
     with pytest.warns(PrivacyWarning, match="noise_seed"):
@@ -132,16 +130,6 @@ def test_a_claim_does_not_outlive_a_change_of_what_is_done(change):
         local.transform(frame(2))
 
 
-def test_any_estimator_can_follow():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.uniform(0, 100, 30_000), "sex": "F", "pay": 0.0})
-    y = X["age"] > 50
-    model = make_pipeline(
-        LocalPerturbation(SCHEMA, epsilon=6.0, perturb="fit"), LogisticRegression()
-    )
-    assert model.fit(X, y).score(X, y) > 0.85
-
-
 def test_output_keeps_names_type_and_range():
     X = frame(100)
     local = LocalPerturbation(SCHEMA, dtype=np.float32).set_output(transform="pandas")
@@ -153,7 +141,13 @@ def test_output_keeps_names_type_and_range():
 
 @pytest.mark.parametrize(
     ("params", "named"),
-    [({"epsilon": 0}, "epsilon=0"), ({"delta": 1.5}, "delta=1.5"), ({"perturb": "no"}, "perturb=")],
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": True}, "epsilon=True"),
+        ({"delta": 1.5}, "delta=1.5"),
+        ({"delta": True}, "delta=True"),
+        ({"perturb": "no"}, "perturb="),
+    ],
 )
 def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
@@ -172,17 +166,3 @@ def test_bins_tell_no_more_than_the_noisy_number():
             np.testing.assert_array_equal(out[:, at + 1 : at + 8], bits)
             assert len(np.unique(bits, axis=0)) > 1
         assert set(np.unique(out[:, 8:11])) <= {0.0, 1.0}
-    # Plain rows for who sees his own prediction.
-    plain = LocalPerturbation(binned, perturb="fit").fit(frame(1)).transform(frame(3))
-    np.testing.assert_array_equal(plain, SchemaTransformer(binned).fit_transform(frame(3)))
-
-
-@pytest.mark.parametrize("number", [np.int64(1), np.float32(1), 1])
-def test_a_search_may_pass_numbers_of_numpy(number):
-    assert LocalPerturbation(SCHEMA, epsilon=number).fit(frame(3)).epsilon_ == 1.0
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_a_flag_is_not_a_number(name):
-    with pytest.raises(ValueError, match=f"{name}=True"):
-        LocalPerturbation(SCHEMA, **{name: True}).fit(frame(3))

@@ -2,13 +2,10 @@
 
 import pickle
 import sys
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -102,67 +99,6 @@ def test_fit_on_other_data_gives_the_same_transform():
     assert pickle.dumps(one) == pickle.dumps(two)  # nothing of either is kept
 
 
-def test_one_row_moves_one_row():
-    rng = np.random.default_rng(0)
-    n = 50
-    X = pd.DataFrame(
-        {
-            "age": rng.uniform(-50, 150, n),
-            "gain": rng.integers(0, 10**6, n),
-            "sex": rng.choice(["Female", "Male", "?"], n),
-            "code": rng.choice(np.array([1, "x", "y"], dtype=object), n),
-        }
-    ).astype(object)
-    before = SchemaTransformer(SCHEMA).fit(X).transform(X)
-    odd = [
-        True,
-        np.inf,
-        -np.inf,
-        None,
-        "1",
-        1.0,
-        "nan",
-        "inf",
-        10**400,
-        -(10**400),
-        b"x",
-        pd.NA,
-        2j,
-    ]
-    odd += [2j, 1 + 0j, Decimal(1), np.int8(1), np.str_("x")]  # equal to what other rows hold
-    for value in odd:
-        changed = X.copy()
-        changed.iloc[7] = [value] * 4
-        after = SchemaTransformer(SCHEMA).fit(changed).transform(changed)
-        assert_array_equal(np.delete(after, 7, 0), np.delete(before, 7, 0))
-        assert np.isfinite(after).all()
-        assert np.abs(after).max() <= 1
-        alone = SchemaTransformer(SCHEMA).fit(X).transform(changed.iloc[[7]])
-        assert_array_equal(alone[0], after[7])
-
-
-@pytest.mark.heavy
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.one_of(
-            st.floats(), st.integers(), st.text(max_size=4), st.none(), st.booleans(), st.binary()
-        ),
-        min_size=2,
-        max_size=8,
-    )
-)
-def test_each_row_is_a_function_of_itself(values):
-    schema = Schema(
-        {"n": BoundedColumn(-3, 5, scale="log", bins=7), "c": CategoricalColumn([0, 1, "a", 0.5])}
-    )
-    X = pd.DataFrame({"n": pd.Series(values, dtype=object), "c": pd.Series(values, dtype=object)})
-    whole = SchemaTransformer(schema).fit(X).transform(X)
-    for i in range(len(X)):
-        assert_array_equal(SchemaTransformer(schema).fit(X).transform(X.iloc[[i]])[0], whole[i])
-    assert np.abs(whole).max() <= 1
-
-
 def test_unknown_missing_and_out_of_range():
     X = table(age=[-5, np.nan, np.inf], gain=["many", None, "10"], sex=["?", None, np.nan])
     out = SchemaTransformer(SCHEMA).fit_transform(X)
@@ -174,16 +110,16 @@ def test_unknown_missing_and_out_of_range():
 @pytest.mark.parametrize(
     "column",
     [
-        pd.Series([1, 2, 3]),
-        pd.Series([1.0, 2.0, 3.0]),
-        pd.Series(["1", " 2", "3 "]),
-        pd.Series([1, 2, 3], dtype="Int64"),
-        pd.Series(["1", "2", "3"], dtype="category"),
-        pd.Series(["1", "2", "3"], dtype="string"),
-        pd.Series([1, "2", 3.0], dtype=object),
-        pd.Series([1, 2, 3], dtype=np.float32),
+        pd.Series([1.0, 2.0, 3.0, None]),
+        pd.Series(["1", " 2", "3 ", None], dtype=object),
+        pd.Series([1, 2, 3, None], dtype="Int64"),
+        pd.Series(["1", "2", "3", None], dtype="category"),
+        pd.Series([1, 2, 3, None], dtype="category"),
+        pd.Series(["1", "2", "3", None], dtype="string"),
+        pd.Series([1, "2", 3.0, None], dtype=object),
+        pd.Series([1, 2, 3, None], dtype=np.float32),
     ],
-    ids=lambda c: str(c.dtype),
+    ids=lambda c: f"{c.dtype} {c[0]!r}",
 )
 @pytest.mark.parametrize(
     "facts", [CategoricalColumn([1, 2]), CategoricalColumn(["1", "2"]), BoundedColumn(1, 3)]
@@ -191,8 +127,8 @@ def test_unknown_missing_and_out_of_range():
 def test_columns_of_any_dtype(column, facts):
     schema = Schema({"a": facts})
     out = SchemaTransformer(schema).fit_transform(column.to_frame("a"))
-    expected = [[-1], [0], [1]] if isinstance(facts, BoundedColumn) else [[1, 0], [0, 1], [0, 0]]
-    assert_array_equal(out, expected)
+    known = [[-1], [0], [1]] if isinstance(facts, BoundedColumn) else [[1, 0], [0, 1], [0, 0]]
+    assert_array_equal(out, [*known, [0] * out.shape[1]])  # nothing is known of the last
 
 
 def test_arrays_go_by_position_and_frames_by_name():
@@ -285,16 +221,3 @@ def test_rows_are_worked_on_by_numpy_alone():
     finally:
         sys.setprofile(None)
     assert calls < n // 3  # 4,900, as of 300 rows
-
-
-def test_the_kind_of_a_text_column_changes_nothing():
-    """Columns of one type are looked up once per distinct value."""
-    told = pd.Series(["a", "b", None, "c", "a"], dtype=object)
-    transformer = SchemaTransformer(Schema({"x": CategoricalColumn(["b", "a"])}))
-    frames = [told.astype(kind).to_frame("x") for kind in (object, "category", "string")]
-    codes = [transformer.fit(frame).transform(frame).tolist() for frame in frames]
-    assert codes[0] == [[0, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
-    assert codes[1] == codes[2] == codes[0]
-    numbers = pd.Series([1, 2, None, 3], dtype="category").to_frame("x")
-    transformer = SchemaTransformer(Schema({"x": CategoricalColumn([1, 2])}))
-    assert transformer.fit_transform(numbers).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]

@@ -27,23 +27,6 @@ def fitted(X, y=None, schema=SCHEMA, epsilon=50.0, **params):
 
 
 @pytest.mark.heavy
-def test_samples_have_the_columns_types_and_categories_of_the_table():
-    X = people(400)
-    X["job"] = X["job"].astype("category")
-    X["age"] = X["age"].astype(np.int16)
-    X["gain"] = X["gain"].mask(X["city"] == "a")
-    order = ["rich", "age", "city", "gain", "job"]
-    drawn = fitted(X[order], label="rich", columns_with_missing=["gain"]).sample(
-        500, random_state=0
-    )
-    assert list(drawn) == order
-    assert (drawn.dtypes == X[order].dtypes).all()
-    assert drawn["age"].between(18, 90).all()
-    assert drawn["gain"].dropna().between(0, 1000).all()
-    assert not drawn.drop(columns="gain").isna().any().any()
-
-
-@pytest.mark.heavy
 def test_labels_are_drawn_as_often_as_they_were_counted():
     X, y = people(2000).drop(columns="rich"), people(2000)["rich"]
     schema = Schema({name: SCHEMA[name] for name in X}, target_column="rich", classes=["no", "yes"])

@@ -109,14 +109,6 @@ def test_columns_that_go_together_do_so_in_the_sample():
     assert found["adaptive"][1] < found["tree"][1] < found["independent"][1]
 
 
-@pytest.mark.heavy
-def test_an_atom_is_drawn_as_itself():
-    drawn = fitted(people()).sample(5000, random_state=0)
-    assert 0.65 < (drawn["gain"] == 0).mean() < 0.75
-    without = fitted(people(), grids=None).sample(5000, random_state=0)
-    assert (without["gain"] == 0).mean() < 0.01
-
-
 @pytest.mark.slow
 def test_every_column_is_counted_with_the_label():
     X = people()
@@ -326,16 +318,6 @@ def test_a_wrong_grid_is_refused(wrong):
         Grid(**wrong)
     with pytest.raises(TypeError, match="Grid"):
         Grid(step="wide")
-
-
-@pytest.mark.heavy
-def test_synthetic_categories_are_the_public_ones():
-    """One that is not public is never drawn, whoever has it."""
-    X = people()
-    X.loc[0, "job"] = "spy"
-    for missing in ([], ["job"]):
-        drawn = fitted(X, columns_with_missing=missing).sample(5000, random_state=0)
-        assert set(drawn["job"].dropna()) <= set(SCHEMA["job"].values)
 
 
 def test_what_pandas_keeps_of_the_categories_of_a_column_is_not_kept():

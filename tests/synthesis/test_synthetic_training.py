@@ -6,7 +6,6 @@ import pickle
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -20,7 +19,7 @@ from skprivacy import PrivacySweepCV
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyWarning, SyntheticTrainingError
-from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
+from skprivacy.preprocessing import Schema, SchemaTransformer
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     MarginalSynthesizer,
@@ -73,11 +72,6 @@ def test_a_sweep_varies_the_epsilon_of_its_synthesizer():
         classifier(method="independent"), epsilons=[1.0, 10.0], cv=2, baseline=None
     ).fit(X[:600], Y[:600])
     assert list(sweep.cv_results_["param_synthesizer__epsilon"]) == [1.0, 10.0]
-
-
-def test_groups_are_the_synthesizers():
-    groups = pd.Series(np.arange(len(X)) // 4, name="family")
-    assert classifier(method="independent").fit(X, Y, groups=groups).privacy_.unit == "family"
 
 
 @pytest.mark.heavy
@@ -180,16 +174,6 @@ def test_labels_are_classes_however_they_are_written(classes, kind):
     synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema)
     model = SyntheticDataClassifier(GaussianNB(), synthesizer).fit(X[["age"]], y)
     assert (model.predict(X[["age"]]) == model.classes_[(X["age"] > 50) * 1]).mean() > 0.9
-
-
-@pytest.mark.heavy
-def test_numbers_are_learned_with_their_schema():
-    schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, target_bounds=(0, 2))
-    rows = np.random.default_rng(0).uniform(size=(3000, 2))
-    model = SyntheticDataRegressor(
-        LinearRegression(), MarginalSynthesizer(10.0, 1e-6, schema=schema, method="adaptive")
-    ).fit(rows, rows.sum(axis=1))
-    assert model.score(rows, rows.sum(axis=1)) > 0.8
 
 
 def test_a_seed_of_the_noise_is_not_pickled():
