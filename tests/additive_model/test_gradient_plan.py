@@ -96,7 +96,7 @@ MOVES = [(what, name) for what, row in MOVED.items() for name in row[4]]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("what", "name"), MOVES, ids="-".join)
+@pytest.mark.parametrize(("what", "name"), MOVES)
 def test_a_record_moves_a_release_by_the_sensitivity(what, name, relation):
     release, plan, mechanism, squares, _, reached = MOVED[what]
     moved = [
@@ -104,7 +104,8 @@ def test_a_record_moves_a_release_by_the_sensitivity(what, name, relation):
         for a, b in neighbors(relation, name)
     ]
     sensitivity = getattr(plan(relation), mechanism).sensitivity
-    assert sensitivity == math.sqrt(squares[relation == "replace_one"])
+    most = math.sqrt(squares[relation == "replace_one"])
+    assert most <= sensitivity <= most * (1 + 1e-4)  # that of scores covers their rounding
     assert reached * sensitivity < max(moved) <= sensitivity * (1 + 1e-12)
 
 
