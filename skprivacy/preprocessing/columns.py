@@ -108,13 +108,13 @@ class Column:
         dict
             With the kind of column as ``type``.
         """
-        told: dict[str, Any] = {"type": self.kind}
+        facts: dict[str, Any] = {"type": self.kind}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
             if not optional or fact.default is MISSING or value != fact.default:
-                told[fact.name] = _to_json_value(value)
-        return told
+                facts[fact.name] = _to_json_value(value)
+        return facts
 
     def _names(self, name: str) -> list[str]:
         raise NotImplementedError

@@ -211,8 +211,8 @@ def _row_facts(schema: Schema) -> dict[str, Any]:
 
 def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
     """Return a clone with each fact set whose parameter is unset."""
-    told = clone(model)
-    params = told.get_params(deep=False)
+    known = clone(model)
+    params = known.get_params(deep=False)
     if params.get("bounds") is not None:
         facts.pop("radius", None)  # a radius in units of other bounds
     missing = {
@@ -220,7 +220,7 @@ def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
         for name, fact in facts.items()
         if fact is not None and name in params and _is_unset(params[name])
     }
-    return told.set_params(**missing)
+    return known.set_params(**missing)
 
 
 def _is_unset(value: Any) -> bool:

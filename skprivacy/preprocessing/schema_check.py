@@ -72,8 +72,8 @@ class RowsPerGroup:
     def __str__(self) -> str:
         missing = f" {self.n_missing} rows have no value." if self.n_missing else ""
         if not self.n_several:
-            told = f"each of {self.n_people} people has one row."
-            return f"{self.name} ({self.reason}): {told}{missing}"
+            words = f"each of {self.n_people} people has one row."
+            return f"{self.name} ({self.reason}): {words}{missing}"
         return (
             f"{self.name} ({self.reason}): {self.n_people} people have "
             f"{self.n_rows / self.n_people:.1f} rows each on average, {self.n_most} at most; "
@@ -113,12 +113,12 @@ class SchemaCheck:
         )
 
     def __repr__(self) -> str:
-        told = [column for column in self.columns if not column.fits or column.hints]
+        listed = [column for column in self.columns if not column.fits or column.hints]
         lines = [
             "This is about private data: do not publish it, and take bounds and categories from a "
             "codebook, not from here."
         ]
-        lines += [f"  {column}" for column in told]
+        lines += [f"  {column}" for column in listed]
         lines += [f"  {name}: the table has no such column" for name in self.absent]
         if self.undescribed:
             lines.append(f"  not described, so not used: {', '.join(self.undescribed)}")
@@ -262,8 +262,8 @@ def _spelling_hints(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...
 def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
     found = _most_frequent(unknown)
     comma = any(_replace_decimal_comma(value) for value, _ in found)
-    told = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
-    return (*told, "decimal commas? read the table with --decimal ','") if comma else told
+    hints = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
+    return (*hints, "decimal commas? read the table with --decimal ','") if comma else hints
 
 
 def _date_hints(unknown: pd.Series, fact: DateColumn) -> tuple[str, ...]:

@@ -230,9 +230,9 @@ class SyntheticQuality:
         rows = -(-len(self.shares) // 2)
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))
-        drawn = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
+        plots = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
         facts = self.facts(guarantee=guarantee)
-        page = render("quality.html", name=name, guarantee=guarantee, facts=facts, figure=drawn)
+        page = render("quality.html", name=name, guarantee=guarantee, facts=facts, figure=plots)
         if target is not None:
             write_file(target, page)
         return page

@@ -75,13 +75,15 @@ def test_crosses_are_written_and_read_and_part_of_equality():
     assert SCHEMA.with_bins(5).n_features_out == SCHEMA.n_features_out + 2 + 4 + 4
 
 
+@pytest.mark.filterwarnings("ignore:noise_seed")
 def test_an_additive_model_considers_named_pairs_beside_its_limit():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(4, size=(4000, 3)), columns=list("abc"))
     y = (X["a"] + X["c"]) % 2
     facts = {name: CategoricalColumn(range(4)) for name in "abc"}
     schema = Schema(facts, classes=[0, 1]).with_crosses([("c", "a")])
-    model = PrivateAdditiveClassifier(3.0, 1e-6, schema=schema, max_pairs=0).fit(X, y)
+    model = PrivateAdditiveClassifier(3.0, 1e-6, schema=schema, max_pairs=0, noise_seed=0)
+    model.fit(X, y)
     assert [e.columns for e in model.effects_ if len(e.columns) == 2] == [("a", "c")]
     assert model.score(X, y) > 0.9
 

@@ -1,4 +1,4 @@
-"""Base class of constraints between columns, and what they have in common.
+"""Base class of constraints between columns, with their common checks and tables.
 
 A constraint says which records are possible. A record with a missing value in one of the columns
 satisfies it, as in SQL. :meth:`Constraint.holds` tests records, and :meth:`Constraint.allowed`
