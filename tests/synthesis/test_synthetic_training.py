@@ -29,7 +29,6 @@ from skprivacy.synthesis import (
 
 from .tables import SCHEMA, people
 
-pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 COLUMNS = {name: SCHEMA[name] for name in ("age", "job", "gain", "city")}
 TABLE = Schema(COLUMNS, target_column="rich", classes=["no", "yes"])
 X, Y = people().drop(columns="rich"), people()["rich"]
@@ -38,9 +37,7 @@ X, Y = people().drop(columns="rich"), people()["rich"]
 def classifier(estimator=None, epsilon=10.0, **params):
     estimator = make_pipeline(SchemaTransformer(TABLE), estimator or LogisticRegression())
     return SyntheticDataClassifier(
-        estimator,
-        MarginalSynthesizer(epsilon, 1e-6, schema=TABLE, **{"noise_seed": 0, **params}),
-        random_state=0,
+        estimator, MarginalSynthesizer(epsilon, 1e-6, schema=TABLE, **params), random_state=0
     )
 
 
