@@ -99,19 +99,6 @@ class SchemaCheck:
         """Whether no column is absent, and none loses more than 1 % of its values."""
         return not self.absent and all(column.fits for column in self.columns)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each column."""
-        return pd.DataFrame(
-            {
-                "column": [column.name for column in self.columns],
-                "clipped": [column.n_clipped for column in self.columns],
-                "unknown": [column.n_unknown for column in self.columns],
-                "missing": [column.n_missing for column in self.columns],
-                "share_lost": [column.share_lost for column in self.columns],
-                "hints": ["; ".join(column.hints) for column in self.columns],
-            }
-        )
-
     def __repr__(self) -> str:
         listed = [column for column in self.columns if not column.fits or column.hints]
         lines = [
