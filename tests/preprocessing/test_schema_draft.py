@@ -270,7 +270,8 @@ def test_every_estimator_with_a_schema_assumes_that_it_is_public(name):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.uniform(size=300), "b": rng.uniform(size=300)})
     y = rng.integers(0, 2, 300)
-    schema = Schema({"a": BoundedColumn(0, 1, inferred=True), "b": BoundedColumn(0, 1)})
+    columns = {"a": BoundedColumn(0, 1, inferred=True), "b": BoundedColumn(0, 1)}
+    schema = Schema(columns, classes=[0, 1])
     model = private_estimators_with_a_schema()[name](schema=schema, **WITH_SCHEMA[name])
     with pytest.warns(PrivacyWarning, match="read off"):
         assert READ_OFF in rehearse_fit(lambda: model.fit(X, y)).assumptions
