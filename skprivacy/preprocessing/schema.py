@@ -158,7 +158,7 @@ class Schema(ConfirmedFacts[Column]):
         origin = ", INFERRED from data" if self.unconfirmed else ""
         return f"Schema({len(self)} columns{target}{origin})"
 
-    def check(self, table: pd.DataFrame, y: Any = None, *, groups: Any = None) -> SchemaCheck:
+    def check(self, table: pd.DataFrame, *, groups: Any = None) -> SchemaCheck:
         """Report to the data holder which values of a table are clipped or unknown, and why.
 
         A schema is written without looking at the data, so spellings and units may differ. Training
@@ -168,8 +168,6 @@ class Schema(ConfirmedFacts[Column]):
         ----------
         table : DataFrame of shape (n_samples, n_columns)
             Private records, with or without the target.
-        y : array-like of shape (n_samples,), default=None
-            The target, if it is not a column of ``table``.
         groups : array-like of shape (n_samples,), default=None
             The person, or other group, of each row, to count the rows of each. ``None`` counts
             the rows for columns of ``table`` that seem to identify people.
@@ -203,7 +201,7 @@ the same unit?
           smokes: 50.00% unknown; 1 times 'No', the schema has 'no'
         2 of 2 columns lose more than 1% of their values.
         """
-        return check_table(table, dict(self), self.target_column, self._target(), y, groups)
+        return check_table(table, dict(self), self.target_column, self._target(), groups)
 
     def _check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool

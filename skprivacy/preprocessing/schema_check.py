@@ -123,7 +123,6 @@ def check_table(
     columns: Mapping[str, Column],
     target: str | None,
     label: Column | None,
-    y: Any = None,
     groups: Any = None,
 ) -> SchemaCheck:
     """Return the check of a table; ``label`` holds the facts about the target."""
@@ -133,14 +132,6 @@ def check_table(
         )
     if not len(table):
         raise ValueError("table has no rows. Pass the records that are to be checked.")
-    if y is not None:
-        target = target or "target"
-        if np.ndim(y) != 1 or len(y) != len(table):
-            raise ValueError(
-                f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} rows of "
-                "table."
-            )
-        table = table.assign(**{target: np.asarray(y)})
     described = dict(columns)
     if target is not None and target in table and label is not None:
         described = {**described, target: label}

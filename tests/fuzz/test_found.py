@@ -152,7 +152,6 @@ FOUND = [
     ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
     ("target_column", lambda: Schema({"age": UNIT}, target_column={})),
     ("source", lambda: Schema.from_json(3)),
-    ("y", lambda: SCHEMA.check(TABLE, [1])),
     ("table", lambda: draft_schema(3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
