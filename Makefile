@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Python compiles what is imported, a quarter of the installed files.
+PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
+	--constraint constraints.txt
 SOURCES = pyproject.toml constraints.txt
 # pytest keeps the rewritten tests between runs: 5 s of processor time for each worker.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,20 +32,20 @@ INSTALL_without-torch = ".[test,peers]" --constraint constraints.txt
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1|/p' Makefile | column -t -s '|'
 
-$(VENV)/.installed: $(SOURCES)
+$(VENV)/.made: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable ".[torch,report]"
 	@touch $@
-$(VENV)/.installed-%: $(VENV)/.installed
+$(VENV)/.installed-%: $(VENV)/.made
 	$(PIP) --editable ".[$*]"
 	@touch $@
 
-demo: $(VENV)/.installed ## install, train, draw the privacy-utility curve: report.html and curve.png
+# What develops the library runs the demo as well.
+demo: $(firstword $(wildcard $(VENV)/.installed-dev) $(VENV)/.installed-torch,report) ## install, train, draw the privacy-utility curve: report.html and curve.png
 	$(BIN)/skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
 lint: $(VENV)/.installed-dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 quick: lint ## the inner loop, about a minute: style, types, and the tests that cost little
 	$(BIN)/python -m pytest -q $(PARALLEL) tests -m "not slow and not heavy" $(TESTS)
 test: lint ## install, check style and types, run the everyday tests and the doctests
@@ -69,7 +71,7 @@ bench: $(VENV)/.installed-dev ## times beside peers, one table; `benchmarks/run.
 	$(BIN)/python benchmarks/run.py speed/summary
 doc: $(VENV)/.installed-doc ## build the documentation into doc/_build
 	$(BIN)/python -m sphinx -W -n -b html doc doc/_build
-release-check: $(VENV)/.installed ## build the archives into dist, twice, and check a release
+release-check: $(VENV)/.installed-torch,report ## build the archives into dist, twice, and check a release
 	$(PIP) build twine cyclonedx-bom
 	$(BIN)/python -m tests.tools.release_check --tag "$(TAG)"
 clean: ## remove environments, builds and caches

@@ -46,17 +46,18 @@ Records = tuple[NDArray[np.float64], NDArray[np.int64]]
 def adult(scaling: str) -> tuple[Records, Records, Any]:
     """Return the attacker's records, those to be attacked, and the schema."""
     table = fetch_adult(as_frame=True)
-    X = SchemaTransformer(table.schema, feature_range=(0, 1)).fit_transform(table.data)
+    X = SchemaTransformer(table.schema).fit_transform(table.data)
     y = (table.target.to_numpy() == ">50K").astype(int)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = X[order], y[order]
-    if scaling == "standardised":
-        at = 0
-        for fact in table.schema.values():
-            if isinstance(fact, BoundedColumn):
-                known = X[:N_REFERENCE, at]
-                X[:, at] = (X[:, at] - known.mean()) / known.std()
-            at += fact.n_features_out
+    at = 0
+    for fact in table.schema.values():
+        if isinstance(fact, BoundedColumn):
+            number = (X[:, at] + 1) / 2
+            known = number[:N_REFERENCE]
+            standardised = (number - known.mean()) / known.std()
+            X[:, at] = standardised if scaling == "standardised" else number
+        at += fact.n_features_out
     return (X[:N_REFERENCE], y[:N_REFERENCE]), (X[N_REFERENCE:], y[N_REFERENCE:]), table.schema
 
 

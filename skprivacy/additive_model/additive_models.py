@@ -183,8 +183,8 @@ class PrivateAdditiveModel(SchemaSumEstimator, BaseEstimator):
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features), or table
             Private records, with the schema's columns. A table of pandas, polars, pyarrow, DuckDB,
-            Dask, Ray or Spark stays in its engine, which computes sums: one scan for the start and
-            one for each round; a regression has two more.
+            Dask, Ray or Spark stays in its engine, which computes sums. There is one scan for the
+            start and one for each round; a regression has two more.
         y : array-like of shape (n_samples,) or str
             Targets, or the column of a table that holds them.
         %(table_groups)s

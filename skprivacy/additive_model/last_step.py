@@ -63,8 +63,8 @@ class LastStep:
         )
         shift = mean * self.most - own * self.loss.step  # of the mean target from the constant
         noise = math.hypot(std * self.loss.step, std_of_square * self.most)
-        moved = self.loss.mean_weight(noise) * shift - slope * mean * self.most
-        return self.constant + moved, slope, slope_noise
+        change = self.loss.mean_weight(noise) * shift - slope * mean * self.most
+        return self.constant + change, slope, slope_noise
 
     def _shrink_slope(
         self, gradient: float, curvature: float, std: float, std_of_curvature: float

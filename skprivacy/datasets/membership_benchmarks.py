@@ -40,7 +40,7 @@ class _BinaryTable:
     spread: float  # of a class's rates around the rate of a feature
     labels_member: str | None = None
 
-    def read(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    def read_rows(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Return features (uint8) and labels (1 to n_classes) without unpacking the archive."""
         X = np.empty((self.n_samples, self.n_features), dtype=np.uint8)
         y = np.empty(self.n_samples, dtype=np.int64)
@@ -189,7 +189,7 @@ def fetch_membership_benchmark(
            against machine learning models. IEEE S&P.
     """
     table = _find_table(name)
-    X, y = table.read(table.file.path(data_home, download_if_missing))
+    X, y = table.read_rows(table.file.path(data_home, download_if_missing))
     described = f"{table.description}; R. Shokri et al., IEEE S&P 2017."
     return _bunch_of_bits(X, y, table.n_classes, table.target, described, as_frame, return_X_y)
 
@@ -215,7 +215,7 @@ def make_membership_benchmark(
     n_samples : int, default=None
         Number of rows. ``None`` means 5,010, 20,000 and 10,000.
     n_features, n_classes : int, default=None
-        Numbers of features and of classes. ``None`` means those of the published table.
+        Numbers of features and of classes. ``None`` means the numbers of the published table.
     random_state : int, RandomState instance or None, default=None
         Seed.
     %(bunch_options)s

@@ -49,7 +49,7 @@ def load_demo(
     --------
     >>> digits = load_demo()
     >>> digits.data.shape, digits.schema
-    ((1797, 64), Schema(64 bounded and 0 categorical columns, target 'digit'))
+    ((1797, 64), Schema(64 columns, target 'digit'))
     """
     if not (is_number(mislabeled) and 0 <= mislabeled <= 1):
         raise ValueError(f"mislabeled={mislabeled!r} must be a share of the labels, such as 0.2.")

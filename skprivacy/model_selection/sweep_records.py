@@ -96,7 +96,7 @@ def _stateless_step(model: Any) -> SchemaTransformer | None:
 
 
 def _step_parameters(step: SchemaTransformer) -> tuple[Any, ...]:
-    return step.schema, tuple(step.feature_range), step.bins, np.dtype(step.dtype)
+    return step.schema, step.bins, np.dtype(step.dtype)
 
 
 def warn_of_gaps(models: Iterable[Any], X: Any) -> None:

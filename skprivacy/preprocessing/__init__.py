@@ -3,12 +3,13 @@
 Files, in reading order:
 
 - ``cell_values``: single values as numbers or category keys
-- ``confirmation``: statement of a person that inferred facts agree with a codebook
+- ``confirmation``: facts read off data, which a person compares with a codebook
 - ``columns``: Column, BoundedColumn, CategoricalColumn, HashedColumn
 - ``dates``: DateColumn
 - ``crosses``: one-hot features of pairs of columns
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
-- ``schema``: Schema and its JSON format
+- ``schema``: Schema
+- ``schema_format``: the JSON format of Schema
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
 - ``transformer``: SchemaTransformer, in memory or batch by batch in an engine

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -90,19 +90,15 @@ class Column:
         """Return the names of the column's features."""
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
-    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest L2 norm of the features of a value."""
+    def _largest_norm(self) -> float:
+        """Return the largest L2 norm of the features of a value, each within [-1, 1]."""
         return 1.0  # of one-hot codes
 
-    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest magnitude of one feature."""
-        return 1.0
-
-    def _encode(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> None:
-        """Write the features of a column into zeros; ``scaled`` maps [0, 1] to their range."""
-        placed = self._write(out, column, scaled)
+    def _encode(self, out: np.ndarray, column: pd.Series) -> None:
+        """Write the features of a column into zeros."""
+        known = self._write(out, column)
         if self.missing:
-            out[:, -1] = ~placed
+            out[:, -1] = ~known
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts for JSON, without unused options.
@@ -112,18 +108,18 @@ class Column:
         dict
             With the kind of column as ``type``.
         """
-        told: dict[str, Any] = {"type": self.kind}
+        facts: dict[str, Any] = {"type": self.kind}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
             if not optional or fact.default is MISSING or value != fact.default:
-                told[fact.name] = _to_json_value(value)
-        return told
+                facts[fact.name] = _to_json_value(value)
+        return facts
 
     def _names(self, name: str) -> list[str]:
         raise NotImplementedError
 
-    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series) -> np.ndarray:
         """Write the features except the one for missing values; return a mask of known values."""
         raise NotImplementedError
 
@@ -240,19 +236,14 @@ class BoundedColumn(Column):
     def _names(self, name: str) -> list[str]:
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
-    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
-        return math.hypot(
-            largest_number(feature_range, self.missing), _BIN_BIT * math.sqrt(self.bins - 1)
-        )
+    def _largest_norm(self) -> float:
+        # a missing number is 0, and its mark 1: no longer than a number at an end of the range
+        return math.hypot(1.0, _BIN_BIT * math.sqrt(self.bins - 1))
 
-    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
-        bit = 1.0 if self.missing else _BIN_BIT if self.bins > 1 else 0.0
-        return max(largest_magnitude(feature_range), bit)
-
-    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series) -> np.ndarray:
         values = column_numbers(column)
         unit = self.to_unit(values)
-        out[:, 0] = scaled(unit)
+        out[:, 0] = scale_number(unit)
         out[:, 1 : self.bins] = self._thermometer(unit)
         return ~np.isnan(values)
 
@@ -360,7 +351,7 @@ class CategoricalColumn(Column):
     def _names(self, name: str) -> list[str]:
         return [f"{name}_{value}" for value in self.values]
 
-    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series) -> np.ndarray:
         return write_one_hot(out, category_codes(column, self.values))
 
 
@@ -371,20 +362,9 @@ def write_one_hot(out: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return codes >= 0
 
 
-def largest_magnitude(feature_range: tuple[float, float]) -> float:
-    """Return the largest magnitude of a number scaled to this range."""
-    return max(abs(float(end)) for end in feature_range)
-
-
-def largest_number(feature_range: tuple[float, float], missing: bool) -> float:
-    """Return the largest norm of a scaled number and its feature for missing values.
-
-    A missing number is encoded as the middle of the range.
-    """
-    low, high = (float(end) for end in feature_range)
-    return max(
-        largest_magnitude(feature_range), math.hypot((low + high) / 2, 1.0) if missing else 0.0
-    )
+def scale_number(unit: np.ndarray) -> np.ndarray:
+    """Return numbers in [0, 1] scaled to [-1, 1], the range of features."""
+    return 2 * unit - 1
 
 
 MAX_BUCKETS = 1 << 16
@@ -439,7 +419,7 @@ class HashedColumn(Column):
             )
         object.__setattr__(self, "buckets", int(self.buckets))
 
-    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series) -> np.ndarray:
         return write_one_hot(out, map_values(column, self._bucket, np.intp))
 
     def _bucket(self, value: Any) -> int:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from .._docs import fill_docs
 from .cell_values import map_values
-from .columns import COLUMN_DOCS, Column, largest_magnitude, largest_number, write_one_hot
+from .columns import COLUMN_DOCS, Column, scale_number, write_one_hot
 
 PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
     "month": (12, lambda moment: moment.month - 1),
@@ -98,19 +98,15 @@ class DateColumn(Column):
                 f"DateColumn: format={self.format!r} must be one of strptime, such as '%d.%m.%Y'."
             )
 
-    def _largest_norm(self, feature_range: tuple[float, float]) -> float:
-        number = largest_number(feature_range, self.missing)
-        return float(np.hypot(number, np.sqrt(len(self.parts))))
+    def _largest_norm(self) -> float:
+        return float(np.sqrt(1 + len(self.parts)))
 
-    def _largest_feature(self, feature_range: tuple[float, float]) -> float:
-        return max(largest_magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
-
-    def _write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
+    def _write(self, out: np.ndarray, column: pd.Series) -> np.ndarray:
         days = self._days(column)
         known, at = ~np.isnan(days), 1
         _, span = self._ends()
         unit = np.clip(np.where(known, days, span / 2), 0.0, span) / span
-        out[:, 0] = scaled(np.where(known, np.clip(unit, 0.0, 1.0), 0.5))
+        out[:, 0] = scale_number(np.where(known, np.clip(unit, 0.0, 1.0), 0.5))
         for part in self.parts:
             width, place = PARTS[part]
             codes = map_values(

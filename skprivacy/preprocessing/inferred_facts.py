@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._input_data import as_frame, check_column_names, check_one_type
-from .._validation import as_array, raise_alone, whole
+from .._validation import as_array, raise_alone
 from .cell_values import category_key, column_numbers
 from .columns import BoundedColumn, CategoricalColumn, Column
 
@@ -109,12 +109,12 @@ def _have_digits(names: pd.Index) -> bool:
     return all(any(letter.isdigit() for letter in name) for name in names[:1000])
 
 
+_MAX_CATEGORIES = 1000
 _MAX_CLASSES = 30  # whole-number targets with more values are numeric
 
 
-def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
+def inferred_facts(X: Any, y: Any) -> dict[str, Any]:
     """Return the arguments of a Schema for a table and its target."""
-    whole("max_categories", max_categories)
     check_column_names(X)
     X = as_frame(X)
     rows = X if isinstance(X, pd.DataFrame) else as_array("X", X)
@@ -122,7 +122,7 @@ def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
         raise ValueError(f"X has {rows.ndim} dimensions; expected 2, records by columns.")
     frame = pd.DataFrame(rows)
     columns = {
-        _column_name(label): _inferred_column(_column_name(label), frame[label], max_categories)
+        _column_name(label): _inferred_column(_column_name(label), frame[label])
         for label in frame.columns
     }
     name = getattr(y, "name", None)
@@ -154,7 +154,7 @@ def _column_name(label: Any) -> str:
     return label if isinstance(label, str) else f"x{label}"
 
 
-def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Column:
+def _inferred_column(name: str, column: pd.Series) -> Column:
     """Return the bounds or the categories of a column."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -170,10 +170,10 @@ def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Colum
         raise ValueError(
             f"Schema.infer: column {name!r} has no value. Drop it, or describe it in a Schema."
         )
-    if len(values) > max_categories:
+    if len(values) > _MAX_CATEGORIES:
         raise ValueError(
             f"Schema.infer: column {name!r} has {len(values)} distinct values, more than "
-            f"max_categories={max_categories}. Drop it, or describe it in a Schema."
+            f"{_MAX_CATEGORIES}. Drop it, or describe it in a Schema."
         )
     try:
         return CategoricalColumn(tuple(sorted(values, key=category_key)), inferred=True)

@@ -14,7 +14,7 @@ from ..accounting import ComposedEvent, Event, weakest_arithmetic
 from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse, SecureRandom
-from .columns import BoundedColumn, CategoricalColumn
+from .columns import BoundedColumn, CategoricalColumn, scale_number
 from .schema import Schema
 from .transformer import TRANSFORMER_DOCS, SchemaTransformer
 
@@ -35,8 +35,6 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     delta : float, default=0.0
         Above 0, numeric columns get Gaussian instead of Laplace noise, which is smaller for many
         numeric columns.
-    feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns. Perturbed numbers are clipped to it.
     perturb : {"always", "fit"}, default="always"
         "fit" perturbs only in ``fit_transform``. Rows passed to ``transform`` stay unperturbed, for
         predictions that only the owner of the row sees.
@@ -59,9 +57,10 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: it bounds the change of a
     perturbed record's distribution if the whole record is replaced, for any knowledge about other
     records. For a data set with one record per person, the same holds under replace-one. A number
-    changes by at most the width of its range. A category is reported by randomised response, with
-    one additional category for missing or unknown values. The noise is exact on a grid. Each call
-    is a new release: perturbing the same records twice costs twice.
+    changes by at most the width of its range, to which it is clipped with its noise. A category is
+    reported by randomised response, with one additional category for missing or unknown values. The
+    noise is exact on a grid. Each call is a new release: perturbing the same records twice costs
+    twice.
 
     **Edge cases.** A missing number is treated as the middle of its range. An unknown category
     becomes zeros, or any category.
@@ -96,12 +95,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         *,
         epsilon: float = 1.0,
         delta: float = 0.0,
-        feature_range: tuple[float, float] = (-1.0, 1.0),
         perturb: str = "always",
         dtype: Any = np.float64,
         noise_seed: int | None = None,
     ) -> None:
-        super().__init__(schema, feature_range=feature_range, dtype=dtype)
+        super().__init__(schema, dtype=dtype)
         self.epsilon = epsilon
         self.delta = delta
         self.perturb = perturb
@@ -175,7 +173,6 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         self._check_unchanged()
         out = np.array(encoded, dtype=np.float64)
         random = SecureRandom(self.noise_seed)
-        low, high = self.feature_range
         numbers, at = {}, 0
         for fact in self.schema_.values():
             if isinstance(fact, BoundedColumn):
@@ -190,10 +187,10 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             block[:] = reported[:, None] == np.arange(k)
             at += k
         if numbers:
-            unit = (out[:, list(numbers)] - low) / (high - low)
+            unit = (out[:, list(numbers)] + 1.0) / 2.0
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
             for (at, fact), value in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
-                out[:, at] = self._scaled(value)
+                out[:, at] = scale_number(value)
                 # Bits are computed from the noisy number; the true ones are never released.
                 out[:, at + 1 : at + fact.bins] = fact._thermometer(value)
         return out.astype(self.dtype, copy=False)

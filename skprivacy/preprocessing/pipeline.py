@@ -74,9 +74,6 @@ def make_private_pipeline(
     *,
     n_records: int | None = None,
     bins: int | str | None = "auto",
-    feature_range: tuple[float, float] = (-1.0, 1.0),
-    memory: Any = None,
-    verbose: bool = False,
 ) -> Pipeline:
     """Return a pipeline of a :class:`SchemaTransformer` and a private model with the schema's
     facts.
@@ -99,12 +96,6 @@ def make_private_pipeline(
         Number of bins of each bounded column to which the schema gives none. "auto" is 16 for a
         :class:`~skprivacy.neural_network.DPSGDClassifier` whose noise leaves room for them, and
         None otherwise.
-    feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns.
-    memory : str or Memory, default=None
-        As of :class:`sklearn.pipeline.Pipeline`.
-    verbose : bool, default=False
-        As of :class:`sklearn.pipeline.Pipeline`.
 
     Returns
     -------
@@ -117,9 +108,9 @@ def make_private_pipeline(
         If ``schema`` is not a Schema, or ``model`` is not a private estimator or takes the schema
         itself.
     ValueError
-        If ``feature_range`` is not a range or ``bins`` is not a number of bins; if the schema
-        describes classes and the model predicts numbers, or the reverse; under ``strict``, if facts
-        of the schema were read off data and not confirmed.
+        If ``bins`` is not a number of bins; if the schema describes classes and the model predicts
+        numbers, or the reverse; under ``strict``, if facts of the schema were read off data and not
+        confirmed.
 
     Warns
     -----
@@ -132,9 +123,9 @@ def make_private_pipeline(
     the parameters only.
 
     ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
-    numeric column has a number in ``feature_range``, and ``bins - 1`` features of at most 0.5. With
-    the default range and without bins, the norm of a row is at most the root of the number of
-    columns of the table. Without a schema, models use half the root of the number of *features*.
+    numeric column has a number in [-1, 1], and ``bins - 1`` features of at most 0.5. Without bins,
+    the norm of a row is at most the root of the number of columns of the table. Without a schema,
+    models use half the root of the number of *features*.
 
     **Bins** under "auto" depend on the schema, the epsilon and delta of the model, and the number n
     of records or groups: public under its guarantee, or ``n_records``. Each ``fit`` chooses
@@ -172,7 +163,7 @@ def make_private_pipeline(
     _check_model_fits_schema(schema, model)
     automatic = isinstance(bins, str) and bins == "auto"
     given: Any = None if automatic else bins
-    encode = SchemaTransformer(schema, feature_range=feature_range, bins=given)
+    encode = SchemaTransformer(schema, bins=given)
     encode._check_parameters()
     facts: dict[str, Any] = {"n_records": n_records}
     if schema.unconfirmed:
@@ -182,12 +173,12 @@ def make_private_pipeline(
         )
     else:
         facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
-        facts |= _row_facts(add_bins(schema, encode.bins), feature_range)
+        facts |= _row_facts(add_bins(schema, encode.bins))
     kind = PrivatePipeline if automatic and hasattr(model, "_needs_bins") else Pipeline
     steps = [
         (type(step).__name__.lower(), step) for step in (encode, _set_known_facts(model, facts))
     ]
-    return kind(steps, memory=memory, verbose=verbose)
+    return kind(steps)
 
 
 def _check_model_fits_schema(schema: Schema, model: Any) -> None:
@@ -211,21 +202,17 @@ def _check_model_fits_schema(schema: Schema, model: Any) -> None:
         )
 
 
-def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:
-    """Return bounds of the features, and the largest norm of a row in units of the bounds.
-
-    Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
-    """
+def _row_facts(schema: Schema) -> dict[str, Any]:
+    """Return bounds of the features, and the largest norm of a row."""
     ones = [1.0] * len(schema.crosses)  # each has one 1 at most
-    bound = max([*ones, *(column._largest_feature(feature_range) for column in schema.values())])
-    norm = math.hypot(*ones, *(column._largest_norm(feature_range) for column in schema.values()))
-    return {"bounds": (-bound, bound), "radius": norm / bound}
+    norms = [column._largest_norm() for column in schema.values()]
+    return {"bounds": (-1.0, 1.0), "radius": math.hypot(*ones, *norms)}
 
 
 def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
     """Return a clone with each fact set whose parameter is unset."""
-    told = clone(model)
-    params = told.get_params(deep=False)
+    known = clone(model)
+    params = known.get_params(deep=False)
     if params.get("bounds") is not None:
         facts.pop("radius", None)  # a radius in units of other bounds
     missing = {
@@ -233,7 +220,7 @@ def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
         for name, fact in facts.items()
         if fact is not None and name in params and _is_unset(params[name])
     }
-    return told.set_params(**missing)
+    return known.set_params(**missing)
 
 
 def _is_unset(value: Any) -> bool:

@@ -1,41 +1,26 @@
-"""Schema: public facts about the columns of a data set, with its checks and its JSON format."""
+"""Schema: public facts about the columns of a data set."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, replace
-from json import JSONDecodeError
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import pandas as pd
 
 from .. import _config
-from .._output import as_path, write_file
-from .._untrusted_files import parse_json, read_file
+from .._output import write_file
 from .._validation import flag, sequence, storable, whole
 from ..mechanisms.bounds import check_bounds
-from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
-from .confirmation import ASSUMPTION, Confirmation, facts_digest
-from .constraints import Constraint, check_constraints, read_constraint
+from .columns import BoundedColumn, CategoricalColumn, Column
+from .confirmation import Confirmation, ConfirmedFacts
+from .constraints import Constraint, check_constraints
 from .crosses import Cross, check_crosses
-from .dates import DateColumn
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
-
-KINDS: dict[str, type[Column]] = {
-    column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
-}
-_KEYS = (
-    "columns", "crosses", "constraints", "target", "classes", "target_bounds", "inferred",
-    "confirmed",
-)  # fmt: skip
-_FREE_TEXT_ERROR = (
-    "is free text, which a schema cannot bound. Leave the column out, "
-    "or apply an encoder trained on public text, and describe its outputs"
-)
+from .schema_format import COLUMN_KINDS, read_json, schema_arguments, schema_to_dict
 
 
 def _check_columns(columns: Mapping[Any, Any]) -> None:
@@ -47,94 +32,12 @@ def _check_columns(columns: Mapping[Any, Any]) -> None:
                 f"'x{name}'."
             )
         storable("columns", name)
-        if not isinstance(column, tuple(KINDS.values())):
+        if not isinstance(column, tuple(COLUMN_KINDS.values())):
             raise TypeError(
                 f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
                 "CategoricalColumn(values), DateColumn(first, last) or HashedColumn(buckets); "
                 f"got {column!r}."
             )
-
-
-def _read_json(source: str | PathLike[str]) -> Any:
-    """Return the content of a JSON file, or of JSON text, which starts with a brace."""
-    is_text = isinstance(source, str) and source.lstrip().startswith("{")
-    text = str(source) if is_text else read_file(as_path("source", source))
-    try:
-        return parse_json(text, allow_constants=True)
-    except ValueError as error:
-        origin = "the text of source" if is_text else str(source)
-        has_position = isinstance(error, (JSONDecodeError, UnicodeDecodeError))
-        remedy = " Correct it at that position." if has_position else ""
-        reason = str(error).removesuffix(".")
-        raise ValueError(f"Schema: {origin} is not valid JSON: {reason}.{remedy}") from error
-
-
-def _schema_arguments(facts: Any) -> dict[str, Any]:
-    """Return the Schema arguments that the facts of a file describe."""
-    if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
-        raise ValueError(
-            'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
-            f"got {facts!r}."
-        )
-    if unknown := set(facts) - {*_KEYS, "$schema"}:  # which editors read
-        raise ValueError(
-            f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
-        )
-    known = {name: facts.get(name) for name in ("classes", "target_bounds")}
-    known["target_column"] = facts.get("target")
-    columns = {name: _parse_column(name, fact) for name, fact in facts["columns"].items()}
-    known["crosses"] = facts.get("crosses", ())
-    stated = sequence("constraints", facts.get("constraints", ()))
-    known["constraints"] = [read_constraint(constraint) for constraint in stated]
-    return {"columns": columns, **known, **_origin_marks("Schema", facts)}
-
-
-def _parse_column(name: str, fact: Any) -> Column:
-    """Return the facts about a column, or raise a ValueError that names the column."""
-    kind = fact.get("type") if isinstance(fact, Mapping) else None
-    if kind == "text":
-        raise ValueError(f"Schema: column {name!r} {_FREE_TEXT_ERROR}.")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(
-            f'Schema: column {name!r} must have a "type" that is one of {sorted(KINDS)}; got '
-            f"{fact!r}."
-        )
-    maker, arguments = KINDS[kind], {k: v for k, v in fact.items() if k != "type"}
-    keys = {field.name: field.default is MISSING for field in fields_of(maker)}
-    if unknown := [key for key in arguments if key not in keys]:
-        raise ValueError(
-            f"Schema: column {name!r}: unknown key {unknown[0]!r}; expected {', '.join(keys)}."
-        )
-    if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
-        raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
-    arguments |= _origin_marks(f"Schema: column {name!r}", arguments)
-    try:
-        return maker(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Schema: column {name!r}: {error}") from error
-
-
-def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the marks of origin in a file, as arguments of a Column or Schema.
-
-    "inferred": false is refused. Facts read off data become public by a confirmation, not by a
-    switch.
-    """
-    marks: dict[str, Any] = {}
-    if "inferred" in facts:
-        if facts["inferred"] is not True:
-            raise ValueError(
-                f'{who}: "inferred" is {facts["inferred"]!r}; expected true, which stays. Confirm '
-                "drafted facts by `skprivacy schema confirm FILE`. Facts that were never read off "
-                "data have no such key."
-            )
-        marks["inferred"] = True
-    if "confirmed" in facts:
-        try:
-            marks["confirmed"] = Confirmation.from_dict(facts["confirmed"])
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{who}: {error}") from error
-    return marks
 
 
 def _target_range(target_bounds: Any) -> tuple[float, float]:
@@ -148,15 +51,7 @@ def _target_range(target_bounds: Any) -> tuple[float, float]:
     return lower, upper
 
 
-_KIND_NAMES = {
-    "BoundedColumn": "bounded",
-    "CategoricalColumn": "categorical",
-    "DateColumn": "date",
-    "HashedColumn": "hashed",
-}
-
-
-class Schema(Mapping[str, Column]):
+class Schema(ConfirmedFacts[Column]):
     """Public facts about the columns of a data set, in order.
 
     The ranges, categories and classes that a model needs before training must come from public
@@ -226,9 +121,8 @@ class Schema(Mapping[str, Column]):
         storable("target_column", target_column or "")
         if target_column is not None and target_column in columns:
             raise ValueError(
-                f"Schema: target_column={target_column!r} must not be among the feature "
-                "columns. Remove it from "
-                "columns."
+                f"Schema: target_column={target_column!r} must not be among the feature columns. "
+                "Remove it from columns."
             )
         flag("inferred", inferred)
         if not isinstance(confirmed, Confirmation | None):
@@ -259,104 +153,12 @@ class Schema(Mapping[str, Column]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self.to_dict() == other.to_dict()
 
-    def __hash__(self) -> int:
-        facts = (
-            self.target_column, self.classes, self.target_bounds, self.crosses, self.constraints,
-            self.unconfirmed,
-        )  # fmt: skip
-        return hash((tuple(self._columns.items()), *facts))
-
     def __repr__(self) -> str:
-        counts = Counter(type(column).__name__ for column in self.values())
-        *most, last = [
-            f"{counts[kind]} {name}"
-            for kind, name in _KIND_NAMES.items()
-            if counts[kind] or kind in ("BoundedColumn", "CategoricalColumn")
-        ]
-        return (
-            f"Schema({', '.join(most)} and {last} columns"
-            f"{', target ' + repr(self.target_column) if self.target_column else ''}"
-            f"{', INFERRED from data' if self.unconfirmed else ''})"
-        )
+        target = f", target {self.target_column!r}" if self.target_column else ""
+        origin = ", INFERRED from data" if self.unconfirmed else ""
+        return f"Schema({len(self)} columns{target}{origin})"
 
-    @property
-    def inferred(self) -> bool:
-        """Whether some fact was read off private data, confirmed since or not."""
-        return self._inferred or any(column.inferred for column in self.values())
-
-    @property
-    def unconfirmed(self) -> tuple[str, ...]:
-        """Columns whose facts were read off private data and not confirmed.
-
-        Classes and bounds of the target appear last, under the target's name or ``"target"``.
-        """
-        columns = tuple(name for name, column in self.items() if column._is_unconfirmed(name))
-        if not self._inferred or (self.classes is None and self.target_bounds is None):
-            return columns
-        known = self._confirmed is not None and self._confirmed.digest == self._target_digest()
-        return columns if known else (*columns, self.target_column or "target")
-
-    def confirm(self, name: str, *, by: str) -> Schema:
-        """Return a copy in which the facts about one column, or the target, are confirmed.
-
-        Call it after comparing these facts with a public codebook, or if the data is public.
-        ``skprivacy schema confirm`` asks column by column.
-
-        Parameters
-        ----------
-        name : str
-            One of ``unconfirmed``.
-        by : str
-            Name of the person.
-
-        Returns
-        -------
-        Schema
-            A copy that holds the name, the time and a digest of the facts.
-
-        Raises
-        ------
-        ValueError
-            If there is nothing to confirm under this name.
-
-        Examples
-        --------
-        >>> from skprivacy.preprocessing import BoundedColumn, Schema
-        >>> draft = Schema({"age": BoundedColumn(18, 89, inferred=True)})
-        >>> draft.unconfirmed
-        ('age',)
-        >>> draft.confirm("age", by="Ann").unconfirmed
-        ()
-        """
-        if name not in self.unconfirmed:
-            raise ValueError(
-                f"name={name!r} must be one of {list(self.unconfirmed)}, which are unconfirmed."
-            )
-        columns, confirmed = dict(self), self._confirmed
-        if name in columns and columns[name]._is_unconfirmed(name):
-            made = Confirmation.create(by, columns[name]._digest(name))
-            columns[name] = replace(columns[name], confirmed=made)
-        else:
-            confirmed = Confirmation.create(by, self._target_digest())
-        return self._with(columns, confirmed)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Assumptions of guarantees that rely on the schema; empty if all is confirmed."""
-        return (ASSUMPTION,) if self.unconfirmed else ()
-
-    def warn_if_unconfirmed(self) -> None:
-        """Warn of facts that were read off private data; raise ValueError if strict."""
-        found = [repr(name) for name in self.unconfirmed]
-        if found:
-            named = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if found[5:] else "")
-            _config.leak(
-                f"schema: bounds and categories of {named} were read off the data and not "
-                "confirmed: that leaks them, and no guarantee covers the leak. Compare them with a "
-                "public codebook, and confirm them by `skprivacy schema confirm FILE`."
-            )
-
-    def check(self, table: pd.DataFrame, y: Any = None, *, groups: Any = None) -> SchemaCheck:
+    def check(self, table: pd.DataFrame, *, groups: Any = None) -> SchemaCheck:
         """Report to the data holder which values of a table are clipped or unknown, and why.
 
         A schema is written without looking at the data, so spellings and units may differ. Training
@@ -366,8 +168,6 @@ class Schema(Mapping[str, Column]):
         ----------
         table : DataFrame of shape (n_samples, n_columns)
             Private records, with or without the target.
-        y : array-like of shape (n_samples,), default=None
-            The target, if it is not a column of ``table``.
         groups : array-like of shape (n_samples,), default=None
             The person, or other group, of each row, to count the rows of each. ``None`` counts
             the rows for columns of ``table`` that seem to identify people.
@@ -401,7 +201,7 @@ the same unit?
           smokes: 50.00% unknown; 1 times 'No', the schema has 'no'
         2 of 2 columns lose more than 1% of their values.
         """
-        return check_table(table, dict(self), self.target_column, self._target(), y, groups)
+        return check_table(table, dict(self), self.target_column, self._target(), groups)
 
     def _check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
@@ -560,11 +360,6 @@ the same unit?
         known = target is not None and self.target_column is not None
         return {**self, self.target_column: target} if known else dict(self)  # type: ignore[dict-item]
 
-    def _target_digest(self) -> str:
-        return facts_digest(
-            self.target_column, {"classes": self.classes, "target_bounds": self.target_bounds}
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain lists, strings and numbers, without unused options.
 
@@ -573,21 +368,7 @@ the same unit?
         dict
             Argument of :meth:`from_dict`.
         """
-        bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
-        crosses = {"crosses": [list(pair) for pair in self.crosses]} if self.crosses else {}
-        rules = [constraint.to_dict() for constraint in self.constraints]
-        marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
-        if self._confirmed is not None:
-            marks["confirmed"] = self._confirmed.to_dict()
-        return {
-            "columns": {name: column.to_dict() for name, column in self.items()},
-            **crosses,
-            **({"constraints": rules} if rules else {}),
-            "target": self.target_column,
-            "classes": None if self.classes is None else list(self.classes),
-            **bounds,
-            **marks,
-        }
+        return schema_to_dict(self)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the schema as JSON, and write it to ``path`` if one is given.
@@ -621,7 +402,7 @@ the same unit?
         ValueError
             If a key is unknown or missing; the message names the column.
         """
-        return cls(**_schema_arguments(facts))
+        return cls(**schema_arguments(facts))
 
     @classmethod
     def from_json(cls, source: str | PathLike[str]) -> Schema:
@@ -639,10 +420,10 @@ the same unit?
         FileNotFoundError
             If there is no such file.
         """
-        return cls.from_dict(_read_json(source))
+        return cls.from_dict(read_json(source))
 
     @classmethod
-    def infer(cls, X: Any, y: Any = None, *, max_categories: int = 1000) -> Schema:
+    def infer(cls, X: Any, y: Any = None) -> Schema:
         """Infer a schema from data. This LEAKS the data's extremes and rare categories.
 
         Use it on public data, or for a first draft that you then correct by the codebook.
@@ -654,9 +435,6 @@ the same unit?
         y : array-like of shape (n_samples,), default=None
             The target. Its bounds are inferred if it holds fractions or more than 30 different
             numbers, and its classes otherwise.
-        max_categories : int, default=1000
-            Largest number of distinct values of a non-numeric column. Columns with more are
-            refused, as names or identifiers of records.
 
         Returns
         -------
@@ -666,7 +444,8 @@ the same unit?
         Raises
         ------
         ValueError
-            If a column has no value, too many categories, or values that cannot be categories.
+            If a column has no value, values that cannot be categories, or more than 1,000
+            categories, as names and identifiers have.
 
         Warns
         -----
@@ -677,4 +456,4 @@ the same unit?
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
-        return cls(**inferred_facts(X, y, max_categories), inferred=True)
+        return cls(**inferred_facts(X, y), inferred=True)

@@ -72,8 +72,8 @@ class RowsPerGroup:
     def __str__(self) -> str:
         missing = f" {self.n_missing} rows have no value." if self.n_missing else ""
         if not self.n_several:
-            told = f"each of {self.n_people} people has one row."
-            return f"{self.name} ({self.reason}): {told}{missing}"
+            words = f"each of {self.n_people} people has one row."
+            return f"{self.name} ({self.reason}): {words}{missing}"
         return (
             f"{self.name} ({self.reason}): {self.n_people} people have "
             f"{self.n_rows / self.n_people:.1f} rows each on average, {self.n_most} at most; "
@@ -99,26 +99,13 @@ class SchemaCheck:
         """Whether no column is absent, and none loses more than 1 % of its values."""
         return not self.absent and all(column.fits for column in self.columns)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each column."""
-        return pd.DataFrame(
-            {
-                "column": [column.name for column in self.columns],
-                "clipped": [column.n_clipped for column in self.columns],
-                "unknown": [column.n_unknown for column in self.columns],
-                "missing": [column.n_missing for column in self.columns],
-                "share_lost": [column.share_lost for column in self.columns],
-                "hints": ["; ".join(column.hints) for column in self.columns],
-            }
-        )
-
     def __repr__(self) -> str:
-        told = [column for column in self.columns if not column.fits or column.hints]
+        listed = [column for column in self.columns if not column.fits or column.hints]
         lines = [
             "This is about private data: do not publish it, and take bounds and categories from a "
             "codebook, not from here."
         ]
-        lines += [f"  {column}" for column in told]
+        lines += [f"  {column}" for column in listed]
         lines += [f"  {name}: the table has no such column" for name in self.absent]
         if self.undescribed:
             lines.append(f"  not described, so not used: {', '.join(self.undescribed)}")
@@ -136,7 +123,6 @@ def check_table(
     columns: Mapping[str, Column],
     target: str | None,
     label: Column | None,
-    y: Any = None,
     groups: Any = None,
 ) -> SchemaCheck:
     """Return the check of a table; ``label`` holds the facts about the target."""
@@ -146,14 +132,6 @@ def check_table(
         )
     if not len(table):
         raise ValueError("table has no rows. Pass the records that are to be checked.")
-    if y is not None:
-        target = target or "target"
-        if np.ndim(y) != 1 or len(y) != len(table):
-            raise ValueError(
-                f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} rows of "
-                "table."
-            )
-        table = table.assign(**{target: np.asarray(y)})
     described = dict(columns)
     if target is not None and target in table and label is not None:
         described = {**described, target: label}
@@ -262,8 +240,8 @@ def _spelling_hints(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...
 def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
     found = _most_frequent(unknown)
     comma = any(_replace_decimal_comma(value) for value, _ in found)
-    told = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
-    return (*told, "decimal commas? read the table with --decimal ','") if comma else told
+    hints = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
+    return (*hints, "decimal commas? read the table with --decimal ','") if comma else hints
 
 
 def _date_hints(unknown: pd.Series, fact: DateColumn) -> tuple[str, ...]:

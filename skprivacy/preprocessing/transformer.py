@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,16 +54,14 @@ ndarray of shape (n_samples, n_features_out)
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
 
-    Numbers are clipped to public bounds and scaled to ``feature_range``. A column with ``bins``
-    adds thermometer bits, 0 or 0.5, for the edges between bins. Categories are one-hot encoded by
-    public categories or hash buckets, and dates become days since a public date. Crosses of columns
-    come last. This replaces scalers and encoders fitted to private data, which no guarantee covers.
+    Numbers are clipped to public bounds and scaled to [-1, 1]. A column with ``bins`` adds
+    thermometer bits, 0 or 0.5, for the edges between bins. Categories are one-hot encoded by public
+    categories or hash buckets, and dates become days since a public date. Crosses of columns come
+    last. This replaces scalers and encoders fitted to private data, which no guarantee covers.
 
     Parameters
     ----------
     %(optional_schema)s
-    feature_range : tuple of two floats, default=(-1.0, 1.0)
-        The range of the scaled numeric columns, not of the bits of their bins.
     bins : int, default=None
         Number of bins of each bounded column to which the schema gives none. ``None`` adds none.
     %(output_dtype)s
@@ -81,11 +79,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     value. Each output row depends on the same input row only, so neighbouring data sets stay
     neighbours under every relation, and the transform costs no privacy.
 
-    **Edge cases.** A missing or non-numeric number becomes the middle of ``feature_range``, an
-    infinite one its end. A missing or unknown category becomes zeros in all of its columns. With
-    ``missing=True``, a further feature marks such values. A schema with unconfirmed facts warns in
-    ``fit``, and turns every guarantee that relies on it into an estimate. DataFrame columns are
-    matched by name, array columns by the order of the schema.
+    **Edge cases.** A missing or non-numeric number becomes 0, an infinite one an end of [-1, 1]. A
+    missing or unknown category becomes zeros in all of its columns. With ``missing=True``, a
+    further feature marks such values. A schema with unconfirmed facts warns in ``fit``, and turns
+    every guarantee that relies on it into an estimate. DataFrame columns are matched by name, array
+    columns by the order of the schema.
 
     Examples
     --------
@@ -109,12 +107,10 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         self,
         schema: Schema | None = None,
         *,
-        feature_range: tuple[float, float] = (-1.0, 1.0),
         bins: int | None = None,
         dtype: Any = np.float64,
     ) -> None:
         self.schema = schema
-        self.feature_range = feature_range
         self.bins = bins
         self.dtype = dtype
 
@@ -207,7 +203,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             described_columns(self.schema_, X), self.schema_, strict=True
         ):
             width = fact.n_features_out
-            fact._encode(out[:, at : at + width], column, self._scaled)
+            fact._encode(out[:, at : at + width], column)
             at += width
             columns[name] = column
         for cross in self.schema_._crossed_columns():
@@ -275,22 +271,14 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"schema={self.schema!r} must be a Schema or None. Create one with Schema({{...}})."
             )
-        pair = _try_read(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
-        if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
-            raise ValueError(
-                f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
-                "first."
-            )
         if self.bins is not None:
             whole("bins", self.bins)
-        dtype = _try_read(lambda: np.dtype(self.dtype), None)
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            dtype = None
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
-
-    def _scaled(self, unit: np.ndarray) -> np.ndarray:
-        """Return numbers in [0, 1] scaled to ``feature_range``, and clipped against rounding."""
-        low, high = self.feature_range
-        return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool, **checks: Any) -> Any:
         if self.schema is None:
@@ -310,13 +298,6 @@ def add_bins(schema: Schema, bins: int | None) -> Schema:
         if isinstance(fact, BoundedColumn) and fact.bins == 1 and fact.lower < fact.upper
     ]
     return schema.with_bins(bins, plain)
-
-
-def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
-    try:
-        return read()
-    except (TypeError, ValueError):
-        return otherwise
 
 
 def check_columns(schema: Schema, X: Any) -> None:
@@ -425,8 +406,7 @@ class EncodedPlan(SumPlan):
         return self.plan.column_kinds()
 
     def facts(self) -> dict[str, Any]:
-        encoder = [self.encoder.schema_.to_dict(), list(self.encoder.feature_range)]
-        return {"plan": self.plan.digest, "encoder": encoder}
+        return {"plan": self.plan.digest, "encoder": self.encoder.schema_.to_dict()}
 
     def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
         raw = {name: self._read_column(batch, name) for name in self.encoder.feature_names_in_}

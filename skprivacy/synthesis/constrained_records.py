@@ -245,9 +245,9 @@ class Constraints:
         low, high = (
             np.array([getattr(self._facts[n], end) for n in columns]) for end in ("lower", "upper")
         )
-        moved = ((low <= ordered) & (ordered <= high)).all(axis=1)  # False if a value is missing
+        sortable = ((low <= ordered) & (ordered <= high)).all(axis=1)  # False if a value is missing
         for j, name in enumerate(columns):
-            values[name] = np.where(moved, ordered[:, j], values[name])
+            values[name] = np.where(sortable, ordered[:, j], values[name])
 
     def _slack(self, rule: Constraint) -> float:
         """Return the relative error that the types of a constraint's columns make unavoidable."""

@@ -255,15 +255,15 @@ class DPGANSynthesizer(Synthesizer):
 
             self._validate_params()
             check_delta_is_small(self.delta)
-            X, _, people = read_records(self, X, groups=groups, **self._input_checks())
+            X, _, units = read_records(self, X, groups=groups, **self._input_checks())
             facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
             domain = facts.build_domain(
                 {} if self.grids is None else self.grids, self.columns_with_missing
             )
             Constraints.from_schema(facts.schema.constraints, domain)
             features = Features(domain, facts.label)
-            who = None if groups is None else people
-            config = self._discriminator_config(people.n, who)
+            who = None if groups is None else units
+            config = self._discriminator_config(units.n, who)
             plan, moments = (
                 self._generator_plan(features),
                 Moments(features.n_classes, features.widths),

@@ -174,8 +174,9 @@ class MarginalSelection:
             codes = model.sample(n_drawn, np.random.RandomState(number))
             scores = {}
             for pair, clique in left.items():
-                drawn = count_cells(codes, clique, real[pair].shape, None).reshape(real[pair].shape)
-                scores[pair] = self._score(pair, real[pair], drawn * (model.total / n_drawn))
+                shape = real[pair].shape
+                counts = count_cells(codes, clique, shape, None).reshape(shape)
+                scores[pair] = self._score(pair, real[pair], counts * (model.total / n_drawn))
             # McKenna et al. 2022 (AIM): choose by the exponential mechanism, measure, re-estimate.
             pair = self._choose(scores)
             clique = left.pop(pair)

@@ -52,7 +52,7 @@ def _join_rare_cells(mass: Floats, least: float) -> Integers:
 
 
 def join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
-    """Return bins of neighbouring cells of about equal mass; a heavy cell is a bin alone."""
+    """Return bins of neighbouring cells of about equal mass; a heavy cell has its own bin."""
     heavy = (mass >= mass.sum() / most) & (mass >= least)
     target = max(mass[~heavy].sum() / max(most - np.count_nonzero(heavy), 1), least)
     bins, number, filled = np.zeros(len(mass), np.int64), 0, 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
@@ -17,7 +17,6 @@ from sklearn.metrics import check_scoring
 from .._extras import name_missing_extra
 from .._output import output_path, without_mathtext, write_file
 from .._report_facts import Column, Fact, ReportFacts, Section, format_significant, number
-from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import check_columns
@@ -160,13 +159,11 @@ class SyntheticQuality:
             ),
         )  # fmt: skip
 
-    def plot(self, columns: list[str] | None = None, *, axes: Any = None) -> Any:
+    def plot(self, *, axes: Any = None) -> Any:
         """Draw the shares of real and synthetic records in the cells of each column.
 
         Parameters
         ----------
-        columns : list of str, default=None
-            Columns to draw. ``None`` draws all.
         axes : array of matplotlib Axes, default=None
             One for each column. ``None`` makes a figure.
 
@@ -178,20 +175,17 @@ class SyntheticQuality:
         with name_missing_extra():
             import matplotlib.pyplot as plt
 
-        names = list(self.shares) if columns is None else list(sequence("columns", columns))
-        if not names or not all(isinstance(n, Hashable) and n in self.shares for n in names):
-            raise ValueError(f"columns={columns!r} must be some of {list(self.shares)}.")
         if axes is None:
-            rows = -(-len(names) // 3)
+            rows = -(-len(self.shares) // 3)
             _, axes = plt.subplots(
-                rows, min(3, len(names)), figsize=(11, 2.6 * rows), layout="constrained",
+                rows, min(3, len(self.shares)), figsize=(11, 2.6 * rows), layout="constrained",
                 squeeze=False,
             )  # fmt: skip
         axes = np.asarray(axes)
-        for name, ax in zip(names, axes.flat, strict=False):
-            _draw_shares(self.shares[name], ax)
+        for (name, shares), ax in zip(self.shares.items(), axes.flat, strict=False):
+            _draw_shares(shares, ax)
             ax.set_title(without_mathtext(name))
-        for ax in axes.flat[len(names) :]:
+        for ax in axes.flat[len(self.shares) :]:
             ax.set_axis_off()
         axes.flat[0].legend()
         return axes
@@ -230,9 +224,9 @@ class SyntheticQuality:
         rows = -(-len(self.shares) // 2)
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))
-        drawn = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
+        plots = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
         facts = self.facts(guarantee=guarantee)
-        page = render("quality.html", name=name, guarantee=guarantee, facts=facts, figure=drawn)
+        page = render("quality.html", name=name, guarantee=guarantee, facts=facts, figure=plots)
         if target is not None:
             write_file(target, page)
         return page

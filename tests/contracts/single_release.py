@@ -10,7 +10,7 @@ from .neighbors import N
 from .noise_laws import check_independent, check_standard_normal, claim_of, noise_of, standardised
 from .tape import Tape, recording
 
-FITS = 150
+FITS = 100
 
 
 def check_noise(case: Case) -> None:

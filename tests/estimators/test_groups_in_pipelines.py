@@ -201,25 +201,6 @@ def test_a_clone_and_a_copy_know_whom_they_were_told_of_and_a_record_level_fit_s
     assert model.fit(X, Y).privacy_.unit == "record"
 
 
-def test_one_ledger_on_disk_holds_one_unit(tmp_path):
-    def charged():
-        return AdaSSPRegressor(
-            bounds=(-1, 1),
-            target_bounds=(0, 1),
-            budget=PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger"),
-        )
-
-    charged().fit(X, Y, groups=PATIENT)
-    for groups in (None, PATIENT.to_numpy(), PATIENT.rename("ward")):
-        with pytest.raises(ValueError, match="patient"):
-            charged().fit(X, Y, groups=groups)
-    charged().fit(X, Y, groups=PATIENT)
-    assert (
-        PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger").entries()["unit"].tolist()
-        == ["patient"] * 2
-    )
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "make",

@@ -95,7 +95,7 @@ OTHERS = [estimator for estimator in CHECKED if estimator not in FIRST]
 
 # scikit-learn reports its own skipped checks as a warning.
 # Public facts are read off the data each time, and a seed warns.
-@pytest.mark.everyday(420)
+@pytest.mark.everyday(300)
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(FIRST, expected_failed_checks=expected_failures)

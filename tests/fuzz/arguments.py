@@ -118,7 +118,7 @@ CHEAP: dict[str, Any] = {
     "n_samples": 10, "max_iter": 2, "n_init": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
     "n_components": 2, "hidden_layer_sizes": (4,), "epochs": 1, "batch_size": 8, "n_selection": 5,
     "image_shape": (1, 8, 8), "download_if_missing": False, "cv": 2, "discriminator":
-    LogisticRegression(), "baseline": None, "n_bins": 5, "n_reference": 20, "n_people": 2,
+    LogisticRegression(), "baseline": None, "n_bins": 5, "n_reference": 20,
 }  # fmt: skip
 # What parameters are called that hold values of records, when they are given though they need not.
 OPTIONAL: dict[str, Any] = {
@@ -245,7 +245,6 @@ OWN: dict[str, dict[str, Any]] = {
         "estimator": private(), "epsilon": 4.0, "delta": 1e-6, "test_size": 0.2,
     },
     "make_leakage_scorer": {"cv": None}, "suggest_model": {"schema": CLASSED, "n_records": 100},
-    "make_grouped_table": {"X": X[:4], "y": y[:4], "max_group_size": 2},
 }  # fmt: skip
 
 

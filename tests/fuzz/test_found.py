@@ -2,7 +2,6 @@
 
 import datetime
 from contextlib import nullcontext
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
@@ -42,17 +41,12 @@ from skprivacy import (
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import (
-    BandedFactorizationEvent,
     LogisticEvent,
     PrivateSelectionEvent,
-    SmoothGaussianEvent,
 )
 from skprivacy.attacks import LabeledRecords
-from skprivacy.attacks.aggregates import ExpectedPower
-from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
-from skprivacy.base import reserve_release
-from skprivacy.federated import FederatedPlan
-from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.attacks.attributes.label import LabelCanaries
+from skprivacy.fine_tuning import GradientHead, NetworkHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -79,7 +73,6 @@ SCHEMA = Schema({"age": preprocessing.BoundedColumn(0, 100)})
 DAY = np.timedelta64(1, "D")
 VOTES = accounting.GNMaxEvent(40.0, votes=(220, 20, 10))
 UNORDERED = np.array([*y[1:], None], dtype=object)
-UNORDERED_FUNCTIONS = np.array([*y[1:], len], dtype=object)
 SEQUENCES = np.array([*y[1:], None], dtype=object)
 SEQUENCES[-1] = np.zeros(2)
 MARKED = np.column_stack([y, X])
@@ -89,9 +82,6 @@ NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
 CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 NORM = attacks.WhiteBoxAttack(TARGET, attack_model="linear").fit(RECORDS, np.arange(24) < 12)
-PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
-    X, y, X[:, 0] > 0.5
-)
 MANY = np.random.RandomState(1).uniform(size=(144, 3))
 STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
     LabeledRecords(MANY, np.tile(y, 6))
@@ -99,7 +89,6 @@ STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(RECORDS)
 TEMPERED = defenses.CoarsenedClassifier(LogisticRegression(), temperature=5.0).fit(X, y)
 MISSING = np.where(np.arange(24) == 3, np.nan, y)
-DECIMALS = np.array([Decimal("NaN"), *y[1:]], dtype=object)
 META = torch.zeros(24, 3, device="meta")
 DEEP = [0.5]
 for _ in range(5000):
@@ -110,13 +99,11 @@ POOL = attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y)
 SENT = attacks.party_gradient(NETWORK, X[:2], y[:2])
 RESULT = attacks.AttackResult(*SCORES)
 UNIT = preprocessing.BoundedColumn(0, 1)
-GRADIENT = containers.TABLES["tensor with gradient"](X[:, 0])
 TENSOR = containers.TABLES["tensor with gradient"](X)
 SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
 private = partial(OutputPerturbationClassifier, bounds=(0, 1), classes=[0, 1])
 regression = partial(AdaSSPRegressor, bounds=(0, 1), target_bounds=(0, 1))
 made = partial(synthesis.MarginalSynthesizer, schema=SCHEMA)
-plan_of = partial(FederatedPlan, n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5)
 
 
 def module():
@@ -142,33 +129,21 @@ def raised(records, labels, train=np.copy):
     )
 
 
-# The parameter that a refusal has to name, and the call: all failed in another way.
+# The parameter that a refusal has to name, and the call: one for each place that refuses.
 FOUND = [
-    ("events", lambda: accounting.ComposedEvent(np.ma.masked)),
-    ("coefficients", lambda: BandedFactorizationEvent(2.0, 10, 1, np.array(1.0))),
-    ("epsilon", lambda: accounting.ApproxDPEvent(pd.NA)),
     ("norm", lambda: LogisticEvent(2.0, np.array(1.0))),
     ("event", lambda: accounting.accountants.delta_of({}, 1.0)),
-    ("epsilon", lambda: accounting.accountants.delta_of(ONE, np.zeros(2))),
     ("delta", lambda: accounting.epsilon_of(ONE, "1")),
     ("accountant", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6,
         accountant=pd.Series([1]))),
     ("make_event", lambda: accounting.calibrate_to_attack(3, advantage=0.1)),
-    ("delta", lambda: PrivacyBudget(1.0).scope("a", 0.5, np.array([0.0, np.nan]))),
-    ("make_event", lambda: accounting.calibrate_noise_multiplier(object, 1.0, 1e-6)),
-    ("make_event", lambda: accounting.calibrate_to_attack(len, advantage=0.1)),
     ("guess", lambda: accounting.calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-6, guess=-1)),
     ("tpr_at_fpr", lambda: accounting.calibrate_to_attack(GaussianEvent, tpr_at_fpr=(0.2, b"x"))),
-    ("assumptions", lambda: PrivacyGuarantee(ONE, assumptions=np.ma.masked)),
     ("kind", lambda: PrivacyGuarantee(ONE, kind=pd.Series([1, 2]))),
-    ("k", lambda: GUARANTEE.group(10**30)),
-    ("event", lambda: PrivacyBudget(1.0).remaining([[1]])),
     ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: clopper_pearson(3, 10, None)),
-    ("alpha", lambda: clopper_pearson(3, 10, 1e-300)),
     ("random_state", lambda: metrics.multi_split_bound(*SCORES, random_state="abc")),
     ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
-    ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
     ("std", lambda: mechanisms.SecureRandom().add_normal(np.zeros(3), DAY)),
     ("quantile", lambda: preprocessing.private_quantile(X[:, 0], "a", bounds=(0, 1), epsilon=1.0)),
@@ -176,54 +151,35 @@ FOUND = [
     ("relation", lambda: preprocessing.private_count(X, epsilon=1.0, relation=np.zeros(2))),
     ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
     ("target_column", lambda: Schema({"age": UNIT}, target_column={})),
-    ("classes", lambda: Schema({"age": UNIT}, classes=3)),
     ("source", lambda: Schema.from_json(3)),
-    ("y", lambda: SCHEMA.check(TABLE, [1])),
     ("table", lambda: draft_schema(3)),
-    ("atoms", lambda: synthesis.Grid(atoms=3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
     ("groups", lambda: made().fit(TABLE, groups=3)),
     ("path", lambda: preprocessing.private_summary(3, SCHEMA, epsilon=1.0)),
-    ("means", lambda: preprocessing.private_summary("a", SCHEMA, means=3, epsilon=1.0)),
-    ("path", lambda: datasets.open_parquet(3)),
-    ("data_home", lambda: datasets.fetch_adult(data_home=3, download_if_missing=False)),
     ("subset", lambda: datasets.fetch_mnist(subset=[])),
-    ("as_frame", lambda: datasets.load_demo(as_frame=pd.NA)),
-    ("n_samples", lambda: datasets.make_membership_benchmark("texas100", 10**30)),
     ("X_in", lambda: attacks.NearestGenerated().fit(X).evaluate(3, X)),
     ("generated", lambda: attacks.GenerativeAttack().fit(X[:, 0], X)),
     ("discriminator", lambda: attacks.GenerativeAttack(3).fit(X, X + 1.0)),
     ("prior", lambda: attacks.LabelInferenceAttack(TARGET, prior=3).fit(X, y)),
     ("target", lambda: attacks.LabelInferenceAttack(3).fit(X, y)),
     ("imputer", lambda: attacks.AttributeInference(TARGET, imputer=3).fit((X > 0.5) * 1, y)),
-    ("n_canaries", lambda: LabelCanaries.draw(y, None)),
     ("variances", lambda: attacks.AggregateAttack.expected_power(10, "abc")),
-    ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
     ("threshold", lambda: RESULT.precision_recall("a")),
     ("details", lambda: attacks.AttackResult.from_dict({**RESULT.to_dict(), "details": 3})),
     ("X_train", lambda: audit.audit(TARGET, 3, y, X + 1.0, y)),
-    ("attacks", lambda: audit.audit_synthetic(X, X, X + 1.0, attacks=3)),
-    ("classes", lambda: audit.audit_predictions(X, y, X, y, classes=3.5)),
     ("model", lambda: audit.check_disclosure(3, X, y)),
     ("model", lambda: audit.claim_of(3)),
     ("neighbours", lambda: audit.verify_release(len, [(X,)], GUARANTEE)),
     ("n_jobs", lambda: audit.verify_release(len, [(X, X)], GUARANTEE, n_jobs="a")),
     ("claim", lambda: audit.verify_privacy(OutputPerturbationClassifier(), claim="3")),
-    ("path", lambda: certificates.create_key(3.5)),
-    ("path", lambda: certificates.verify_certificate(3)),
-    ("key", lambda: certificates.verify_certificate(__file__, key=3)),
     ("path", lambda: certificates.verify_certificate("\ud800")),
-    ("path", lambda: persistence.load_model(3)),
     ("model", lambda: persistence.save_model(3, "no")),
     ("strict", lambda: config_context(strict=np.array([])).__enter__()),
     ("model", lambda: loss_auc(3, X, y, X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
-    ("votes", lambda: ensemble.analyze_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
     ("noise", lambda: ensemble.GNMax(DAY)),
     ("max_grad_norm", lambda: GradientHead(max_grad_norm="a")),
-    ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=3)),
-    ("ridge", lambda: SoftmaxHead(ridge="a")),
     ("l2", lambda: Sensitivity("a")),
     ("alpha", lambda: fine_tuning.SampledSensitivity(alpha=len)),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
@@ -232,36 +188,22 @@ FOUND = [
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(X.astype(object), y))),
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(sparse.csr_matrix(X), y))),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
-    ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
     ("n_candidates", lambda: preprocessing.private_quantile(X[:, 0], 0.5, bounds=(0, 1),
         epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
-    ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
     ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(X[:0],
         X)),
-    ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),
     ("y", lambda: regression().fit(X, SEQUENCES)),
     ("y", lambda: swept().fit(X, y).score(X[:2], np.array(["a", None]))),
     ("param_name", lambda: swept(param_name=[]).fit(X, y)),
-    ("n_jobs", lambda: swept(n_jobs=DAY).fit(X, y)),
-    ("n_jobs", lambda: swept(n_jobs=0).fit(X, y)),
     ("n_jobs", lambda: attacks.ShadowPool(TARGET, n_shadows=2, n_jobs=DAY).fit(X, y)),
-    ("cv", lambda: swept(cv=[3]).fit(X, y)),
     ("cv", lambda: swept(cv=[]).fit(X, y)),
-    ("cv", lambda: swept(cv=[([0.5], [1])]).fit(X, y)),
-    ("cv", lambda: swept(cv=[([0, 1, 99], [2, 3])]).fit(X, y)),
-    ("cv", lambda: swept(cv=[(y > 0, [True])]).fit(X, y)),
-    ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=[([0], [1], [2])])),
-    ("ridge", lambda: SoftmaxHead(ridge=Fraction(1, 3))),
     ("n_steps", lambda: GradientHead(n_steps=True)),
     ("n_runs", lambda: audit.verify_privacy(OutputPerturbationClassifier(), n_runs=1 << 63)),
-    ("inferred", lambda: Schema({"age": UNIT}, inferred=np.zeros(2))),
     ("y", lambda: LabelCanaries.draw(UNORDERED, 5)),
     ("n", lambda: made().fit(TABLE).sample(DAY)),
-    ("buckets", lambda: preprocessing.HashedColumn(DAY)),
-    ("bins", lambda: preprocessing.BoundedColumn(0, 1, bins=DAY)),
     ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=DAY)),
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(schema=SCHEMA, learning_rate=1e173).fit(
@@ -269,61 +211,35 @@ FOUND = [
     ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X[:1],
         y[:1])),
-    ("X:", lambda: attacks.QuantileAttack(TARGET).fit(LabeledRecords(X[:, :, None], y))),
     ("verbose", lambda: audit.audit(TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()],
         verbose=np.zeros(2))),
     ("n_init", lambda: attacks.GradientInversion(NETWORK, n_init=True).fit(X, y)),
-    ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
-    ("kind", lambda: reserve_release(PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
     ("X", lambda: attacks.UpdatesMembership(raised(X, y)).fit(RECORDS).decision_function(
         LabeledRecords(np.where(np.arange(3) == 0, np.nan, X), y))),
     ("labels_known", lambda: INVERSION.evaluate([SENT], [(X[:2], y[:2])], labels_known="no")),
-    ("return_X_y", lambda: made().fit(TABLE).sample(return_X_y=np.zeros(0))),
-    ("records", lambda: audit.audit(TARGET, X, y, X + 1.0, y, n_shadows=2).to_dict(records=np.zeros(
-        2))),
-    ("independent_canaries", lambda: audit.audit_one_run(TARGET, X, y, n_canaries=20,
-        independent_canaries="no")),
-    ("lift", lambda: SmoothGaussianEvent(1.5, 0.05, lift=np.zeros((2, 2)))),
     ("X", lambda: attacks.StolenMemoriesAttack(NETWORK, epochs=1).fit(LabeledRecords(X[:, 0], y))),
     ("batches[0]", lambda: INVERSION.evaluate([SENT], [1])),
     ("groups_in", lambda: RESULT.by_group([[1], [2, 3]], y)),
     ("groups_in", lambda: RESULT.by_group(["a"] * 24, [None] * 24)),
     ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
         mechanisms.SecureRandom())),
-    ("method", lambda: made(method=np.zeros(0)).fit(TABLE)),
     ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=(True,))),
     ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(hidden_layer_sizes=(True,)).fit(
         X, y)),
-    ("noise_multiplier", lambda: GaussianEvent(Fraction(1, 3))),
     ("reinforce", lambda: ensemble.InteractiveGNMax(threshold=3, max_answers=2,
         reinforce=Fraction(1, 3))),
     ("train", lambda: raised(X, y, train=object)),
-    ("train", lambda: raised(X, y, train=len)),
     ("reference", lambda: attacks.NearestGenerated().fit(X, X[:, :2])),
     ("labels", lambda: INVERSION.reconstruct(SENT, 2, labels=y[:1])),
-    ("loss", lambda: attacks.GradientInversion(NETWORK, loss=3).fit(X, y)),
     ("y", lambda: raised(X, ["a"] * 24)),
     ("y", lambda: raised(X, MARKED)),
-    ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
-    ("classes", lambda: list(POOL.iter_proba(X, 3))),
-    ("y", lambda: ensemble.PropagationStudent(n_components=2).fit(X, UNORDERED_FUNCTIONS)),
-    ("y", lambda: neural_network.VATStudent(epochs=1).fit(X, UNORDERED_FUNCTIONS)),
     ("synthetic", lambda: audit.audit_synthetic(X[:0], X, X + 1.0)),
-    ("ridge", lambda: SoftmaxHead(ridge=5e-324)),
     ("input_features", lambda: preprocessing.SchemaTransformer(SCHEMA).fit(
         TABLE).get_feature_names_out(np.zeros((2, 2)))),
-    ("noise_multiplier", lambda: plan_of().event_at(np.zeros(2))),
-    ("x", lambda: preprocessing.private_count([[1], [2, 3]], epsilon=1.0)),
     ("synthetic", lambda: audit.audit_synthetic(X[:, :0], X[:, :0], X[:, :0])),
-    ("generated", lambda: attacks.NearestGenerated().fit(X[:, :0])),
     ("X_train", lambda: audit.audit(TARGET, X, y, X[:, :2], y)),
     ("X_test", lambda: audit.audit(TARGET, X, y, pd.DataFrame(X), y)),
-    ("y_train", lambda: audit.audit(TARGET, X, UNORDERED, X + 1.0, y)),
-    ("y_train", lambda: audit.check_disclosure(TARGET, X, UNORDERED)),
     ("y_test", lambda: audit.check_disclosure(TARGET, X, y, X, np.column_stack([y, y]))),
-    ("models_with[0]:", lambda: PROPERTY.evaluate(["a"], [TARGET])),
-    ("y", lambda: attacks.PropertyInference(TARGET, n_shadows=2).fit(X, UNORDERED, X[:, 0] > 0.5)),
-    ("y", lambda: NORM.decision_function(LabeledRecords(X, UNORDERED))),
     ("y", lambda: NORM.decision_function(LabeledRecords(X, y.astype(str)))),
     ("y", lambda: POOL.logits(X, X)),
     ("y", lambda: attacks.ShadowPool(GaussianNB(), n_shadows=2).fit(X, y.astype("S1"))),
@@ -337,44 +253,25 @@ FOUND = [
     ("X_train", lambda: audit.audit(TARGET, TENSOR, y, X, y)),
     ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
     ("y_test", lambda: loss_auc(TARGET, X, y, X, MARKED)),
-    ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63,
-        epsilon=1.0)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9,
         epsilon=1.0)),
-    ("n_shadows", lambda: of_updates(n_shadows=1 << 63).fit(X, y, y > 0)),  # an empty array
-    ("y", lambda: of_updates().fit(X, GRADIENT, y > 0)),
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
     ("shares", lambda: of_updates().fit(X, y, y > 0, np.array([10**400, 0], dtype=object))),
-    ("scores_in", lambda: metrics.auc(GRADIENT, y)),
     ("x", lambda: preprocessing.private_count(SEQUENCES, epsilon=1.0)),
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(containers.TABLES["read-only"](
         np.zeros(3)), mechanisms.SecureRandom())),
-    ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
-    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(RECORDS).decision_function(
-        RECORDS)),
     ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(RECORDS)),
     ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
-    ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
-    ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
-    ("X:", lambda: attacks.LossThreshold(TARGET).fit(RECORDS).decision_function(LabeledRecords(
-        SPANS, y))),
     ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
     ("columns_with_missing", lambda: made(columns_with_missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
-    ("groups_out", lambda: RESULT.by_group(y, GRADIENT)),
-    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
-    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
     ("smoothness", lambda: ensemble.sanitized_cost(VOTES, order=6.0, smoothness=8e14)),
-    ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
     ("answered", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2,
         3]])),
-    ("of_parties", lambda: plan_of(of_parties=pd.NA)),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
-    ("groups", lambda: regression().fit(X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
-    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(X, y, X_public=TENSOR)),
     ("X_train", lambda: loss_auc(TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
     ("y_train", lambda: audit.audit_predictions(np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES],
         y)),
@@ -383,30 +280,13 @@ FOUND = [
     ("y", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
     ("upper", lambda: Schema.from_json(SCHEMA.to_json().replace("100.0", f"1{0:0400d}"))),
     ("source", lambda: Schema.from_json('{"columns": ' + "[" * 10**5)),
-    ("X", lambda: TEMPERED.score(TENSOR, y)),
-    ("y", lambda: TEMPERED.score(X, GRADIENT)),
     ("X", lambda: module().partial_fit(META, y)),
-    ("y", lambda: module().fit(X, META[:, 0])),
     ("attack", lambda: attacks.AttackResult(*SCORES, attack=TABLE)),
-    ("X", lambda: private().fit(range(10**12), y)),
-    ("y", lambda: private().fit(X, range(10**12))),
     ("groups", lambda: private().fit(X, y, groups=range(10**12))),
-    ("scores_in", lambda: metrics.auc(range(10**12), y)),
-    ("X", lambda: private().fit([DEEP] * 24, y)),
-    ("y", lambda: private().fit(X, [DEEP] * 24)),
-    ("groups", lambda: private().fit(X, y, groups=[DEEP] * 24)),
-    ("classes", lambda: private(classes=DEEP).fit(X, y)),
     ("bounds", lambda: private(bounds=DEEP).fit(X, y)),
-    ("events", lambda: accounting.ComposedEvent(DEEP)),
     ("y", lambda: private().fit(X, y).score(X, MISSING)),
     ("y", lambda: regression().fit(X, y).score(X, MISSING)),
-    ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
-    ("X", lambda: TEMPERED.predict(range(10**12))),
-    ("target_bounds", lambda: Schema(SCHEMA, target_column="y", target_bounds=(0, 10**400))),
-    ("y", lambda: attacks.LossThreshold(TARGET).fit(LabeledRecords(X, DECIMALS))),
-    ("fpr", lambda: ExpectedPower(1.0).tpr(1j)),
-    ("alpha", lambda: LabelInferenceResult(*SCORES, "a").epsilon_lower_bound(alpha="a")),
     ("classes", lambda: attacks.ShadowPool.from_predictions(X, np.full((2, 24, 2), 0.5),
         np.stack([y, 1 - y]), np.array(1.0))),
     ("y", lambda: STOLEN.decision_function(LabeledRecords(X, np.column_stack([y, y])))),

@@ -17,7 +17,7 @@ NOT_DATA = {
     "SCARFEncoder.fit": {"label"}, "GNMaxEvent": {"votes"}, "LNMaxEvent": {"votes"},
     "VoteThresholdEvent": {"votes"}, "VoteBlockEvent": {"votes"},
 }  # fmt: skip
-EVERYDAY = 47  # every so many calls; without a common factor with the number of forms
+EVERYDAY = 71  # every so many calls; without a common factor with the number of forms
 PARTS = 10
 
 

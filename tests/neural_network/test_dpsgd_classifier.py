@@ -227,12 +227,11 @@ def test_works_in_pipeline_search_and_parallel_validation(blobs):
     assert not np.allclose(weights[0], weights[1])
 
 
-@pytest.mark.heavy
-def test_workers_and_threads_never_share_noise(blobs):
-    for backend in ("loky", "threading"):
-        run = Parallel(n_jobs=2, backend=backend)
-        first, second = run(delayed(_noise_alone)(blobs[1]) for _ in range(2))
-        assert np.isclose(first, second).mean() < 0.1  # of 386, about 1 in 200,000 are by chance
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
+def test_workers_and_threads_never_share_noise(blobs, backend):
+    run = Parallel(n_jobs=2, backend=backend)
+    first, second = run(delayed(_noise_alone)(blobs[1]) for _ in range(2))
+    assert np.isclose(first, second).mean() < 0.1  # of 386, about 1 in 200,000 are by chance
 
 
 def _noise_alone(y):

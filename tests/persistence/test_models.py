@@ -193,7 +193,7 @@ def test_pipelines_come_back_with_the_claim_of_all_steps(name, tmp_path):
 
 
 def test_what_transforms_comes_back(tmp_path):
-    schema = SchemaTransformer(SCHEMA, feature_range=(0, 2), dtype=np.float32).fit(FRAME)
+    schema = SchemaTransformer(SCHEMA, dtype=np.float32).fit(FRAME)
     found = again(schema, tmp_path)
     assert found.schema == found.schema_ == SCHEMA
     assert found.transform(FRAME).dtype == np.float32

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from skprivacy.additive_model import PrivateAdditiveClassifier
-from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import (
     BoundedColumn,
     CategoricalColumn,
@@ -17,7 +14,6 @@ from skprivacy.preprocessing import (
     LocalPerturbation,
     Schema,
     SchemaTransformer,
-    make_private_pipeline,
 )
 
 COLUMNS = {
@@ -72,7 +68,6 @@ def test_features_of_columns_stay_as_they_are():
 def test_crosses_are_written_and_read_and_part_of_equality():
     again = Schema.from_json(SCHEMA.to_json())
     assert again == SCHEMA
-    assert hash(again) == hash(SCHEMA)
     assert again.crosses == (("age", "sex"), ("sex", "town"))
     assert again != SCHEMA.with_crosses([("age", "sex")])
     assert "crosses" not in SCHEMA.with_crosses([]).to_dict()
@@ -80,58 +75,15 @@ def test_crosses_are_written_and_read_and_part_of_equality():
     assert SCHEMA.with_bins(5).n_features_out == SCHEMA.n_features_out + 2 + 4 + 4
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(-1e9, 1e9) | st.just(np.nan),
-            st.sampled_from(["f", "m", "?"]),
-            st.sampled_from(["a", "b", "c", None]),
-            st.floats(-2, 2),
-        ),
-        min_size=1,
-        max_size=8,
-    )
-)
-def test_no_row_exceeds_the_radius_of_the_pipeline(rows):
-    model = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier())
-    lower, upper = model[-1].bounds
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    scaled = SchemaTransformer(SCHEMA).fit_transform(table) / max(-lower, upper)
-    assert np.abs(scaled).max() <= 1
-    assert np.linalg.norm(scaled, axis=1).max() <= model[-1].radius * (1 + 1e-12)
-
-
-def test_the_radius_is_reached():
-    model = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier())
-    row = pd.DataFrame([[95, "m", "a", 1.0]], columns=list(COLUMNS))
-    norm = np.linalg.norm(SchemaTransformer(SCHEMA).fit_transform(row))
-    assert norm == pytest.approx(model[-1].radius)
-
-
-def test_a_linear_model_learns_what_only_a_pair_says():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.integers(4, size=6000), "b": rng.integers(4, size=6000)})
-    y = (X["a"] + X["b"]) % 2
-    facts = {name: CategoricalColumn(range(4)) for name in "ab"}
-    plain = Schema(facts, classes=[0, 1])
-    scores = {}
-    for schema in (plain, plain.with_crosses([("a", "b")])):
-        model = make_private_pipeline(
-            schema, ObjectivePerturbationClassifier(epsilon=2.0, delta=1e-6)
-        )
-        scores[bool(schema.crosses)] = model.fit(X, y).score(X, y)
-    assert scores[False] < 0.6
-    assert scores[True] > 0.95
-
-
+@pytest.mark.filterwarnings("ignore:noise_seed")
 def test_an_additive_model_considers_named_pairs_beside_its_limit():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(4, size=(4000, 3)), columns=list("abc"))
     y = (X["a"] + X["c"]) % 2
     facts = {name: CategoricalColumn(range(4)) for name in "abc"}
     schema = Schema(facts, classes=[0, 1]).with_crosses([("c", "a")])
-    model = PrivateAdditiveClassifier(3.0, 1e-6, schema=schema, max_pairs=0).fit(X, y)
+    model = PrivateAdditiveClassifier(3.0, 1e-6, schema=schema, max_pairs=0, noise_seed=0)
+    model.fit(X, y)
     assert [e.columns for e in model.effects_ if len(e.columns) == 2] == [("a", "c")]
     assert model.score(X, y) > 0.9
 

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
@@ -36,8 +34,8 @@ def joint_cells(output, low=-1.0, high=1.0):
 def largest_ratio(epsilon, records, n=60_000):
     """Return a lower confidence bound on the log ratio of any cell's probability."""
     tables = []
-    for record in records:
-        local = LocalPerturbation(SCHEMA, epsilon=epsilon)
+    for seed, record in enumerate(records):
+        local = LocalPerturbation(SCHEMA, epsilon=epsilon, noise_seed=seed)
         tables.append(
             np.bincount(joint_cells(local.fit_transform(frame(n, **record))), minlength=16)
         )
@@ -57,12 +55,14 @@ RECORDS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:noise_seed")
 def test_whole_records_are_private_and_the_claim_is_nearly_used():
     measured = largest_ratio(1.5, RECORDS)
     assert measured <= 1.5
     assert measured > 0.6 * 1.5
 
 
+@pytest.mark.filterwarnings("ignore:noise_seed")
 def test_planted_budget_for_each_column_is_caught(monkeypatch):
     """The bug: every column spends all of epsilon, so that a record costs three times it."""
     response, noise = LocalPerturbation._category_response, LocalPerturbation._number_noise
@@ -102,7 +102,7 @@ def test_the_guarantee():
     )
     assert repr(local.privacy_) == claim
     assert local.privacy_.epsilon() <= 2.0 * (1 + 1e-9)
-    gaussian = LocalPerturbation(SCHEMA, epsilon=2.0, delta=1e-5).fit(frame(3))
+    gaussian = LocalPerturbation(SCHEMA, epsilon=np.float32(2.0), delta=1e-5).fit(frame(3))
     assert gaussian.privacy_.epsilon() <= 2.0
     assert gaussian.epsilon_ == 2.0
     with pytest.warns(PrivacyWarning, match="noise_seed"):
@@ -132,31 +132,24 @@ def test_a_claim_does_not_outlive_a_change_of_what_is_done(change):
         local.transform(frame(2))
 
 
-def test_any_estimator_can_follow():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.uniform(0, 100, 30_000), "sex": "F", "pay": 0.0})
-    y = X["age"] > 50
-    model = make_pipeline(
-        LocalPerturbation(SCHEMA, epsilon=6.0, perturb="fit"), LogisticRegression()
-    )
-    assert model.fit(X, y).score(X, y) > 0.85
-
-
 def test_output_keeps_names_type_and_range():
     X = frame(100)
-    local = LocalPerturbation(SCHEMA, dtype=np.float32, feature_range=(0, 1)).set_output(
-        transform="pandas"
-    )
+    local = LocalPerturbation(SCHEMA, dtype=np.float32).set_output(transform="pandas")
     out = local.fit_transform(X)
     assert out.columns.tolist() == ["age", "sex_F", "sex_M", "sex_X", "pay"]
     assert (out.dtypes == np.float32).all()
-    assert out.to_numpy().min() >= 0
-    assert out.to_numpy().max() <= 1
+    assert np.abs(out.to_numpy()).max() <= 1
 
 
 @pytest.mark.parametrize(
     ("params", "named"),
-    [({"epsilon": 0}, "epsilon=0"), ({"delta": 1.5}, "delta=1.5"), ({"perturb": "no"}, "perturb=")],
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": True}, "epsilon=True"),
+        ({"delta": 1.5}, "delta=1.5"),
+        ({"delta": True}, "delta=True"),
+        ({"perturb": "no"}, "perturb="),
+    ],
 )
 def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
@@ -166,26 +159,12 @@ def test_bad_parameters(params, named):
 def test_bins_tell_no_more_than_the_noisy_number():
     """The bits of the true number, kept beside the noisy one, would be a release without noise."""
     binned = SCHEMA.with_bins(8)
-    local = LocalPerturbation(binned, epsilon=0.5, feature_range=(0, 1))
+    local = LocalPerturbation(binned, epsilon=0.5)
     outputs = [local.fit_transform(frame(500, age=age)) for age in (0, 100)]
     for out in outputs:
         assert out.shape == (500, binned.n_features_out)
         for at, name in ((0, "age"), (8 + 3, "pay")):
-            bits = binned[name]._thermometer(out[:, at])
+            bits = binned[name]._thermometer((out[:, at] + 1) / 2)
             np.testing.assert_array_equal(out[:, at + 1 : at + 8], bits)
             assert len(np.unique(bits, axis=0)) > 1
         assert set(np.unique(out[:, 8:11])) <= {0.0, 1.0}
-    # Plain rows for who sees his own prediction.
-    plain = LocalPerturbation(binned, perturb="fit").fit(frame(1)).transform(frame(3))
-    np.testing.assert_array_equal(plain, SchemaTransformer(binned).fit_transform(frame(3)))
-
-
-@pytest.mark.parametrize("number", [np.int64(1), np.float32(1), 1])
-def test_a_search_may_pass_numbers_of_numpy(number):
-    assert LocalPerturbation(SCHEMA, epsilon=number).fit(frame(3)).epsilon_ == 1.0
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_a_flag_is_not_a_number(name):
-    with pytest.raises(ValueError, match=f"{name}=True"):
-        LocalPerturbation(SCHEMA, **{name: True}).fit(frame(3))

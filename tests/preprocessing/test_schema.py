@@ -34,7 +34,6 @@ def test_json_there_and_back(tmp_path):
     for source in (text, path, str(path)):
         again = Schema.from_json(source)
         assert again == SCHEMA
-        assert hash(again) == hash(SCHEMA)
         assert list(again) == ["age", "gain", "sex"]
         assert again.classes == ("low", "hígh")
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
@@ -44,16 +43,15 @@ def test_json_there_and_back(tmp_path):
 def test_bins_and_target_bounds_there_and_back(tmp_path):
     full = Schema(
         {
-            "age": BoundedColumn(0, 120, bins=np.int64(16)),
+            "age": BoundedColumn(np.float32(0), np.int64(120), bins=np.int64(16)),
             "gain": BoundedColumn(0, 10),
-            "sex": SCHEMA["sex"],
+            "sex": CategoricalColumn(np.array([1, 2])),
         },
         target_column="cost",
         target_bounds=[0, np.float32(50)],
     )
     again = Schema.from_json(full.to_json(tmp_path / "schema.json"))
     assert again == full
-    assert hash(again) == hash(full)
     assert (again["age"].bins, again["gain"].bins) == (16, 1)
     assert again.target_bounds == (0.0, 50.0)
     assert pickle.loads(pickle.dumps(full)) == full
@@ -78,13 +76,6 @@ def test_bins_for_every_bounded_column():
     assert binned.with_bins(1) == SCHEMA
     inferred = Schema(dict(SCHEMA), target_bounds=(0, 1), inferred=True).with_bins(8)
     assert (inferred.inferred, inferred.target_bounds) == (True, (0.0, 1.0))
-
-
-def test_numpy_numbers_become_plain():
-    schema = Schema(
-        {"a": BoundedColumn(np.float32(0), np.int64(3)), "b": CategoricalColumn(np.array([1, 2]))}
-    )
-    assert Schema.from_json(schema.to_json()) == schema
 
 
 @pytest.mark.parametrize(
@@ -159,6 +150,7 @@ def test_wrong_facts(make, words):
         ('{"columns": {"a": {"type": "categories"}}}', "column 'a': 'values' is missing"),
         ('{"columns": {"a": {"type": "bounded", "lower": 2, "upper": 1}}}', "'a'.*lower"),
         ('{"columns": {"a": {"type": "free"}}}', "'a'.*type"),
+        ('{"columns": {"a": {"type": "text"}}}', "column 'a' is free text.*encoder"),
         (
             '{"columns": {"a": {"type": "categories", "value": [1]}}}',
             "key 'value'; expected values",
@@ -249,13 +241,5 @@ def test_the_knee_parts_linear_from_logarithmic():
     assert gain.to_unit([99_999])[0] == 1.0
 
 
-def test_a_schema_tells_dates_and_hashed_columns_from_categories():
-    columns = {
-        "age": BoundedColumn(0, 9),
-        "from": DateColumn("2020-01-01", "2021-01-01"),
-        "id": HashedColumn(4),
-    }
-    assert repr(Schema(columns)) == "Schema(1 bounded, 0 categorical, 1 date and 1 hashed columns)"
-    assert (
-        repr(Schema({"age": BoundedColumn(0, 9)})) == "Schema(1 bounded and 0 categorical columns)"
-    )
+def test_a_schema_is_shown_by_its_size_and_target():
+    assert repr(SCHEMA) == "Schema(3 columns, target 'income')"

@@ -68,7 +68,7 @@ for name, draw in (("page", lambda: report.to_html("a.html")), ("plot", lambda: 
     assert printed.count("pip install 'skprivacy[report]'") == 2
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_networks_fit_without_libraries_for_pages():
     pytest.importorskip("torch")
     printed = run_without({"matplotlib", "jinja2", "markupsafe"}, TRAINING + """

@@ -311,7 +311,7 @@ for use in (
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_subpackage_can_be_the_first_to_be_imported(step):
     pytest.importorskip("torch")
     code = f"""

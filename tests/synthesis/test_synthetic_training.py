@@ -6,7 +6,6 @@ import pickle
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -20,7 +19,7 @@ from skprivacy import PrivacySweepCV
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyWarning, SyntheticTrainingError
-from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
+from skprivacy.preprocessing import Schema, SchemaTransformer
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     MarginalSynthesizer,
@@ -61,8 +60,9 @@ def test_it_is_a_classifier_or_a_regressor_like_any_other():
     assert is_classifier(model)
     assert is_regressor(SyntheticDataRegressor(LinearRegression(), MarginalSynthesizer()))
     assert make_pipeline("passthrough", clone(model)).fit(X, Y).predict(X[:3]).shape == (3,)
-    search = GridSearchCV(model, {"synthesizer__method": ["independent", "tree"]}, cv=2)
-    assert search.fit(X[:500], Y[:500]).best_estimator_.epsilon_ <= 10
+    search = GridSearchCV(model, {"synthesizer__epsilon": [1.0, 10.0]}, cv=2)
+    search.estimator.synthesizer.set_params(method="independent")
+    assert search.fit(X[:200], Y[:200]).best_estimator_.epsilon_ <= 10
     assert hasattr(model, "predict_proba")
     assert not hasattr(classifier(LinearSVC()), "predict_proba")
 
@@ -71,13 +71,8 @@ def test_it_is_a_classifier_or_a_regressor_like_any_other():
 def test_a_sweep_varies_the_epsilon_of_its_synthesizer():
     sweep = PrivacySweepCV(
         classifier(method="independent"), epsilons=[1.0, 10.0], cv=2, baseline=None
-    ).fit(X[:600], Y[:600])
+    ).fit(X[:200], Y[:200])
     assert list(sweep.cv_results_["param_synthesizer__epsilon"]) == [1.0, 10.0]
-
-
-def test_groups_are_the_synthesizers():
-    groups = pd.Series(np.arange(len(X)) // 4, name="family")
-    assert classifier(method="independent").fit(X, Y, groups=groups).privacy_.unit == "family"
 
 
 @pytest.mark.heavy
@@ -180,16 +175,6 @@ def test_labels_are_classes_however_they_are_written(classes, kind):
     synthesizer = MarginalSynthesizer(50.0, 1e-6, schema=schema)
     model = SyntheticDataClassifier(GaussianNB(), synthesizer).fit(X[["age"]], y)
     assert (model.predict(X[["age"]]) == model.classes_[(X["age"] > 50) * 1]).mean() > 0.9
-
-
-@pytest.mark.heavy
-def test_numbers_are_learned_with_their_schema():
-    schema = Schema({"a": BoundedColumn(0, 1), "b": BoundedColumn(0, 1)}, target_bounds=(0, 2))
-    rows = np.random.default_rng(0).uniform(size=(3000, 2))
-    model = SyntheticDataRegressor(
-        LinearRegression(), MarginalSynthesizer(10.0, 1e-6, schema=schema, method="adaptive")
-    ).fit(rows, rows.sum(axis=1))
-    assert model.score(rows, rows.sum(axis=1)) > 0.8
 
 
 def test_a_seed_of_the_noise_is_not_pickled():

@@ -7,15 +7,9 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from ..._validation import sequence
-from .constraint import (
-    Constraint,
-    EqualColumns,
-    Facts,
-    ImpossibleValues,
-    MappedColumn,
-    OrderedColumns,
-    SummedColumns,
-)
+from .column_constraints import EqualColumns, OrderedColumns, SummedColumns
+from .constraint import Constraint, Facts
+from .value_constraints import ImpossibleValues, MappedColumn
 
 KINDS: dict[str, type[Constraint]] = {
     kind.kind: kind

@@ -15,16 +15,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from ..columns import BoundedColumn, CategoricalColumn
-from .constraint import (
-    Constraint,
-    EqualColumns,
-    Facts,
-    ImpossibleValues,
-    MappedColumn,
-    OrderedColumns,
-    SummedColumns,
-    translate_codes,
-)
+from .column_constraints import EqualColumns, OrderedColumns, SummedColumns
+from .constraint import Constraint, Facts, translate_codes
+from .value_constraints import ImpossibleValues, MappedColumn
 
 _MOST = 1e12  # magnitude of numbers that the solver handles
 _MARGIN = 1e-4  # least distance of a strict order, in ranges of the column, if possible

@@ -266,42 +266,25 @@ def private_group_size(
         raise ValueError(
             f"max_group_size={max_group_size!r} must be an integer from 2 to {MAX_CANDIDATES - 1}."
         )
-    max_group_size = int(max_group_size)
-    if is_table(groups, "by name"):
-        return _release_group_size(
-            groups, max_group_size, quantile, epsilon, relation, budget, noise_seed
-        )
-    who = check_groups(groups, np.arange(num_samples(groups, "groups")))
-    # Candidates lie at half-integers, between the possible sizes.
-    sizes = np.minimum(who.sizes(), max_group_size)
-    of_each: Any = pd.Series(np.arange(who.n), name=who.unit)
-    value, privacy = private_quantile(
-        sizes, quantile, bounds=(0.5, max_group_size + 0.5), epsilon=epsilon, relation=relation,
-        n_candidates=max_group_size + 1, groups=of_each, budget=budget, noise_seed=noise_seed,
-    )  # fmt: skip
-    return Release(max(1, round(value - 0.5)), privacy)
-
-
-def _release_group_size(
-    frame: Any, most: int, quantile: float, epsilon: float, relation: str, budget: Any, seed: Any
-) -> Release:
-    """Release a quantile of the sizes of a table's groups, as :func:`private_quantile` does."""
     _check_quantile(quantile)
     check_release_target(epsilon, 0.0, relation)
-    table = open_table(frame)
+    if not is_table(groups, "by name"):
+        units = check_groups(groups, np.arange(num_samples(groups, "groups")))
+        groups = pd.DataFrame({units.unit: units.codes})
+    table = open_table(groups)
     if len(table.names) != 1:
         raise ValueError(
             f"groups has the columns {table.names}; expected one. Select the column of the groups."
         )
     (unit,) = table.names
     check_table_names(table.names, None, unit)
-    plan = GroupSizePlan(most, unit=unit)
+    plan = GroupSizePlan(int(max_group_size), unit=unit)
     statistic = _quantile_statistic(
         plan, plan.counts, quantile, relation, lambda chosen: max(1, int(chosen))
     )
     return release_statistic(
-        statistic, TableSource(table, 0, "", unit), "private_quantile", epsilon=epsilon,
-        relation=relation, budget=budget, noise_seed=seed,
+        statistic, TableSource(table, 0, "", unit), "private_group_size", epsilon=epsilon,
+        relation=relation, budget=budget, noise_seed=noise_seed,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def table():
             "region": rng.choice(list("abcde"), size=600),
         }
     )
-    X = SchemaTransformer(SCHEMA, feature_range=(0, 1)).fit_transform(frame)
+    X = SchemaTransformer(SCHEMA).fit_transform(frame)
     y = (frame["age"] / 100 + rng.normal(size=600) / 4 > 0.5).astype(int).to_numpy()
     return SimpleNamespace(X=X, y=y, own=(X[:400], y[:400]), others=(X[400:], y[400:]))
 

@@ -26,7 +26,9 @@ pytestmark = [
 @contextmanager
 def two_processes(target, folder):
     """Run ``target`` in two processes, which put what they found into the queue."""
-    context = multiprocessing.get_context("spawn")
+    forks = "forkserver" in multiprocessing.get_all_start_methods()  # imports for both at once
+    context = multiprocessing.get_context("forkserver" if forks else "spawn")
+    context.set_forkserver_preload([processes.__name__])
     queue = context.Queue()
     started = [context.Process(target=target, args=(r, str(folder), queue)) for r in range(2)]
     try:
