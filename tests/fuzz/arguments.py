@@ -245,6 +245,7 @@ OWN: dict[str, dict[str, Any]] = {
         "estimator": private(), "epsilon": 4.0, "delta": 1e-6, "test_size": 0.2,
     },
     "make_leakage_scorer": {"cv": None}, "suggest_model": {"schema": CLASSED, "n_records": 100},
+    "make_grouped_table": {"X": X[:4], "y": y[:4], "max_group_size": 2},
 }  # fmt: skip
 
 

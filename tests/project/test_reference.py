@@ -22,7 +22,7 @@ PARTS = [
 
 
 CONFIGURATION = {"config_context", "get_config", "set_config"}
-MAX_NAMES = 202
+MAX_NAMES = 203
 MAX_PARAMETERS = 22
 # DPNeuralNet also takes those of skorch.NeuralNet, under skorch's names.
 MANY_PARAMETERS = {"neural_network.DPNeuralNet"}
