@@ -22,7 +22,7 @@ def make_grouped_table(
     y: Any,
     *,
     rows: str = "nearest",
-    n_people: int | None = None,
+    n_groups: int | None = None,
     max_group_size: int = 50,
     exponent: float = 1.75,
     random_state: Any = None,
@@ -40,7 +40,7 @@ def make_grouped_table(
         "copies": a record and noisy copies of it. Noise of a tenth of the column's standard
         deviation is added to numbers, and a tenth of other values are drawn anew. "random":
         arbitrary records.
-    n_people : int, default=None
+    n_groups : int, default=None
         Number of people. ``None`` adds people until they have as many records as the table.
     max_group_size : int, default=50
         Largest number of records per person.
@@ -71,8 +71,8 @@ def make_grouped_table(
     if not isinstance(rows, str) or rows not in _METHODS:
         raise ValueError(f"rows={rows!r} must be one of {tuple(_METHODS)}.")
     whole("max_group_size", max_group_size)
-    if n_people is not None:
-        whole("n_people", n_people)
+    if n_groups is not None:
+        whole("n_groups", n_groups)
     if not (is_number(exponent) and exponent >= 0):
         raise ValueError(f"exponent={exponent!r} must be a number >= 0.")
     try:
@@ -83,7 +83,7 @@ def make_grouped_table(
     if table.empty:
         raise ValueError(f"X has shape {table.shape}; expected records.")
     rng = check_random_state(random_state)
-    sizes = _draw_sizes(len(table), n_people, int(max_group_size), float(exponent), rng)
+    sizes = _draw_sizes(len(table), n_groups, int(max_group_size), float(exponent), rng)
     person = np.repeat(np.arange(len(sizes)), sizes)
     taken, made = _METHODS[rows](table, sizes, rng)
     order = rng.permutation(len(person))
@@ -96,21 +96,21 @@ def make_grouped_table(
 
 
 def _draw_sizes(
-    n: int, n_people: int | None, max_group_size: int, exponent: float, rng: Any
+    n: int, n_groups: int | None, max_group_size: int, exponent: float, rng: Any
 ) -> Ints:
     """Draw how many records each person has."""
-    if n_people is not None and n_people > n:
-        raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
+    if n_groups is not None and n_groups > n:
+        raise ValueError(f"n_groups={n_groups} is more than the {n} records of the table.")
     max_group_size = min(max_group_size, n)
     weights = np.arange(1, max_group_size + 1) ** -exponent
-    count = n if n_people is None else int(n_people)
+    count = n if n_groups is None else int(n_groups)
     sizes = rng.choice(np.arange(1, max_group_size + 1), count, p=weights / weights.sum())
-    if n_people is None:
+    if n_groups is None:
         sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), n)) + 1]
         sizes[-1] -= sizes.sum() - n
     elif sizes.sum() > n:
         raise ValueError(
-            f"n_people={n_people} need {sizes.sum()} records, and the table has {n}. Use fewer "
+            f"n_groups={n_groups} need {sizes.sum()} records, and the table has {n}. Use fewer "
             "people, a smaller most, or a larger exponent."
         )
     return np.asarray(sizes, np.int64)

@@ -34,7 +34,7 @@ def test_every_record_is_somebodys_once_with_its_label(rows):
     people = make_grouped_table(table, Y, rows=rows, random_state=1)
     assert sorted(people.data["number"]) == list(range(3000))
     assert (people.target == Y.to_numpy()[people.data["number"]]).all()
-    few = make_grouped_table(table, Y, rows=rows, n_people=200, random_state=1)
+    few = make_grouped_table(table, Y, rows=rows, n_groups=200, random_state=1)
     assert few.groups.nunique() == 200
     assert few.data["number"].is_unique
 
@@ -75,9 +75,9 @@ def test_arrays_stay_arrays():
     [
         ({"rows": "far"}, "rows='far' must be one of"),
         ({"max_group_size": 0}, "max_group_size=0 must be an integer"),
-        ({"n_people": True}, "n_people=True must be an integer"),
+        ({"n_groups": True}, "n_groups=True must be an integer"),
         ({"exponent": -1}, "exponent=-1 must be a number >= 0"),
-        ({"n_people": 3000}, "and the table has 3000"),
+        ({"n_groups": 3000}, "and the table has 3000"),
     ],
 )
 def test_what_cannot_be_made_is_refused(changes, words):
