@@ -15,7 +15,6 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from .._wrapped_classifier import is_constant
 from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
@@ -133,7 +132,7 @@ class TeacherEnsembleClassifier(StudentClassifier):
             student = self._fit_student(
                 public, scatter_labels(answers, queries, num_samples(public))
             )
-            if not is_constant(student):
+            if len(student.classes_) > 1:
                 shares[:, student.classes_] = student.predict_proba(asked)
             return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
 

@@ -31,7 +31,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
-from .._wrapped_classifier import WrappedClassifier, constant_model, is_constant
+from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
@@ -205,7 +205,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         """Fit the student to noisy labels of the queries, the only figures of private records."""
         labels = scatter_labels(answers, queries, num_samples(public))
         self.student_ = self._fit_student(public, labels)
-        if is_constant(self.student_):
+        if len(self.student_.classes_) == 1:
             _config.warn_caller(
                 "The student predicts one class for all records: the released labels do not "
                 f"separate the records. {self._LABEL_REMEDY}.",

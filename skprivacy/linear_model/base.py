@@ -31,8 +31,7 @@ from ..sums import SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import SumSource
 from ..sums.sum_estimator import SUM_DOCS, SumEstimator
-from ..sums.sum_plan import Integers
-from ..sums.targets import Labels, TargetPlan, TargetRange
+from ..sums.sum_plan import Integers, Labels, TargetPlan, TargetRange
 from .polynomial_objective import PolynomialObjective
 
 LINEAR_DOCS = {

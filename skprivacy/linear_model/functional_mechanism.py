@@ -20,7 +20,7 @@ from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
-from ..sums.targets import Labels, TargetRange
+from ..sums.sum_plan import Labels, TargetRange
 from .base import LINEAR_DOCS, GramModel, PrivateLinearClassifier, PrivateLinearRegressor
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 

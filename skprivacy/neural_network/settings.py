@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting.calibration import analytic_noise_multiplier
-from ._gradients.clipping import CLIPPING
+from ._gradients.clipped_sum import CLIPPING
 from ._training.training_config import SCHEDULES, TargetNoise
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from skprivacy._groups import Groups, check_groups, resolve_groups
+from skprivacy._groups import Groups, check_groups
+from skprivacy._input_data import resolve_groups
 from skprivacy.accounting import (
     GaussianEvent,
     PrivacyBudget,

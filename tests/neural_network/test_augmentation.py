@@ -12,7 +12,7 @@ from torch import nn
 
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomShift
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY
 from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Vectorised,

@@ -45,7 +45,7 @@ from ...mechanisms import (
     SecureRandom,
 )
 from ...mechanisms.matrix_gaussian import MatrixGaussian
-from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
+from .._gradients.clipped_sum import CLIPPING, AdaptiveClipping, Clip
 
 if TYPE_CHECKING:
     from ..augmentation import Views

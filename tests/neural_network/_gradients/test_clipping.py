@@ -8,7 +8,7 @@ import torch
 
 from skprivacy import load_model, save_model
 from skprivacy.neural_network import Clipping, DPSGDClassifier
-from skprivacy.neural_network._gradients.clipping import _SAFETY, AdaptiveClipping
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, AdaptiveClipping
 
 
 def adaptive(**params):

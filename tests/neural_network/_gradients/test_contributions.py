@@ -11,8 +11,7 @@ from torch import nn
 
 from skprivacy.neural_network._gradients import bookkeeping, trial
 from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackward
-from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, CLIPPING, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProducts
 from skprivacy.neural_network._gradients.trial import (
     OneByOne,

@@ -9,8 +9,7 @@ from torch import nn
 
 from skprivacy._groups import Groups
 from skprivacy.neural_network._gradients import contributions
-from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import (
     DenseGradients,
     Lookups,

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward
-from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method

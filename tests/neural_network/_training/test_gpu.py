@@ -21,7 +21,7 @@ from torch import nn
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom, chacha
 from skprivacy.neural_network import Clipping, Distributed, DPSGDClassifier
-from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table
+from skprivacy.neural_network._gradients.padded_sum import PaddedSum, Table
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training import graph_step as recorded
