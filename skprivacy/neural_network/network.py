@@ -35,6 +35,7 @@ from .._validation import Interval, check_random_state, num_samples
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
+from ._gradients.group_batches import PerGroup
 from ._gradients.perceptron import (
     PerceptronGradients,
     layer_sizes,
@@ -48,7 +49,7 @@ from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_
 from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.quantile_units import QuantileUnits, find_quantile_units
 from ._training.torch_modes import ordinary_torch, usable_device
-from ._training.training_config import NOISE, PerGroup, TrainingConfig
+from ._training.training_config import NOISE, TrainingConfig
 from .augmentation import Views
 from .network_docs import NETWORK_DOCS
 from .settings import (

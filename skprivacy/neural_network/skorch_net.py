@@ -27,6 +27,7 @@ from .._validation import VERBOSE, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import check_n_records
 from ..mechanisms import SecureRandom
+from ._gradients.group_batches import PerGroup
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._training.engine import Training
@@ -37,7 +38,7 @@ from ._training.skorch_rules import (
     refuse_several_modules,
 )
 from ._training.torch_modes import usable_device
-from ._training.training_config import SCHEDULES, PerGroup, TrainingConfig
+from ._training.training_config import SCHEDULES, TrainingConfig
 from .network import (
     EPOCHS,
     STEP_SIZE,

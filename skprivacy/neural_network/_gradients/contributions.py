@@ -21,8 +21,8 @@ from .._training.torch_modes import numpy_sees
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
 
-# Attribute of a parameter, a tensor that sums its clipped gradients. It is not ``grad``: exact noise
-# sums in double precision, which torch before 2.9 refuses there.
+# Attribute of a parameter, a tensor that sums its clipped gradients. It is not ``grad``: exact
+# noise sums in double precision, which torch before 2.9 refuses there.
 ACCUMULATOR = "clipped_sum"
 
 # Squares below the smallest normal number vanish: each number may have lost this much.

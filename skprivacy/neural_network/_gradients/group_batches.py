@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._groups import Groups
-from .._training.training_config import PerGroup
 
 # Groups of up to this many examples are computed together with groups of equal size only. Larger
 # ones share a bucket with groups of up to twice as many, padded with examples that count nothing.
 _EXACT = 8
+
+
+@dataclass(frozen=True)
+class PerGroup:
+    """Terms of a run that protects groups."""
+
+    unit: str  # name of a group
+    most: int | None  # records of a group that are used at most
+    contribution: str  # "mean" or "sum" of their gradients, before clipping
 
 
 class GroupedExamples:

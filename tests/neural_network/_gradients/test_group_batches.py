@@ -16,14 +16,13 @@ from skprivacy.neural_network._gradients.contributions import (
     OuterProduct,
     OuterProducts,
 )
-from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
+from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows, PerGroup
 from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
 )
 from skprivacy.neural_network._training.engine import flatten_parameters
-from skprivacy.neural_network._training.training_config import PerGroup
 
 from ..test_augmentation import MODULES, VIEWS
 from .test_contributions import BOOK_KEEPING, LOSS, batch, clipped, engine_of, gradient_rows
