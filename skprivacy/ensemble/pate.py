@@ -88,8 +88,8 @@ class TeacherEnsembleClassifier(StudentClassifier):
         """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
         aggregator = GNMax() if self.aggregator is None else self.aggregator
         target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
+        ready = aggregator._calibrated(n_queries, moved, *target, relation, beside)
+        if aggregator.noise is not None and math.isfinite(self.epsilon):
             event = compose_with_marginals(beside, ready.event(n_queries, moved))
             cost = epsilon_of(event, self.delta, relation)
             if cost > self.epsilon:

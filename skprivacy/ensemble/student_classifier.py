@@ -267,26 +267,8 @@ class PublicRecords:
         self.X = X
         self._encoders: dict[str, Any] = {}
 
-    def encoder_like(self, encoder: Any, X: Any) -> Any:
-        """Return a clone fitted to ``X``, from the cache if its parameters are equal.
-
-        **Guarantees.** The encoder has seen no other records.
-
-        **Edge cases.** Encoders with equal parameters share one fitted clone, even with
-        ``random_state=None``.
-
-        Parameters
-        ----------
-        encoder : estimator
-            Unfitted encoder.
-        X : array-like of shape (n_public, n_features)
-            These public records, after validation.
-
-        Returns
-        -------
-        estimator
-            The fitted encoder.
-        """
+    def _encoder_like(self, encoder: Any, X: Any) -> Any:
+        """Return a clone fitted to ``X``, these records, from the cache if parameters are equal."""
         fresh = clone(encoder)
         key = joblib.hash(fresh)
         if key not in self._encoders:

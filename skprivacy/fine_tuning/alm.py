@@ -35,7 +35,7 @@ from .head_sums import HeadSums
 from .heads import HEADS, choose_head
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
-from .sensitivity import MECHANISMS, Sensitivity
+from .sensitivity import MECHANISMS
 
 _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
@@ -156,7 +156,6 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
             StrOptions({"proved", "sampled"}),
             Interval(Real, 0, None, closed="neither"),
             SampledSensitivity,
-            Sensitivity,
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="left")],
@@ -172,7 +171,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
         head: str | Head = "auto",
         mechanism: str = "auto",
         *,
-        sensitivity: str | float | Sensitivity | SampledSensitivity = "proved",
+        sensitivity: str | float | SampledSensitivity = "proved",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         classes: ArrayLike | None = None,

@@ -100,7 +100,6 @@ class SCARFEncoder(ContrastiveEncoder):
         learning_rate: float = 0.001,
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -112,7 +111,6 @@ class SCARFEncoder(ContrastiveEncoder):
         self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         exact = rows.astype(np.float64)  # means of a million rows in single precision drift
@@ -271,7 +269,6 @@ class SimCLREncoder(ContrastiveEncoder):
         learning_rate: float = 0.002,
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.image_shape = image_shape
@@ -282,7 +279,6 @@ class SimCLREncoder(ContrastiveEncoder):
         self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         self.image_shape_ = _resolve_image_shape(self.image_shape, rows.shape[1])

@@ -494,7 +494,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
             averaging=recipe.averaging,
-            averaging_decay=self._optimizer.averaging_decay,
             device=self._device,
         )
 

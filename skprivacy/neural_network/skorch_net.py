@@ -89,8 +89,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
         for an exponential moving average. It costs no privacy.
-    averaging_decay : float, default=0.95
-        For "ema": weight of a step relative to the step after it, in (0, 1).
     %(augment)s
     %(n_records)s
     %(max_group_size)s
@@ -157,7 +155,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         "max_epochs": EPOCHS,
         "lr": STEP_SIZE,
         "schedule": [StrOptions(set(SCHEDULES))],
-        **AVERAGING,
+        "averaging": AVERAGING,
         "distributed": [StrOptions({"replicated", "sharded"}), None],
         "device": [str],
         "verbose": VERBOSE,
@@ -179,7 +177,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         noise: str = "gaussian",
         schedule: str = "constant",
         averaging: float | str = 0.5,
-        averaging_decay: float = 0.95,
         augment: Any = None,
         relation: str = "zero_out",
         n_records: int | None = None,
@@ -202,7 +199,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         self.noise = noise
         self.schedule = schedule
         self.averaging = averaging
-        self.averaging_decay = averaging_decay
         self.augment = augment
         self.relation = relation
         self.n_records = n_records
@@ -389,7 +385,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             learning_rate=self.lr,
             schedule=self.schedule,
             averaging=self.averaging,
-            averaging_decay=self.averaging_decay,
             device=self.device,
             per_group=per_group,
         )

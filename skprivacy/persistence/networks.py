@@ -39,7 +39,7 @@ _PARAMS = (
 )  # fmt: skip
 _NET_PARAMS = (
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "batch_size", "max_epochs",
-    "lr", "schedule", "averaging", "averaging_decay", "relation", "n_records", "max_group_size",
+    "lr", "schedule", "averaging", "relation", "n_records", "max_group_size",
 )  # fmt: skip
 _OPTIONS: dict[str, type[TrainingOption]] = {"max_grad_norm": Clipping, "optimizer": Optimizer}
 _ENCODER_PARAMS = (

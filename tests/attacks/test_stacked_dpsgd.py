@@ -223,7 +223,6 @@ PARTS = {
     "optimizer__schedule": ("linear", True),
     "optimizer__momentum": (0.5, True),
     "optimizer__averaging": ("ema", False),
-    "optimizer__averaging_decay": (0.5, False),
     "device__records": ("replicated", False),
     "device__device": ("cpu", False),
 }

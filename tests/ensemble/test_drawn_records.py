@@ -225,7 +225,7 @@ def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     assert 7.9 < epsilon_of(fitted.privacy_event_, 1e-5, relation) <= 8.0
     assert len(budget.entries()) == 1
     # A quarter of epsilon is less than a quarter of what the votes had alone.
-    alone = GNMax().calibrated(20, votes.moved, 8.0, 1e-5, relation)
+    alone = GNMax()._calibrated(20, votes.moved, 8.0, 1e-5, relation)
     assert alone.noise < fitted.aggregator_.noise < 1.1 * alone.noise
 
 
@@ -237,7 +237,7 @@ def test_the_guarantee_of_groups_is_per_group():
 
 
 def test_noise_of_votes_that_leaves_nothing_for_marginals_is_refused_before_the_charge():
-    votes = GNMax().calibrated(20, 1, 8.0, 1e-5, "add_remove")
+    votes = GNMax()._calibrated(20, 1, 8.0, 1e-5, "add_remove")
     budget = PrivacyBudget(100.0, 1e-3)
     with pytest.raises(ValueError, match=r"20 queries and the marginals, above epsilon=8\.0"):
         model(aggregator=votes, budget=budget).fit(X, Y)

@@ -173,7 +173,6 @@ BAD_PARAMETERS = [
     ({"optimizer": Optimizer(momentum=1.0)}, "momentum"),
     ({"optimizer": Optimizer(averaging=1.5)}, "averaging"),
     ({"optimizer": Optimizer(averaging="mean")}, "averaging"),
-    ({"optimizer": Optimizer(averaging_decay=1.0)}, "averaging_decay"),
     ({"noise": "laplace"}, "noise"),
     ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
     ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),

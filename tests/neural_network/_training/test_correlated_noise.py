@@ -22,7 +22,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, Optimizer
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.training_config import (
     NOISE,
@@ -172,20 +172,3 @@ def test_the_exponential_average_weighs_to_one():
     weights = 0.7 ** np.arange(3, -1, -1)
     assert averaged("ema", 0.7, steps) == pytest.approx(np.average(steps, weights=weights))
     assert averaged("ema", 0.999, [3.0] * 50) == pytest.approx(3.0)
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed")
-def test_the_exponential_average_is_taken_of_the_weights(blobs):
-    params = {"noise_seed": 1, "random_state": 0, "epochs": 5, "hidden_layer_sizes": ()}
-    last = private(optimizer=Optimizer(averaging=0.0), **params).fit(*blobs)
-    nearly = private(optimizer=Optimizer(averaging="ema", averaging_decay=1e-6), **params).fit(
-        *blobs
-    )
-    mean = private(optimizer=Optimizer(averaging="ema", averaging_decay=1 - 1e-6), **params).fit(
-        *blobs
-    )
-    uniform = private(optimizer=Optimizer(averaging=1.0), **params).fit(*blobs)
-    for close, to in ((nearly, last), (mean, uniform)):
-        for a, b in zip(close.module_.parameters(), to.module_.parameters(), strict=True):
-            assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-4)
-    assert not torch.equal(last.module_[0].weight, uniform.module_[0].weight)
