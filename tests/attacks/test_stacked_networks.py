@@ -132,18 +132,6 @@ def test_stops_as_scikit_learn_does():
     assert one.predict_proba(X) == pytest.approx(other.predict_proba(X))
 
 
-@pytest.mark.heavy
-def test_equal_accuracy_to_separate_training():
-    X, y = problem(3, 800)
-    net = make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=40))
-    accuracy = {}
-    for stacked in (False, True):
-        pool = ShadowPool(net, n_shadows=4, random_state=0, stacked=stacked).fit(X, y)
-        right = [(proba.argmax(1) == y).mean() for proba in pool.iter_proba(X)]
-        accuracy[stacked] = np.mean(right)
-    assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stacked", [True, False])
 def test_progress_is_shown_when_asked(stacked, capsys):

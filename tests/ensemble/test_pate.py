@@ -14,7 +14,6 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -24,12 +23,8 @@ import skprivacy
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import (
     ComposedEvent,
-    GNMaxEvent,
     PrivacyBudget,
-    RepeatedEvent,
     VoteBlockEvent,
-    calibrate_noise_multiplier,
-    epsilon_of,
 )
 from skprivacy.ensemble import (
     ConfidentGNMax,
@@ -42,9 +37,6 @@ from skprivacy.ensemble import (
     aggregators,
     students,
     teachers,
-)
-from skprivacy.ensemble import (
-    teachers as partition,
 )
 from skprivacy.ensemble.student_classifier import choose_queries, draw_records
 from skprivacy.ensemble.students import (
@@ -133,19 +125,6 @@ def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
 
 
 @pytest.mark.heavy
-def test_two_moved_votes_take_more_than_twice_the_noise():
-    """Winners of two moved votes are charged as if all noisy counts were released."""
-    one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
-    two = model(relation="replace_one").fit(X, Y, X_public=PUBLIC)
-    gaussian = calibrate_noise_multiplier(
-        lambda z: RepeatedEvent(GNMaxEvent(z, moved=2), 30), 8.0, 1e-5, "replace_one"
-    )
-    assert two.aggregator_.noise == pytest.approx(gaussian, rel=2e-3)  # calibrated to 0.1%
-    assert two.aggregator_.noise > 2.3 * one.aggregator_.noise
-    assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)
-
-
-@pytest.mark.heavy
 def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
     groups = np.arange(len(X)) // 10
     parts = partition_by_hash(groups, None, 50, np.random.RandomState(0))
@@ -220,17 +199,6 @@ def test_every_declared_query_is_charged(aggregator, event):
     assert fitted.aggregator_ == aggregator
 
 
-@pytest.mark.slow
-def test_unanswered_queries_cost_as_much():
-    """The more are asked, the more it costs, though the answers are as many."""
-    confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
-    costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (40, 400, 4000)]
-    tests = [VoteBlockEvent("threshold", 150.0, asked) for asked in (40, 400, 4000)]
-    answers = VoteBlockEvent("gnmax", 40.0, 30)
-    assert costs == [epsilon_of(ComposedEvent((t, answers)), 1e-5) for t in tests]
-    assert 1.1 * costs[0] < costs[1] < costs[2] / 1.5
-
-
 @pytest.mark.heavy
 def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_is_charged():
     budget = PrivacyBudget(100.0, 1e-3)
@@ -286,13 +254,6 @@ def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(ca
     assert capfd.readouterr() == ("", "")
     assert set(fitted.predict(PUBLIC)) <= {"ill", "well"}
     assert votes_given(model(Brittle()), rows, Y).sum(axis=1).tolist() == [60] * 30
-
-
-@pytest.mark.heavy
-def test_more_teachers_than_records_and_a_part_of_one_class():
-    assert votes_given(model(n_teachers=60), X[:20], Y[:20]).sum(axis=1).tolist() == [60] * 30
-    sick = votes_given(model(n_teachers=2), X[:200], np.full(200, "ill"))
-    assert sick.tolist() == [[2, 0]] * 30
 
 
 @pytest.mark.heavy
@@ -387,43 +348,7 @@ def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
-@pytest.mark.slow
-def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
-    with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
-        estimator = model(*OVERFITTED, relation="replace_one")
-        most = max(moved_votes(estimator, *pair) for pair in neighbours("replace_one"))
-        assert most > partition.MOVED_VOTES["hash", "replace_one"]
-
-
-@pytest.mark.heavy
-def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
-    def one_moved(kind, noise, n_queries, moved):
-        return VoteBlockEvent(kind, noise, n_queries)
-
-    with (
-        mock.patch.object(aggregators, "_vote_block_event", one_moved),
-        pytest.raises(AssertionError),
-    ):
-        test_two_moved_votes_take_more_than_twice_the_noise()
-
-
 # ------------------------------------------------------------------------------ scikit-learn's ways
-
-
-@pytest.mark.slow
-def test_public_records_are_not_cut_by_cross_validation():
-    public = RNG.normal(size=(len(X), 3))  # as many as the private ones
-    seen = []
-
-    def noted(records, n, random):
-        seen.append(len(records))
-        return choose_queries(records, n, random)
-
-    params = {"X_public": PublicRecords(public)}
-    with mock.patch.object(pate, "choose_queries", noted):
-        cross_validate(model(None, GaussianNB()), X, Y, cv=2, params=params)
-        cross_validate(model(None, GaussianNB()), X, Y, cv=2, params={"X_public": public})
-    assert seen == [3000, 3000, 1500, 1500]
 
 
 def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice():
@@ -541,9 +466,9 @@ def test_a_student_of_random_labels_is_not_selected():
     rows = np.random.default_rng(0).normal(size=(200, 4))
     kept = [
         select_student(rows, np.random.default_rng(seed).integers(0, 2, size=200)) is not None
-        for seed in range(12)
+        for seed in range(8)
     ]
-    assert sum(kept) <= 6
+    assert sum(kept) <= 4
     rare = (rows[:, 0] > 1.3).astype(np.int64)
     assert 10 <= rare.sum() <= 30
     assert select_student(rows, rare) is not None
@@ -622,28 +547,6 @@ def test_a_student_of_a_table_of_numbers_gets_its_names(student):
     assert bare.score(table, Y) > 0.8
 
 
-@pytest.mark.slow
-def test_few_labels_spread_to_their_neighbours():
-    """With 90 labels for 1,797 digits, one in ten of them wrong."""
-    digits, truth = load_digits(return_X_y=True)
-    chosen = np.random.RandomState(0).permutation(len(truth))[:90]
-    known = np.full(len(truth), -1)
-    known[chosen] = truth[chosen]
-    known[chosen[:9]] = np.arange(9)
-    student = PropagationStudent().fit(digits, known)
-    alone = LogisticRegression(max_iter=5000).fit(digits[chosen], known[chosen])
-    assert student.score(digits, truth) > alone.score(digits, truth) + 0.05
-    # What the neighbours settle the ridge improves on, and the neighbours on that.
-    once = PropagationStudent(max_iter=1).fit(digits, known)
-    assert student.n_rounds_ > once.n_rounds_ == 1
-    assert student.predict_proba(digits).shape == (len(truth), 10)
-    assert student.classes_.tolist() == list(range(10))
-    with pytest.raises(ValueError, match="without a label"):
-        PropagationStudent().fit(digits, np.full(len(truth), -1))
-    pipe = make_pipeline(StandardScaler(), PropagationStudent())
-    assert model(student=pipe, epsilon=np.inf).fit(X, Y, X_public=PUBLIC).score(X, Y) > 0.8
-
-
 @pytest.mark.parametrize("seed", [32, 39, 47, 52, 54])
 def test_no_class_dies_out_over_the_rounds(seed):
     """A small class lost ground from round to round, and then a larger one, up to a constant."""
@@ -677,6 +580,8 @@ def test_propagation_takes_records_of_any_shape():
     known[12] = -1
     assert set(PropagationStudent(n_neighbors=5).fit(rows, known).predict(rows)) == {3}
     assert PropagationStudent().fit(rows[:1], [4]).predict(rows[:2]).tolist() == [4, 4]
+    with pytest.raises(ValueError, match="without a label"):
+        PropagationStudent().fit(rows, np.full(24, -1))
 
 
 def test_labels_spread_as_far_as_the_formula_says():

@@ -64,15 +64,6 @@ def test_the_published_numbers_of_single_queries():
     assert laplace.dependent[0, at] == pytest.approx([1.83721e-4, 2.25510e-4, 3.52164e-4], rel=1e-5)
 
 
-def test_the_conventions_of_the_published_script():
-    """1,000 queries at noise .1: eight moments and the classic conversion."""
-    votes = np.tile([25, 25], (1000, 1))
-    found = analyze_votes(votes, LNMax(10.0), moments=8, conversion="classic")
-    assert found.epsilon() == pytest.approx(51.51292546, abs=1e-8)
-    tight = analyze_votes(votes, LNMax(10.0), moments=8)
-    assert tight.epsilon() < found.epsilon()
-
-
 def script_moments(votes, gamma, n_moments=8):
     """Return the sum of log moments as the published script takes them, one query at a time."""
     total = np.zeros(n_moments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from unittest import mock
 
@@ -17,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy.accounting import GaussianEvent, PrivacyBudget
@@ -337,23 +336,6 @@ def test_exact_weights_in_a_traceback_are_caught():
         check_traceback("softmax")
 
 
-@pytest.mark.heavy
-def test_exact_weights_are_not_kept():
-    given = []
-    release = Mechanism.release
-
-    def recorded(self, value, random):
-        given.append(np.array(value))
-        return release(self, value, random)
-
-    with mock.patch.object(Mechanism, "release", recorded):
-        model = tuner(head="softmax").fit(X, Y)
-    blob = pickle.dumps(model)
-    assert given
-    assert all(value.tobytes() not in blob for value in given)
-    assert pickle.loads(blob).score(TEST, TRUTH) == model.score(TEST, TRUTH)
-
-
 # ---------------------------------------------------------------- what it costs
 
 
@@ -432,14 +414,6 @@ def test_wrong_numbers_of_heads_are_refused():
 # ---------------------------------------------------------------- who calls it
 
 
-def test_a_search_over_a_frozen_encoder_fits_it_never_again():
-    frozen = FrozenEstimator(Counting().fit(PUBLIC))
-    grid = {"epsilon": [1.0, 4.0], "head": ["prototypes", "softmax"]}
-    search = GridSearchCV(tuner(frozen), grid, cv=3).fit(X, Y)
-    assert Counting.seen == [len(PUBLIC)], "once, not once a fold"
-    assert search.best_score_ > 0.5
-
-
 def test_public_records_as_long_as_the_private_ones_are_not_cut():
     same = DIGITS[-len(X) :]
     cross_validate(tuner(Counting()), X, Y, cv=3, params={"X_public": PublicRecords(same)})
@@ -483,27 +457,3 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
             call(X, Y)
     assert set(Counting.seen) == {1}, "but for the one record of zeros that it is tried on"
     assert budget.spent() == 0
-
-
-@pytest.mark.slow
-def test_in_a_pipeline_and_a_sweep():
-    schema = Schema({f"x{i}": BoundedColumn(0, 16) for i in range(64)})
-    frame = pd.DataFrame(X, columns=list(schema))
-    encoder = make_pipeline(PCA(16), HalfWhitening())
-    public = pd.DataFrame(PUBLIC, columns=list(schema))
-    scaled = SchemaTransformer(schema).fit(frame).transform(public)
-    frozen = FrozenEstimator(encoder.fit(scaled))
-    pipeline = Pipeline([("scale", SchemaTransformer(schema)), ("head", tuner(frozen))])
-    sweep = PrivacySweepCV(pipeline, epsilons=[0.5, 8.0], cv=2).fit(frame, Y)
-    scores = sweep.cv_results_["mean_test_score"]
-    assert scores[1] > scores[0]
-    assert sweep.cv_results_["mean_claimed_epsilon"] == pytest.approx([0.5, 8.0])
-
-
-def test_shadow_models_keep_the_encoder():
-    frozen = FrozenEstimator(Counting().fit(PUBLIC))
-    budget = PrivacyBudget(1.0, 1e-4)
-    pool = ShadowPool(tuner(frozen, budget=budget), n_shadows=4, random_state=0).fit(X, Y)
-    assert Counting.seen == [len(PUBLIC)]
-    assert budget.spent() == 0, "shadow models belong to the attacker"
-    assert pool is not None

