@@ -328,7 +328,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            X, y, who = self._read_records(X, y, groups)
+            X, y, units = self._read_records(X, y, groups)
             relation, moved = self._relation_and_moved_votes(groups)
             self._assume_schemas(fit)
             self.classes_, codes = public_classes(fit, y, self.classes)
@@ -339,7 +339,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
             teacher = self._check_models(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
-                check_delta(self.delta, who.n)
+                check_delta(self.delta, units.n)
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._calibrate_aggregator(len(queries), moved, relation, beside)
             event = compose_with_marginals(beside, self.aggregator_.event(len(queries), moved))
@@ -350,16 +350,16 @@ class PATEClassifier(TeacherEnsembleClassifier):
                 event,
                 relation=relation,
                 at_delta=self.delta,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
-                    counts = marginals.counts(X, codes, who.exact_shares())
+                    counts = marginals.counts(X, codes, units.exact_shares())
                     counts = marginals.mechanism.release(counts, noise)
                     public = to_container_of(X, marginals.draw_records(counts, N_DRAWN, random))
                     queries = choose_queries(public, len(queries), random)
-                parts = self._partition(X, y, who, random)
+                parts = self._partition(X, y, units, random)
                 answers = self._answer_queries(
                     teacher, X, y, parts, seeds, public, queries, moved, noise
                 )
@@ -400,10 +400,10 @@ class PATEClassifier(TeacherEnsembleClassifier):
         return relation, MOVED_VOTES[self.partition, relation]
 
     def _partition(
-        self, X: Any, y: NDArray, who: Groups, random: np.random.RandomState
+        self, X: Any, y: NDArray, units: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
             return partition_by_index(num_samples(X), self.n_teachers, random)
-        if who.unit != "record":
-            return partition_by_group(who, self.n_teachers, random)
+        if units.unit != "record":
+            return partition_by_group(units, self.n_teachers, random)
         return partition_by_hash(X, y, self.n_teachers, random)

@@ -398,8 +398,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         first: bool,
     ) -> Iterator[ChargedRun]:
         """Plan and charge a run on validated rows, and on targets as the loss takes them."""
-        whose, per_group = self._groups(groups, rows)
-        data = training_rows(rows), torch.from_numpy(targets), whose
+        checked, per_group = self._groups(groups, rows)
+        data = training_rows(rows), torch.from_numpy(targets), checked
         n = peers.count(*data)
         shape = n, self.n_features_in_, self._n_outputs()
         fixed = None if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}

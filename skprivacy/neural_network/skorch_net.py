@@ -352,8 +352,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
-            whose, per_group = self._groups(groups, rows)
-            data = training_rows(rows), torch.from_numpy(targets), whose
+            units, per_group = self._groups(groups, rows)
+            data = training_rows(rows), torch.from_numpy(targets), units
             config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)

@@ -65,7 +65,7 @@ def test_members_do_not_mix():
 
 @pytest.mark.everyday(1)
 @pytest.mark.heavy
-@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+@pytest.mark.parametrize("backend", ["multiprocessing", "threading", "loky"])
 def test_jobs_change_nothing(backend, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
     X, y = problem(3)

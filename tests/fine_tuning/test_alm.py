@@ -358,13 +358,14 @@ def test_a_sensitivity_that_is_given_is_used_and_assumed():
 
 @pytest.mark.heavy
 def test_the_cost_is_that_of_what_is_released():
-    model = tuner(head=GradientHead(n_steps=9)).fit(X, Y)
+    few = X[:200], Y[:200]
+    model = tuner(head=GradientHead(n_steps=9)).fit(*few)
     assert model.privacy_event_.count == 9
     assert isinstance(model.privacy_event_.event, GaussianEvent)
-    pure = tuner(delta=0.0).fit(X, Y)
+    pure = tuner(delta=0.0).fit(*few)
     assert (pure.epsilon_, pure.delta_) == (pytest.approx(4.0), 0.0)
     assert pure.privacy_.relation == "add_remove"
-    logistic = tuner(head="softmax", mechanism="logistic").fit(X, Y)
+    logistic = tuner(head="softmax", mechanism="logistic").fit(*few)
     assert isinstance(logistic.head_.mechanism(_task(logistic)), Logistic)
 
 

@@ -109,7 +109,7 @@ class OuterProduct:
                 else _norms_of_sums(
                     bucket.gather(self.input),
                     bucket.gather_blanked(self.output_grad),
-                    longest[bucket.who],
+                    longest[bucket.groups],
                     bucket.most,
                     bias,
                 )
@@ -171,7 +171,7 @@ class OuterProducts:
             d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None
             each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias).view(a.shape[:2])
-            longest = each.sum(1).mul_(positions * shares.sizes[bucket.who])
+            longest = each.sum(1).mul_(positions * shares.sizes[bucket.groups])
             found.append(_norms_of_sums(a, d, longest, positions * bucket.most, bias))
         return torch.cat(found)
 
