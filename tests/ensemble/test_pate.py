@@ -588,7 +588,7 @@ def test_labels_spread_as_far_as_the_formula_says():
     """Zhou et al. 2003: (1 - a) (1 - a S)^-1 Y, which 60 steps come within a^60 of."""
     rows = RNG.normal(size=(80, 5))
     rows[:3] = rows[3]  # equal records
-    graph = build_neighbor_graph(rows, 4, 3)
+    graph = build_neighbor_graph(rows, 4)
     weights = graph.toarray()
     np.testing.assert_allclose(weights, weights.T, rtol=1e-15)
     assert not weights.diagonal().any()
@@ -597,8 +597,9 @@ def test_labels_spread_as_far_as_the_formula_says():
     targets = np.zeros((80, 2))
     targets[0, 0] = targets[40, 1] = 1.0
     expected = 0.2 * np.linalg.solve(np.eye(80) - 0.8 * weights, targets)
-    np.testing.assert_allclose(propagate_labels(graph, targets, 0.8), expected, atol=2e-6)
-    assert not build_neighbor_graph(rows[:1], 4, 3).toarray().any()
+    with mock.patch.object(students, "_SPREAD", 0.8):
+        np.testing.assert_allclose(propagate_labels(graph, targets), expected, atol=2e-6)
+    assert not build_neighbor_graph(rows[:1], 4).toarray().any()
 
 
 def test_neither_loud_directions_nor_noise_decide_who_is_alike():
@@ -609,7 +610,7 @@ def test_neither_loud_directions_nor_noise_decide_who_is_alike():
     rows = np.column_stack([telling, random.normal(0, 10.0, (300, 5))])
     known = np.where(np.arange(300) < 20, classes, -1)
     targets = (known[:, None] == [0, 1]).astype(float)
-    spread = propagate_labels(build_neighbor_graph(rows, 5, 200), targets, 0.9).argmax(axis=1)
+    spread = propagate_labels(build_neighbor_graph(rows, 5), targets).argmax(axis=1)
     assert (spread == classes).mean() > 0.79
 
 

@@ -306,7 +306,7 @@ FOUND = [
     ("y", lambda: raised(X, MARKED)),
     ("image_shape", lambda: neural_network.ScatteringTransformer(3.5).fit(X).transform(X)),
     ("classes", lambda: list(POOL.iter_proba(X, 3))),
-    ("y", lambda: ensemble.PropagationStudent(n_components=2).fit(X, UNORDERED_FUNCTIONS)),
+    ("y", lambda: ensemble.PropagationStudent().fit(X, UNORDERED_FUNCTIONS)),
     ("y", lambda: neural_network.VATStudent(epochs=1).fit(X, UNORDERED_FUNCTIONS)),
     ("synthetic", lambda: audit.audit_synthetic(X[:0], X, X + 1.0)),
     ("ridge", lambda: SoftmaxHead(ridge=5e-324)),
