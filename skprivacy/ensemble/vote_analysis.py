@@ -306,7 +306,6 @@ def sanitized_cost(
     order: float,
     *,
     noise_multiplier: float = 5.0,
-    smoothness: float | None = None,
     alpha: float = 0.01,
     budget: PrivacyBudget | None = None,
     relation: str = "add_remove",
@@ -324,8 +323,6 @@ def sanitized_cost(
     noise_multiplier : float, default=5.0
         Noise of the release, in units of the smooth sensitivity. More noise makes the release
         cheaper and the published number larger.
-    smoothness : float, default=None
-        ``None`` means 0.25 / order. It must be below -ln(1 - 1/order)/2.
     alpha : float, default=0.01
         Probability, in (0, 0.5), that the published number is below the true cost.
     budget : PrivacyBudget, default=None
@@ -366,7 +363,6 @@ def sanitized_cost(
     True
     """
     order = check_order(order)
-    smoothness = 0.25 / order if smoothness is None else smoothness
     if not (is_number(alpha) and 0 < alpha < 0.5):
         raise ValueError(f"alpha={alpha!r} must lie in (0, 0.5), for example 0.01.")
     positive("noise_multiplier", noise_multiplier)
@@ -374,12 +370,8 @@ def sanitized_cost(
     random = SecureRandom(noise_seed)
     plain = [RepeatedEvent(_remove_votes(e), n) for e, n in flatten(event).items()]
     upper = float(rdp(ComposedEvent(tuple(plain)), [order])[0])
+    smoothness = 0.25 / order  # below 0.5 / order the cost of the release is finite
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
-    if math.isinf(float(rdp(mechanism.event, [order])[0])):
-        raise ValueError(
-            f"smoothness={smoothness!r} is too large for order={order!r}: it must be below "
-            f"{-math.log1p(-1 / order) / 2:.4g}. Pass None for the default."
-        )
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, source="sanitized_cost", budget=budget,
         noise_seed=noise_seed, arithmetic=mechanism.arithmetic,

@@ -44,7 +44,7 @@ _NET_PARAMS = (
 _OPTIONS: dict[str, type[TrainingOption]] = {"max_grad_norm": Clipping, "optimizer": Optimizer}
 _ENCODER_PARAMS = (
     "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
-    "hidden_layer_sizes", "corruption", "column_groups",
+    "hidden_layer_sizes", "column_groups",
 )  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 

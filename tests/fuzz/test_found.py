@@ -366,7 +366,6 @@ FOUND = [
     ("groups_out", lambda: RESULT.by_group(y, GRADIENT)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
     ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
-    ("smoothness", lambda: ensemble.sanitized_cost(VOTES, order=6.0, smoothness=8e14)),
     ("moments", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
     ("answered", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2,
         3]])),
