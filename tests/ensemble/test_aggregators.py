@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import skprivacy.ensemble.pate as pate
-from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent
+from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent, epsilon_of
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
@@ -89,6 +89,12 @@ def test_the_student_is_shown_the_labels_of_earlier_rounds_and_nothing_else():
         assert labels.tolist() == [*found[: 5 * i], *[-1] * (20 - 5 * i)]
     with pytest.raises(ValueError, match="student=None"):
         InteractiveGNMax(3.0, 2, **SILENT).release(votes, 1, SecureRandom(0))
+
+
+@pytest.mark.parametrize(("moved", "relation"), [(1, "add_remove"), (2, "replace_one")])
+def test_the_noise_pays_for_the_votes_that_a_neighbour_moves(moved, relation):
+    ready = GNMax()._calibrated(30, moved, 8.0, 1e-5, relation)
+    assert 7.9 < epsilon_of(ready.event(30, moved), 1e-5, relation) <= 8.0
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,10 @@ from .test_contributions import LOSS, PERCEPTRONS, batch
 PROBE = Probe.for_shape((6,), 3)
 
 
-def clipped_sum(module, X, y, clip, parts=1):
+def clipped_sum(module, X, y, clip):
     _, grad = flatten_parameters(module)
-    engine = ClippedGradientSum(module, LOSS, clip, probe=PROBE)
     grad.zero_()
-    for part in torch.arange(len(X)).chunk(parts):
-        engine(X[part], y[part])
+    ClippedGradientSum(module, LOSS, clip, probe=PROBE)(X, y)
     return grad.clone()
 
 
