@@ -40,8 +40,8 @@ from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, Sc
 LINEAR = sorted(set(HEADS) - {"dpsgd"})
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y, PUBLIC, TEST, TRUTH = (
-    DIGITS[:900],
-    LABELS[:900],
+    DIGITS[:500],
+    LABELS[:500],
     DIGITS[900:1300],
     DIGITS[1300:],
     LABELS[1300:],
@@ -372,7 +372,7 @@ def test_the_cost_is_that_of_what_is_released():
 def _task(model):
     from skprivacy.fine_tuning.head import Task
 
-    return Task(17, 10, model.epsilon, model.delta, model.relation, 900, model.mechanism)
+    return Task(17, 10, model.epsilon, model.delta, model.relation, len(X), model.mechanism)
 
 
 @pytest.mark.parametrize(
