@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
@@ -132,7 +133,7 @@ class TeacherEnsembleClassifier(StudentClassifier):
             student = self._fit_student(
                 public, scatter_labels(answers, queries, num_samples(public))
             )
-            if len(student.classes_) > 1:
+            if not isinstance(student, DummyClassifier):
                 shares[:, student.classes_] = student.predict_proba(asked)
             return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
 

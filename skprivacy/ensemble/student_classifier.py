@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import MiniBatchKMeans
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
@@ -205,7 +206,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         """Fit the student to noisy labels of the queries, the only figures of private records."""
         labels = scatter_labels(answers, queries, num_samples(public))
         self.student_ = self._fit_student(public, labels)
-        if len(self.student_.classes_) == 1:
+        if isinstance(self.student_, DummyClassifier):
             _config.warn_caller(
                 "The student predicts one class for all records: the released labels do not "
                 f"separate the records. {self._LABEL_REMEDY}.",
