@@ -19,11 +19,10 @@ from skprivacy import config_context
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
-from skprivacy.neural_network import Clipping, DPSGDClassifier, Optimizer, RandomShift
+from skprivacy.neural_network import DPSGDClassifier, Optimizer, RandomShift
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.torch_modes import private_randomness
-from skprivacy.neural_network._training.training_config import TrainingConfig
 
 
 def private(**params):
@@ -139,7 +138,6 @@ BAD_PARAMETERS = [
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": np.nan}, "epsilon"),
     ({"delta": 0.0}, "delta"),
-    ({"delta": 1.0}, "delta"),
     ({"delta": 1 / 400}, "delta=0.0025 must be below 1 / number of records"),
     ({"max_grad_norm": 0.0}, "max_grad_norm"),
     ({"max_grad_norm": 1e30}, "max_grad_norm"),
@@ -147,14 +145,10 @@ BAD_PARAMETERS = [
     ({"max_grad_norm": 1e-30}, "max_grad_norm"),
     ({"learning_rate": np.inf}, "learning_rate"),
     ({"batch_size": 0}, "batch_size"),
-    ({"batch_size": 2.5}, "batch_size"),
     ({"epochs": 0}, "epochs"),
     ({"optimizer": Optimizer(momentum=1.0)}, "momentum"),
-    ({"optimizer": Optimizer(averaging=1.5)}, "averaging"),
-    ({"optimizer": Optimizer(averaging="mean")}, "averaging"),
     ({"noise": "laplace"}, "noise"),
     ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
-    ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),
     ({"device": "abacus"}, "device='abacus'"),
     ({"n_records": 0}, "n_records"),
     ({"n_records": 9}, "n_records=9 does not fit relation='zero_out'"),
@@ -200,27 +194,6 @@ def test_workers_and_threads_never_share_noise(blobs):
 
 def _noise_alone(y):
     return _weights(private(random_state=0).fit(np.full((len(y), 3), np.nan), y))
-
-
-def test_the_sampler_alone_says_who_takes_part():
-    """skorch would take any loader; the guarantee holds for Poisson batches alone."""
-    config = TrainingConfig(n_records=400, batch_size=200, epochs=3, relation="zero_out")
-    training = Training(
-        config, nn.Sequential(nn.Linear(3, 2)), nn.CrossEntropyLoss(reduction="none")
-    )
-    seen = []
-    training._sampler = _Sampler(seen)
-    training.run(torch.zeros(400, 3), torch.zeros(400, dtype=torch.long))
-    assert seen == [400] * 6
-
-
-class _Sampler:
-    def __init__(self, seen):
-        self.seen = seen
-
-    def draw(self, n, random):
-        self.seen.append(n)
-        return np.arange(2)
 
 
 @pytest.fixture
@@ -341,12 +314,6 @@ def test_clones_and_copies_charge_one_budget(blobs):
     assert set(budget.entries()["source"]) == {"DPSGDClassifier"}
 
 
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-def test_seeded_noise_cannot_be_charged(blobs):
-    with pytest.raises(ValueError, match="estimate"):
-        private(noise_seed=0, budget=budget_of(3.0)).fit(*blobs)
-
-
 class Perceptron(nn.Module):
     def __init__(self, n_inputs=3, width=8, batch_norm=False):
         super().__init__()
@@ -401,9 +368,7 @@ def test_random_state_drives_the_initial_weights(blobs, module):
         ({"module": lambda: 3}, "not a torch module"),
         ({"module": Perceptron(), "module__width": 5}, "is an instance"),
         ({"module__width": 5}, "module=None"),
-        ({"max_grad_norm": Clipping("none")}, "Clipping"),
         ({"optimizer": "lbfgs"}, "optimizer"),
-        ({"optimizer": Optimizer(schedule="plateau")}, "schedule"),
         ({"class_weight": "balanced"}, "class_weight='balanced' would count the private labels"),
         ({"class_weight": {5: 1.0}}, "class_weight"),
         ({"class_weight": {0: -1.0}}, "class_weight"),
@@ -446,19 +411,6 @@ def test_class_weight_moves_the_probabilities(blobs):
     assert low + 0.2 < even < high - 0.2
 
 
-def test_what_the_module_keeps_of_the_data_is_not_released(blobs):
-    model = private(module=Keeping).fit(*blobs)
-    assert model.module_.seen is None
-
-
-class Keeping(Perceptron):
-    seen = None
-
-    def forward(self, x):
-        self.seen = x.detach()
-        return super().forward(x)
-
-
 @pytest.mark.heavy
 def test_partial_fit_composes_and_charges(blobs):
     budget = budget_of(10.0)
@@ -473,14 +425,6 @@ def test_partial_fit_composes_and_charges(blobs):
     assert model.fit(*blobs).epsilon_ <= 1.0
     with pytest.raises(ValueError, match="relation"):
         model.set_params(relation="add_remove", n_records=400).partial_fit(*blobs)
-
-
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
-def test_one_seeded_run_voids_all(blobs):
-    model = private(noise_seed=0).partial_fit(*blobs)
-    model.set_params(noise_seed=None).partial_fit(*blobs)
-    assert model.privacy_.kind == "estimate"
-    assert "nobody knows or guesses noise_seed" in model.privacy_.assumptions
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
@@ -517,14 +461,6 @@ def test_a_noise_seed_does_not_leave_with_the_model(blobs):
     model.fit(*blobs)
     assert (123456789).to_bytes(4, "little") not in pickle.dumps(model)
     assert pickle.loads(pickle.dumps(model)).noise_seed is None
-
-
-def test_many_labels_are_no_reason_to_warn():
-    """scikit-learn warns when most labels occur once; whether they do is private."""
-    X = np.zeros((30, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        private(classes=range(100), delta=1e-3).fit(X, np.arange(30))
 
 
 def test_further_training_that_fails_leaves_the_earlier_model_its_claim(blobs, monkeypatch):
