@@ -136,10 +136,6 @@ def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
     counts = np.bincount(rows, minlength=50)
     assert 20 < counts.min() <= counts.max() < 110  # Binomial(3000, 1/50), 5 deviations and more
     assert votes_given(model(), X, Y, groups=groups).sum(axis=1).tolist() == [60] * 30
-    for given, unit in ((groups, "group"), (pd.Series(groups, name="patient"), "patient")):
-        fitted = model().fit(X, Y, X_public=PUBLIC, groups=given)
-        assert fitted.privacy_.unit == unit
-        assert f"per {unit}" in repr(fitted.privacy_)
     with pytest.raises(ValueError, match="groups are given with partition='index'"):
         model(partition="index").fit(X, Y, X_public=PUBLIC, groups=groups)
 

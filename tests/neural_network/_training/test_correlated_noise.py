@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from skprivacy.accounting import (
-    ComposedEvent,
     GaussianEvent,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -22,7 +21,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.training_config import (
     NOISE,
@@ -56,16 +55,7 @@ def test_learns(blobs, noise, optimizer):
     assert 0.99 * 3.0 < model.epsilon_ <= 3.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
-def test_a_regressor_learns_too(blobs, noise):
-    X = blobs[0]
-    y = X[:, 0] - 0.5 * X[:, 1]
-    model = DPSGDRegressor(noise=noise, target_bounds=(-5, 5), epsilon=3.0, delta=1e-4).fit(X, y)
-    assert model.score(X, y) > 0.5
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
+@pytest.mark.parametrize("noise", NOISE)
 def test_without_noise_there_is_no_guarantee(blobs, noise):
     model = private(noise=noise, epsilon=np.inf, epochs=1).fit(*blobs)
     assert model.epsilon_ == np.inf
@@ -122,16 +112,6 @@ def test_spreads_are_those_of_the_noise(kind, n, epochs):
     independent = np.arange(1, plan.n_steps + 1).mean()
     in_sums = np.sqrt((steps.cumsum(0) ** 2).mean() / independent)
     assert in_sums == pytest.approx(NOISE[kind].spread_in_sums(plan), rel=0.03)
-
-
-def test_a_stream_in_several_parts_is_composed(blobs):
-    X, y = blobs
-    model = private(noise="banded", epochs=1, batch_size=50)
-    model.fit(X[:500], y[:500])
-    once = model.epsilon_
-    model.partial_fit(X[500:], y[500:])
-    assert isinstance(model.privacy_event_, ComposedEvent)
-    assert model.epsilon_ > once
 
 
 def test_a_public_figure_for_the_number_of_records_is_refused(blobs):

@@ -241,19 +241,6 @@ def test_a_sum_on_a_device_gets_the_noise_of_the_processor(blobs, monkeypatch):
     np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), expected)
 
 
-def test_noise_of_one_kind_goes_on_with_noise_of_another(blobs):
-    X, y = blobs
-    model = DPSGDClassifier(noise="gaussian", epochs=2, classes=[0, 1, 2]).fit(X, y)
-    model.set_params(noise="exact").partial_fit(X, y)
-    assert model.predict(X).shape == y.shape
-
-
-def test_without_privacy_there_is_no_noise(blobs):
-    X, y = blobs
-    model = DPSGDClassifier(noise="exact", epsilon=np.inf, epochs=20, classes=[0, 1, 2])
-    assert model.fit(X, y).score(X, y) > 0.9
-
-
 def test_regression_and_skorch(blobs):
     X, y = blobs
     numbers = DPSGDRegressor(noise="exact", epochs=2, target_bounds=(0, 2))
