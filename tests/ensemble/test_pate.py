@@ -340,7 +340,7 @@ def test_planted_bug_is_caught(name):
 @pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
 def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
     with mock.patch.object(pate, "partition_by_hash", cut(None)):
-        estimator = model(*OVERFITTED, n_teachers=15)
+        estimator = model(*OVERFITTED, n_teachers=30)
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
