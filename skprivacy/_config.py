@@ -93,7 +93,7 @@ def set_config(*, strict: bool | None = None, progress: bool | None = None) -> N
         instead of a :class:`~skprivacy.exceptions.PrivacyLeakWarning`. ``None`` leaves the setting
         unchanged. The environment variable ``SKPRIVACY_STRICT=1`` does the same from a shell.
     progress : bool, default=None
-        Whether the training of a private network shows a progress bar, in this process. ``None``
+        Whether the training of a network shows a progress bar, in this process. ``None``
         leaves the setting unchanged.
     """
     global _outside, _progress

@@ -146,14 +146,6 @@ def group_labels(names: Any) -> list[str]:
     return [str(name) for name in whole]
 
 
-def resolve_groups(groups: Any, X: Any) -> Groups:
-    """Return the protected groups, which are single records if ``groups`` is None."""
-    if groups is None:
-        n = num_samples(X)
-        return Groups(np.arange(n), n, "record")
-    return check_groups(groups, X)
-
-
 def group_unit(groups: Any, name: str = "groups") -> str:
     """Return the unit of a guarantee: the name of a Series, or else "group" or "party"."""
     own = getattr(groups, "name", None)

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn import base, utils
 from sklearn.utils import multiclass, validation
 
-from ._groups import Groups, check_order, resolve_groups
+from ._groups import Groups, check_groups, check_order
 from ._validation import as_array, check_unmasked, num_samples, raise_alone
 
 _LARGEST = sys.float_info.max
@@ -50,13 +50,22 @@ def read_records(
     values are accepted by default: refusing a record would reveal its presence. ``checks`` are
     passed to :func:`validate_data`.
     """
-    check_order(groups, X)
+    if groups is not None:
+        check_order(groups, X)
     checks = {"ensure_all_finite": False, **checks}
     if _is_absent(y):
         rows, targets = validate_data(estimator, X, **checks), None
     else:
         rows, targets = validate_data(estimator, X, y, **checks)
     return Records(rows, targets, resolve_groups(groups, rows))
+
+
+def resolve_groups(groups: Any, X: Any) -> Groups:
+    """Return the protected groups, which are single records if ``groups`` is None."""
+    if groups is None:
+        n = num_samples(X)
+        return Groups(np.arange(n), n, "record")
+    return check_groups(groups, X)
 
 
 def validate_data(

@@ -30,11 +30,6 @@ def feed_constant_model(model: Any, rows: Any) -> Any:
     return np.zeros((num_samples(rows), 1)) if isinstance(model, DummyClassifier) else rows
 
 
-def is_constant(model: Any) -> bool:
-    """Return whether a model is one of :func:`constant_model`."""
-    return isinstance(model, DummyClassifier) and model.strategy == "constant"
-
-
 def delegates_to(method: str) -> Callable[..., Any]:
     """Return a decorator that hides a method if the wrapped model lacks ``method``."""
 

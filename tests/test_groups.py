@@ -9,7 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from skprivacy._groups import check_groups, resolve_groups
+from skprivacy._groups import check_groups
+from skprivacy._input_data import resolve_groups
 from skprivacy.mechanisms import SecureRandom
 
 X = np.zeros((4, 2))

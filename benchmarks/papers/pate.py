@@ -141,7 +141,7 @@ def labels(options: argparse.Namespace) -> Any:
     noise = np.geomspace(1, 400, choose(40, 4))
     figure, panels = plt.subplots(1, 3, figsize=(8.4, 2.8), sharey=True)
     for axes, n_queries in zip(panels, choose((100, 500, 1000), (20, 50, 100)), strict=True):
-        paid = GNMax().calibrated(n_queries, 1, 1.0, DELTA, "zero_out").noise or 0.0
+        paid = GNMax()._calibrated(n_queries, 1, 1.0, DELTA, "zero_out").noise or 0.0
         for n_teachers, colour in SHADES.items():
             counts, truth = load_teacher_votes(options.out, n_teachers)
             right = np.array(

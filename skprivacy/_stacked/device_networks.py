@@ -36,7 +36,7 @@ from .stacked_mlp import (
 )
 
 if TYPE_CHECKING:
-    from ..neural_network._gradients.clipping import Clip
+    from ..neural_network._gradients.clipped_sum import Clip
 
 _MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
 _STEPS = 16  # steps whose rows are sent to the device at once

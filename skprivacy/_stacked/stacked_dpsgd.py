@@ -29,7 +29,7 @@ from .perceptrons import (
 )
 
 if TYPE_CHECKING:
-    from ..neural_network._gradients.clipping import Clip
+    from ..neural_network._gradients.clipped_sum import Clip
     from ..neural_network._training.training_config import TrainingConfig
 
 _N_FACTS = 3

@@ -32,7 +32,7 @@ from ..preprocessing.transformer import described_columns
 from ..sums import SumTotal
 from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
 from ..sums.sum_estimator import SUM_DOCS
-from ..sums.targets import Labels, TargetRange
+from ..sums.sum_plan import Labels, TargetRange
 from ..synthesis.base import public_schema
 from ..synthesis.domain import Domain
 from ..synthesis.measurement_plan import Plan

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._clones import call_model
 from .._docs import fill_docs
 from .._environment import progress_bar
-from .._groups import resolve_groups, warn_of_identifiers
-from .._input_data import check_one_type, distinct_labels
+from .._groups import warn_of_identifiers
+from .._input_data import check_one_type, distinct_labels, resolve_groups
 from .._sklearn import safe_indexing
 from .._validation import num_samples, sequence
 from ..accounting import PrivacyGuarantee

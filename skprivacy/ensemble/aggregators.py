@@ -33,7 +33,7 @@ Student = Callable[[Labels], NDArray[np.float64]]
 class Aggregator(StatesArithmetic, ABC):
     """Base class of rules that turn votes into labels, with noise.
 
-    An aggregator is a frozen object with its own noise, or gets it from :meth:`calibrated`.
+    An aggregator is a frozen object with its own noise, or the estimator gives it one.
 
     Attributes
     ----------
@@ -47,25 +47,9 @@ class Aggregator(StatesArithmetic, ABC):
 
     noise: float | None
 
-    @property
-    def has_noise(self) -> bool:
-        """Whether the noise is set, so that calibration is not needed."""
-        return self.noise is not None
-
     @abstractmethod
-    def with_noise(self, noise: float) -> Aggregator:
-        """Return a copy with this noise.
-
-        Parameters
-        ----------
-        noise : float
-            At least 0, in the unit of the parameter ``noise``.
-
-        Returns
-        -------
-        Aggregator
-            Copy with the other parameters unchanged.
-        """
+    def _with_noise(self, noise: float) -> Aggregator:
+        """Return a copy with this noise, in the unit of the parameter ``noise``."""
 
     @abstractmethod
     def event(self, n_queries: int, moved: int) -> Event:
@@ -110,7 +94,7 @@ class Aggregator(StatesArithmetic, ABC):
             Indices of classes; -1 for queries without an answer.
         """
 
-    def calibrated(
+    def _calibrated(
         self,
         n_queries: int,
         moved: int,
@@ -121,33 +105,19 @@ class Aggregator(StatesArithmetic, ABC):
     ) -> Aggregator:
         """Return a copy with the least noise that meets a target; unchanged if noise is set.
 
-        Parameters
-        ----------
-        n_queries, moved : int
-            As in :meth:`event`.
-        epsilon, delta : float
-            The target. An infinite epsilon means no noise.
-        relation : str
-            The neighbouring relation of the target.
-        beside : Event, default=None
-            Another release that the same target has to cover.
-
-        Returns
-        -------
-        Aggregator
-            Copy with all of its noise set.
+        The same target has to cover the event ``beside``, if there is one.
         """
-        if self.has_noise:
+        if self.noise is not None:
             return self
         if math.isinf(epsilon):
-            return self.with_noise(0.0)
+            return self._with_noise(0.0)
 
         def make(noise: float) -> Event:
-            votes = self.with_noise(noise).event(n_queries, moved)
+            votes = self._with_noise(noise).event(n_queries, moved)
             return votes if beside is None else ComposedEvent((beside, votes))
 
         noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
-        return self.with_noise(noise)
+        return self._with_noise(noise)
 
 
 @dataclass(frozen=True)
@@ -161,7 +131,7 @@ class _NoisyMax(Aggregator):
     def __post_init__(self) -> None:
         _check_noise("noise", self.noise)
 
-    def with_noise(self, noise: float) -> _NoisyMax:
+    def _with_noise(self, noise: float) -> _NoisyMax:
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
@@ -255,7 +225,7 @@ class ThresholdedGNMax(Aggregator):
             raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
         whole("max_answers", self.max_answers)
 
-    def with_noise(self, noise: float) -> ThresholdedGNMax:
+    def _with_noise(self, noise: float) -> ThresholdedGNMax:
         ready = replace(self, noise=noise)
         return replace(ready, threshold_noise=ready.test_noise)
 

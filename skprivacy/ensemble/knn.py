@@ -175,10 +175,10 @@ class PrivateKNNClassifier(StudentClassifier):
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            rows, y, who = self._read_records(X, y, groups, dtype=np.float64, tables="convert")
+            rows, y, units = self._read_records(X, y, groups, dtype=np.float64, tables="convert")
             self._assume_schemas(fit)
             if self.relation != "add_remove":
-                check_delta(self.delta, who.n)
+                check_delta(self.delta, units.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             public = self._check_public(fit, rows, X_public, random)
@@ -191,10 +191,10 @@ class PrivateKNNClassifier(StudentClassifier):
                 event,
                 relation=self.relation,
                 at_delta=self.delta,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=Gaussian.arithmetic,  # see _answer_queries
             ):
-                drawn = who.at_most(1, SecureRandom(self.noise_seed))
+                drawn = units.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
                 answers = self._answer_queries(rows, codes, drawn, asked, noise)
             self._learn(public, queries, answers)

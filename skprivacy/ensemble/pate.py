@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
@@ -15,7 +16,6 @@ from .._environment import N_JOBS
 from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from .._wrapped_classifier import is_constant
 from ..accounting import Event, PrivacyBudget, epsilon_of, weakest_arithmetic
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
@@ -89,8 +89,8 @@ class TeacherEnsembleClassifier(StudentClassifier):
         """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
         aggregator = GNMax() if self.aggregator is None else self.aggregator
         target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
+        ready = aggregator._calibrated(n_queries, moved, *target, relation, beside)
+        if aggregator.noise is not None and math.isfinite(self.epsilon):
             event = compose_with_marginals(beside, ready.event(n_queries, moved))
             cost = epsilon_of(event, self.delta, relation)
             if cost > self.epsilon:
@@ -133,7 +133,7 @@ class TeacherEnsembleClassifier(StudentClassifier):
             student = self._fit_student(
                 public, scatter_labels(answers, queries, num_samples(public))
             )
-            if not is_constant(student):
+            if not isinstance(student, DummyClassifier):
                 shares[:, student.classes_] = student.predict_proba(asked)
             return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
 
@@ -329,7 +329,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            X, y, who = self._read_records(X, y, groups)
+            X, y, units = self._read_records(X, y, groups)
             relation, moved = self._relation_and_moved_votes(groups)
             self._assume_schemas(fit)
             self.classes_, codes = public_classes(fit, y, self.classes)
@@ -340,7 +340,7 @@ class PATEClassifier(TeacherEnsembleClassifier):
             teacher = self._check_models(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
-                check_delta(self.delta, who.n)
+                check_delta(self.delta, units.n)
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._calibrate_aggregator(len(queries), moved, relation, beside)
             event = compose_with_marginals(beside, self.aggregator_.event(len(queries), moved))
@@ -351,16 +351,16 @@ class PATEClassifier(TeacherEnsembleClassifier):
                 event,
                 relation=relation,
                 at_delta=self.delta,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
-                    counts = marginals.counts(X, codes, who.exact_shares())
+                    counts = marginals.counts(X, codes, units.exact_shares())
                     counts = marginals.mechanism.release(counts, noise)
                     public = to_container_of(X, marginals.draw_records(counts, N_DRAWN, random))
                     queries = choose_queries(public, len(queries), random)
-                parts = self._partition(X, y, who, random)
+                parts = self._partition(X, y, units, random)
                 answers = self._answer_queries(
                     teacher, X, y, parts, seeds, public, queries, moved, noise
                 )
@@ -401,10 +401,10 @@ class PATEClassifier(TeacherEnsembleClassifier):
         return relation, MOVED_VOTES[self.partition, relation]
 
     def _partition(
-        self, X: Any, y: NDArray, who: Groups, random: np.random.RandomState
+        self, X: Any, y: NDArray, units: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
             return partition_by_index(num_samples(X), self.n_teachers, random)
-        if who.unit != "record":
-            return partition_by_group(who, self.n_teachers, random)
+        if units.unit != "record":
+            return partition_by_group(units, self.n_teachers, random)
         return partition_by_hash(X, y, self.n_teachers, random)

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import MiniBatchKMeans
+from sklearn.dummy import DummyClassifier
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,7 +32,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
-from .._wrapped_classifier import WrappedClassifier, constant_model, is_constant
+from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
@@ -205,7 +206,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         """Fit the student to noisy labels of the queries, the only figures of private records."""
         labels = scatter_labels(answers, queries, num_samples(public))
         self.student_ = self._fit_student(public, labels)
-        if is_constant(self.student_):
+        if isinstance(self.student_, DummyClassifier):
             _config.warn_caller(
                 "The student predicts one class for all records: the released labels do not "
                 f"separate the records. {self._LABEL_REMEDY}.",
@@ -267,26 +268,8 @@ class PublicRecords:
         self.X = X
         self._encoders: dict[str, Any] = {}
 
-    def encoder_like(self, encoder: Any, X: Any) -> Any:
-        """Return a clone fitted to ``X``, from the cache if its parameters are equal.
-
-        **Guarantees.** The encoder has seen no other records.
-
-        **Edge cases.** Encoders with equal parameters share one fitted clone, even with
-        ``random_state=None``.
-
-        Parameters
-        ----------
-        encoder : estimator
-            Unfitted encoder.
-        X : array-like of shape (n_public, n_features)
-            These public records, after validation.
-
-        Returns
-        -------
-        estimator
-            The fitted encoder.
-        """
+    def _encoder_like(self, encoder: Any, X: Any) -> Any:
+        """Return a clone fitted to ``X``, these records, from the cache if parameters are equal."""
         fresh = clone(encoder)
         key = joblib.hash(fresh)
         if key not in self._encoders:

@@ -39,7 +39,10 @@ from .aggregators import UNANSWERED
 _FOLDS = 5
 # Records on which students are compared: the graph grows with the square of their number.
 _MAX_COMPARED_RECORDS = 2000
-_STEPS = 60
+_STEPS = 60  # of propagation
+_SPREAD = 0.9  # weight of the neighbours' labels against the record's own
+_N_COMPONENTS = 200  # principal components by which records are compared
+_MAX_FITS = 10  # of the ridge classifier
 _DECAY = 4.0
 
 # scikit-learn's classifiers that take -1 for records without a label.
@@ -59,14 +62,8 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
     ----------
     n_neighbors : int, default=10
         Number of neighbours of a record in the graph.
-    n_components : int, default=200
-        Number of principal components by which records are compared.
-    spread : float, default=0.9
-        Weight of the neighbours' labels against the record's own, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
-    max_iter : int, default=10
-        Largest number of fits of the ridge classifier.
 
     Attributes
     ----------
@@ -74,8 +71,6 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         The labels, sorted, without -1.
     n_features_in_ : int
         Number of features seen during fit.
-    n_rounds_ : int
-        Number of fits of the ridge classifier.
 
     Notes
     -----
@@ -104,26 +99,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "spread": [Interval(Real, 0, 1, closed="neither")],
         "alpha": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 10,
-        n_components: int = 200,
-        spread: float = 0.9,
-        alpha: float = 1.0,
-        max_iter: int = 10,
-    ) -> None:
+    def __init__(self, *, n_neighbors: int = 10, alpha: float = 1.0) -> None:
         self.n_neighbors = n_neighbors
-        self.n_components = n_components
-        self.spread = spread
         self.alpha = alpha
-        self.max_iter = max_iter
 
     @rolls_back_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
@@ -151,17 +132,16 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.classes_ = np.setdiff1d(labels, [UNANSWERED])
         if not len(self.classes_):
             raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
-        graph = build_neighbor_graph(rows, self.n_neighbors, self.n_components)
+        graph = build_neighbor_graph(rows, self.n_neighbors)
         ridge = _Ridge(rows, float(self.alpha))
         known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
-        decided = _one_hot_winners(propagate_labels(graph, known, self.spread))
-        for n_rounds in range(1, self.max_iter + 1):
+        decided = _one_hot_winners(propagate_labels(graph, known))
+        for _ in range(_MAX_FITS):
             self._coef_, self._intercept_ = ridge.solve(decided)
-            self.n_rounds_ = n_rounds
             scores = rows @ self._coef_ + self._intercept_
             before, decided = (
                 decided,
-                _one_hot_winners(propagate_labels(graph, _one_hot_winners(scores), self.spread)),
+                _one_hot_winners(propagate_labels(graph, _one_hot_winners(scores))),
             )
             died_out = ~decided.any(axis=0)
             if np.array_equal(before, decided) or died_out.any():
@@ -281,7 +261,7 @@ def _ranks_classes(shares: NDArray[np.float64], labels: NDArray[np.int64]) -> bo
     return bool(excess > 0)
 
 
-def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
+def build_neighbor_graph(rows: NDArray, n_neighbors: int) -> sparse.csr_array:
     """Return the symmetric graph of neighbours by angle, normalised by the degrees of both ends."""
     # No weight is above 1, so propagated labels never grow. Records are compared by half-whitened
     # principal components: in raw features a few directions unrelated to the classes would
@@ -290,7 +270,7 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
     k = min(n_neighbors, n - 1)
     if k < 1:
         return sparse.csr_array((n, n))
-    directions = _half_whiten(rows, n_components)
+    directions = _half_whiten(rows)
     near = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(directions)
     distance, neighbor = near.kneighbors()  # excludes the record itself
     # J. Calder et al., "Poisson learning", ICML 2020: weights fall with the distance, relative to
@@ -305,13 +285,11 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
     return sparse.csr_array(scale @ graph @ scale)
 
 
-def propagate_labels(
-    graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
-) -> NDArray[np.float64]:
-    """Return class scores: ``spread`` of the neighbours' scores, the rest from the own label."""
+def propagate_labels(graph: sparse.csr_array, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return class scores: nine tenths of the neighbours' scores, the rest from the own label."""
     found = targets
     for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
-        found = spread * (graph @ found) + (1 - spread) * targets
+        found = _SPREAD * (graph @ found) + (1 - _SPREAD) * targets
     return found
 
 
@@ -325,9 +303,9 @@ def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
         return student.fit(X, labels)
 
 
-def _half_whiten(rows: NDArray, n_components: int) -> NDArray:
+def _half_whiten(rows: NDArray) -> NDArray:
     # The seed only sets the start of an iteration that converges to the same directions.
-    pca = PCA(min(n_components, *rows.shape), random_state=0)
+    pca = PCA(min(_N_COMPONENTS, *rows.shape), random_state=0)
     components = pca.fit_transform(rows)
     size = np.sqrt(pca.explained_variance_)
     used = size > 1e-6 * size[0]  # smaller components are rounding errors

@@ -31,7 +31,7 @@ _Costs = tuple[Floats, Floats]  # data-dependent and data-independent, (n_querie
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
 
-CONVERSIONS = ("tight", "classic", "strong")
+CONVERSIONS = ("tight", "classic")
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,8 @@ class VoteAnalysis:
         Cost of each query whatever its votes, in nats.
     delta : float
         The delta at which epsilon is stated.
-    conversion : {"tight", "classic", "strong"}
+    conversion : {"tight", "classic"}
         Conversion of costs to epsilon.
-    pure : float or None
-        Epsilon of one query at delta 0, whatever its votes; None if it has none.
     """
 
     orders: Floats = field(repr=False)
@@ -59,7 +57,6 @@ class VoteAnalysis:
     independent: Floats = field(repr=False)
     delta: float = 1e-5
     conversion: str = "tight"
-    pure: float | None = None
 
     def epsilon(self, n_queries: int | None = None) -> float:
         """Return the epsilon of the first queries, whatever their votes.
@@ -74,12 +71,6 @@ class VoteAnalysis:
         float
             Epsilon in nats.
         """
-        # Papernot et al. 2017, section 3: strong composition of pure mechanisms
-        if self.conversion == "strong":
-            assert self.pure is not None
-            steps = len(self.independent[:n_queries])
-            spread = math.sqrt(2 * steps * math.log(1 / self.delta))
-            return steps * self.pure**2 + self.pure * spread
         return self._epsilon(self.independent, n_queries)
 
     def private_epsilon(self, n_queries: int | None = None) -> float:
@@ -98,20 +89,11 @@ class VoteAnalysis:
         float
             Epsilon in nats.
 
-        Raises
-        ------
-        ValueError
-            With ``conversion="strong"``, which does not use votes.
-
         Warns
         -----
         PrivacyLeakWarning
             Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
         """
-        if self.conversion == "strong":
-            raise ValueError(
-                "conversion='strong' does not use votes. Use 'tight', or the papers' 'classic'."
-            )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
             "Use epsilon(), or skprivacy.ensemble.sanitized_cost."
@@ -158,13 +140,9 @@ def analyze_votes(
     moments : int, default=None
         Use only the orders 2 to ``moments`` + 1. The script published with the first paper uses 8.
         ``None`` means the library's orders.
-    conversion : {"tight", "classic", "strong"}, default="tight"
+    conversion : {"tight", "classic"}, default="tight"
         Conversion of costs to epsilon. "classic" is the conversion of the papers, from log
-        moments (Abadi et al. 2016). "strong" is for :class:`LNMax` only, and independent of the
-        votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
-        scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
-        is valid but never the smallest: zero-concentrated differential privacy proves a bound with
-        half its first term.
+        moments (Abadi et al. 2016).
 
     Returns
     -------
@@ -198,13 +176,8 @@ def analyze_votes(
         raise ValueError(
             f"moments={moments!r} must be a whole number from 1 to {_MAX_MOMENTS}, or None."
         )
-    if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
+    if not isinstance(aggregator, Aggregator) or aggregator.noise is None:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
-    if conversion == "strong" and (moments is not None or not isinstance(aggregator, LNMax)):
-        raise ValueError(
-            f"conversion='strong' is for LNMax without moments, not for {aggregator!r} with "
-            f"moments={moments!r}. Use 'tight' or 'classic'."
-        )
     orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
     try:
         taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
@@ -213,8 +186,7 @@ def analyze_votes(
     if taken.shape != (len(counts),):
         raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
     dependent, independent = _query_costs(counts, aggregator, orders, taken)
-    pure = 2 / float(aggregator.noise or 0.0) if isinstance(aggregator, LNMax) else None
-    return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
+    return VoteAnalysis(orders, dependent, independent, float(delta), conversion)
 
 
 def _check_votes(votes: ArrayLike) -> Floats:
@@ -334,7 +306,6 @@ def sanitized_cost(
     order: float,
     *,
     noise_multiplier: float = 5.0,
-    smoothness: float | None = None,
     alpha: float = 0.01,
     budget: PrivacyBudget | None = None,
     relation: str = "add_remove",
@@ -352,8 +323,6 @@ def sanitized_cost(
     noise_multiplier : float, default=5.0
         Noise of the release, in units of the smooth sensitivity. More noise makes the release
         cheaper and the published number larger.
-    smoothness : float, default=None
-        ``None`` means 0.25 / order. It must be below -ln(1 - 1/order)/2.
     alpha : float, default=0.01
         Probability, in (0, 0.5), that the published number is below the true cost.
     budget : PrivacyBudget, default=None
@@ -394,7 +363,6 @@ def sanitized_cost(
     True
     """
     order = check_order(order)
-    smoothness = 0.25 / order if smoothness is None else smoothness
     if not (is_number(alpha) and 0 < alpha < 0.5):
         raise ValueError(f"alpha={alpha!r} must lie in (0, 0.5), for example 0.01.")
     positive("noise_multiplier", noise_multiplier)
@@ -402,12 +370,8 @@ def sanitized_cost(
     random = SecureRandom(noise_seed)
     plain = [RepeatedEvent(_remove_votes(e), n) for e, n in flatten(event).items()]
     upper = float(rdp(ComposedEvent(tuple(plain)), [order])[0])
+    smoothness = 0.25 / order  # below 0.5 / order the cost of the release is finite
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
-    if math.isinf(float(rdp(mechanism.event, [order])[0])):
-        raise ValueError(
-            f"smoothness={smoothness!r} is too large for order={order!r}: it must be below "
-            f"{-math.log1p(-1 / order) / 2:.4g}. Pass None for the default."
-        )
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, source="sanitized_cost", budget=budget,
         noise_seed=noise_seed, arithmetic=mechanism.arithmetic,

@@ -11,7 +11,8 @@ import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 
-from .._groups import Groups, check_groups, group_labels, resolve_groups
+from .._groups import Groups, check_groups, group_labels
+from .._input_data import resolve_groups
 from .._validation import sequence
 from ..mechanisms import PoissonSampler, SecureRandom
 from .plan import FederatedPlan

@@ -35,7 +35,7 @@ from .head_sums import HeadSums
 from .heads import HEADS, choose_head
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
-from .sensitivity import MECHANISMS, Sensitivity
+from .sensitivity import MECHANISMS
 
 _FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
@@ -156,7 +156,6 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
             StrOptions({"proved", "sampled"}),
             Interval(Real, 0, None, closed="neither"),
             SampledSensitivity,
-            Sensitivity,
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="left")],
@@ -172,7 +171,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
         head: str | Head = "auto",
         mechanism: str = "auto",
         *,
-        sensitivity: str | float | Sensitivity | SampledSensitivity = "proved",
+        sensitivity: str | float | SampledSensitivity = "proved",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
@@ -240,15 +239,15 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
                 source.public = X_public
                 _call_without_frames(self._fit_source, fit, source)
                 return self
-            X, labels, who, task = self._prepare(fit, X, y, X_public, groups)
+            X, labels, units, task = self._prepare(fit, X, y, X_public, groups)
             with fit.charged(
                 self.head_.event(task),
                 relation=self.relation,
                 at_delta=self.delta,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=self.head_.arithmetic(task),
             ):
-                self.weights_ = _call_without_frames(self._release_weights, task, X, labels, who)
+                self.weights_ = _call_without_frames(self._release_weights, task, X, labels, units)
         return self
 
     def _prepare(
@@ -256,9 +255,9 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check the input, fit the encoder and choose the head, using only public facts."""
         check_not_private(X_public, X)
-        X, target, who = self._read_records(X, y, groups)
+        X, target, units = self._read_records(X, y, groups)
         if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, who.n)
+            check_delta(self.delta, units.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
         if X_public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
@@ -266,7 +265,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
                 "a few public records, or use make_pipeline(SchemaTransformer(schema), "
                 "ALMFineTuner(...))."
             )
-        task = self._choose_parts(fit, X_public, who.n)
+        task = self._choose_parts(fit, X_public, units.n)
         sampled = to_sampled(self.sensitivity)
         if groups is not None and sampled is not None:
             raise ValueError(
@@ -277,7 +276,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
             task = sampled._over(self.head_, task, self._public_records, random)
-        return X, labels, who, task
+        return X, labels, units, task
 
     def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
         """Fit the encoder and choose the head, from public facts."""
@@ -317,9 +316,9 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
             counts *= groups.exact_shares()
         return HeadInput(rows, counts, labels, len(self.classes_), groups)
 
-    def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
+    def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], units: Groups) -> Any:
         # Yang et al. 2022, Algorithm 1, line 2: outputs of the encoder
-        records = self._records(X, labels, who)
+        records = self._records(X, labels, units)
         sampled = to_sampled(self.sensitivity)
         if sampled is not None and sampled.sampler is None:
             assert isinstance(self.head_, OneRelease)

@@ -79,7 +79,7 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int, given: Any) -> 
             "sklearn.base.clone(encoder) and X_public."
         )
     if isinstance(given, PublicRecords):
-        return given.encoder_like(encoder, X_public)
+        return given._encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
     fitted = _fit_to_zeros(encoder, n_features)

@@ -61,10 +61,10 @@ _BITS = 26  # bits of a centred record of norm 1, which make its product with co
 def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
     """Encode each record in a separate call; NaN for a record that is not finite.
 
-    The features of a record are then a function of that record alone, to the last bit, if the
-    encoder keeps no state between calls: matrix products round a row by its position and by the
-    number of rows, and some kernels by its place in memory. Encoders that compute each number, or
-    each record, separately get all records in one call.
+    If the encoder keeps no state between calls, the features of a record are then a function of
+    that record alone, to the last bit. In one call they would not be: matrix products round a row
+    by its position and by the number of rows, and some kernels by its place in memory. Encoders
+    that compute each number, or each record, separately get all records in one call.
     """
     X, finite = _replace_nonfinite(encoder, X)
     first, rest = _split_steps(encoder)

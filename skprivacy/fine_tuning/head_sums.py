@@ -21,8 +21,7 @@ from ..sums import SumPlan, SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import ScanReleases, Scans, SumSource
 from ..sums.sum_estimator import SUM_DOCS, SumEstimator
-from ..sums.sum_plan import Integers
-from ..sums.targets import Labels, TargetPlan
+from ..sums.sum_plan import Integers, Labels, TargetPlan
 from .encoding import check_public, trial_rows
 from .features import HalfWhitening, head_rows
 from .head import Head, HeadInput, SumHead, Task

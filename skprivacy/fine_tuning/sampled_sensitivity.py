@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
-from .._sklearn import safe_indexing
 from .._validation import is_number, num_samples, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
@@ -35,12 +34,11 @@ class SampledSensitivity:
     ----------
     n_pairs : int, default=100
         Number of pairs, m.
-    sampler : callable or tuple (X, y), default=None
+    sampler : callable, default=None
         Source of the pairs. ``None`` means the private records: the two data sets of a pair leave
         out one private record each (Algorithm 2 of Yang, Gohari and Topcu). A callable
         ``sampler(n_records, generator)`` returns X and y of fresh public records, a new data set
-        each time. A public table (X, y) with at least ``n_pairs * (n + 1)`` rows is split into
-        disjoint data sets.
+        each time.
     alpha : float, default=0.05
         :attr:`unseen` has confidence 1 - ``alpha``.
 
@@ -68,18 +66,17 @@ class SampledSensitivity:
     """
 
     n_pairs: int = 100
-    sampler: Sampler | tuple[Any, Any] | None = field(default=None, repr=False)
+    sampler: Sampler | None = field(default=None, repr=False)
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
         whole("n_pairs", self.n_pairs)
         if not is_number(self.alpha) or not 0 < self.alpha < 1:
             raise ValueError(f"alpha={self.alpha!r} must be between 0 and 1.")
-        pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
-        if not (self.sampler is None or callable(self.sampler) or pair):
+        if not (self.sampler is None or callable(self.sampler)):
             raise ValueError(
-                "sampler must be a function of a number of records and a generator, a public table "
-                f"(X, y), or None; got {type(self.sampler).__name__}."
+                "sampler must be a function of a number of records and a generator, or None; got "
+                f"{type(self.sampler).__name__}."
             )
 
     @property
@@ -154,18 +151,14 @@ def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivi
                 "one replaced record. Use relation='replace_one', or sensitivity='proved'."
             )
         fit.assume_unproved(sampled.kind, sampled.assumption)
-        return Sensitivity(
-            1.0
-        )  # a placeholder until it is sampled; the charge does not depend on it
+        # a placeholder until it is sampled; the charge does not depend on it
+        return Sensitivity(1.0)
     if isinstance(given, str):
         return None
-    moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
-    also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
     fit.assume(
-        f"neighbouring data sets move the head's weights by at most {moved.l2:g} in L2{also}, "
-        "as given"
+        f"neighbouring data sets move the head's weights by at most {given:g} in L2, as given"
     )
-    return moved
+    return Sensitivity(float(given))
 
 
 def random_gamma(n_pairs: int) -> float:
@@ -216,20 +209,9 @@ def _with_sensitivity(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
 
 
 def _public_tables(
-    sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
+    sampler: Sampler, n_tables: int, size: int, random: np.random.Generator
 ) -> Iterator[tuple[Any, Any]]:
     """Yield disjoint public tables of ``size`` records each."""
-    if isinstance(sampler, tuple):
-        X, y = sampler[0], np.asarray(sampler[1])
-        if num_samples(X) != len(y) or len(y) < n_tables * size:
-            raise ValueError(
-                f"sampler holds {num_samples(X)} rows and {len(y)} labels; {n_tables} pairs of "
-                f"data sets like the private one need at least {n_tables} * {size} = "
-                f"{n_tables * size} rows. Pass more rows, or a smaller n_pairs."
-            )
-        for rows in random.permutation(len(y))[: n_tables * size].reshape(n_tables, size):
-            yield safe_indexing(X, rows), y[rows]
-        return
     before = None
     for _ in range(n_tables):
         X, y = sampler(size, random)

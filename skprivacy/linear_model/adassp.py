@@ -15,7 +15,7 @@ from ..base import PrivateFit, public_target_bounds
 from ..mechanisms.bounds import UnitBall
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
-from ..sums.targets import TargetRange
+from ..sums.sum_plan import TargetRange
 from .base import LINEAR_DOCS, PrivateLinearRegressor
 
 # Probability that the ridge is too small, which affects accuracy, not privacy.

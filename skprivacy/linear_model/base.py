@@ -31,8 +31,7 @@ from ..sums import SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import SumSource
 from ..sums.sum_estimator import SUM_DOCS, SumEstimator
-from ..sums.sum_plan import Integers
-from ..sums.targets import Labels, TargetPlan, TargetRange
+from ..sums.sum_plan import Integers, Labels, TargetPlan, TargetRange
 from .polynomial_objective import PolynomialObjective
 
 LINEAR_DOCS = {
@@ -335,9 +334,9 @@ class PrivateLinearRegressor(RegressorMixin, GramModel):
         return tags
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, NDArray, Groups]:
-        rows, target, who = read_records(self, X, y, groups, dtype=np.float64, y_numeric=True)
+        rows, target, units = read_records(self, X, y, groups, dtype=np.float64, y_numeric=True)
         try:
-            return rows, target.astype(np.float64), who
+            return rows, target.astype(np.float64), units
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "

@@ -211,18 +211,18 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """
         with self._private_fit() as fit:
             self._validate_params()
-            records, target, who = read_records(self, X, y, groups, dtype=np.float64)
+            records, target, units = read_records(self, X, y, groups, dtype=np.float64)
             check_delta_is_small(self.delta)
             if self.relation != "add_remove" and self.delta > 0:
-                check_delta(self.delta, who.n)
+                check_delta(self.delta, units.n)
             self.classes_, labels = public_classes(fit, target, self.classes)
             ball = self._unit_ball(fit, records)
             k = len(self.classes_)
             with fit.charged(
-                self._event(), relation=self.relation, at_delta=self.delta, unit=who.unit,
+                self._event(), relation=self.relation, at_delta=self.delta, unit=units.unit,
                 arithmetic=self._arithmetic(),
             ):  # fmt: skip
-                rows, weights = ball.transform(records, self._record_shares(who))
+                rows, weights = ball.transform(records, self._record_shares(units))
                 targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
                 solution = self._solve(
                     rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
@@ -240,7 +240,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Return the arithmetic of the noise."""
 
     @abstractmethod
-    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, units: Groups) -> NDArray[np.float64]:
         """Return the weight of each record; the weights of a group add up to at most 1."""
 
     @abstractmethod
@@ -324,9 +324,9 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
             return epsilon, delta
         return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
 
-    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
-        shares = np.zeros(len(who.codes))
-        shares[who.at_most(1, SecureRandom(self.noise_seed))] = 1.0
+    def _record_shares(self, units: Groups) -> NDArray[np.float64]:
+        shares = np.zeros(len(units.codes))
+        shares[units.at_most(1, SecureRandom(self.noise_seed))] = 1.0
         return shares
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
@@ -424,8 +424,8 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     def _output_mechanism(self, l2: float, size: int) -> Laplace | Gaussian:
         return self._single_mechanism(l2 * (1.0 if self.delta else math.sqrt(size)))
 
-    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
-        return who.exact_shares()
+    def _record_shares(self, units: Groups) -> NDArray[np.float64]:
+        return units.exact_shares()
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         size = rows.shape[1] * targets.shape[1]

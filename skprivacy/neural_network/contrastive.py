@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .._config import get_config
 from .._environment import one_torch_thread, progress_bar, threads_for
 from .._input_data import validate_data
-from .._validation import VERBOSE, Interval, check_random_state
+from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
 from ._training.torch_modes import map_each_record, ordinary_torch, usable_device
 
@@ -32,9 +33,7 @@ record by itself, so a guarantee on features is a guarantee on records.""",
 device : str, default="auto"
     "auto" takes a GPU if there is one; "cpu", "cuda" or a device of torch.
 random_state : int, RandomState instance or None, default=None
-    Seeds the initial weights, the batches and the random views.
-verbose : int, default=0
-    Whether to show progress.""",
+    Seeds the initial weights, the batches and the random views.""",
     "encoder_attributes": """\
 needs_public_records_ : bool
     True: no guarantee covers the records that ``fit`` saw.""",
@@ -53,7 +52,6 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
     "device": [str],
     "random_state": ["random_state"],
-    "verbose": VERBOSE,
 }
 
 
@@ -79,7 +77,6 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     learning_rate: float
     device: str
     random_state: Any
-    verbose: int
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         """Return an untrained module; of ``rows`` it may store shape and public statistics."""
@@ -175,8 +172,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         )
         module.train()
         kind = type(self).__name__
-        few = threads_for(module, 2 * size)
-        with few, progress_bar(shown=self.verbose, total=total, desc=kind, unit="step") as bar:
+        few, shown = threads_for(module, 2 * size), get_config()["progress"]
+        with few, progress_bar(shown=shown, total=total, desc=kind, unit="step") as bar:
             for _ in range(self.epochs):
                 order = torch.randperm(len(rows), device=rows.device)
                 for batch in order.split(size):

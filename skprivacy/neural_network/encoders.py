@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from .._docs import fill_docs
-from .._validation import Interval
 from .augmentation import RandomDistortion, augmentation_steps
 from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
 _CHANNELS = (32, 64, 128)
+_CORRUPTION = 0.6  # share of the columns that SCARF replaces
 _MAX_DEVIATIONS = 5.0  # at which columns are clipped: rare categories are outliers
 
 
@@ -34,8 +34,6 @@ class SCARFEncoder(ContrastiveEncoder):
         Number of features.
     hidden_layer_sizes : sequence of int, default=(256, 256)
         Units of the hidden layers.
-    corruption : float, default=0.6
-        Share of the columns that are replaced.
     column_groups : array-like of shape (n_features,), default=None
         A number for each column. Columns of equal number, such as the indicators of one category,
         are replaced together. ``None`` replaces each column by itself.
@@ -83,7 +81,6 @@ class SCARFEncoder(ContrastiveEncoder):
     _parameter_constraints = {
         **CONSTRAINTS,
         "hidden_layer_sizes": ["array-like"],
-        "corruption": [Interval(Real, 0, 1, closed="right")],
         "column_groups": ["array-like", None],
     }
 
@@ -92,7 +89,6 @@ class SCARFEncoder(ContrastiveEncoder):
         n_components: int = 64,
         *,
         hidden_layer_sizes: Sequence[int] = (256, 256),
-        corruption: float = 0.6,
         column_groups: ArrayLike | None = None,
         temperature: float = 1.0,
         batch_size: int = 128,
@@ -100,11 +96,9 @@ class SCARFEncoder(ContrastiveEncoder):
         learning_rate: float = 0.001,
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
-        self.corruption = corruption
         self.column_groups = column_groups
         self.temperature = temperature
         self.batch_size = batch_size
@@ -112,7 +106,6 @@ class SCARFEncoder(ContrastiveEncoder):
         self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         exact = rows.astype(np.float64)  # means of a million rows in single precision drift
@@ -125,7 +118,7 @@ class SCARFEncoder(ContrastiveEncoder):
     def _make_views(self, rows: Tensor) -> Views:
         column_groups = _column_groups(self.column_groups, rows.shape[1]).to(rows.device)
         n_groups = int(column_groups.max()) + 1
-        n_replaced = max(1, round(self.corruption * n_groups))
+        n_replaced = max(1, round(_CORRUPTION * n_groups))
 
         # Bahri et al. 2022, Algorithm 1: replace random features by draws from their marginals
         def corrupted(batch: Tensor) -> Tensor:
@@ -271,7 +264,6 @@ class SimCLREncoder(ContrastiveEncoder):
         learning_rate: float = 0.002,
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.image_shape = image_shape
@@ -282,7 +274,6 @@ class SimCLREncoder(ContrastiveEncoder):
         self.learning_rate = learning_rate
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
         self.image_shape_ = _resolve_image_shape(self.image_shape, rows.shape[1])

@@ -35,6 +35,7 @@ from .._validation import Interval, check_random_state, num_samples
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
+from ._gradients.group_batches import PerGroup
 from ._gradients.perceptron import (
     PerceptronGradients,
     layer_sizes,
@@ -48,7 +49,7 @@ from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_
 from ._training.mapped_rows import MappedRows, iterate_chunks
 from ._training.quantile_units import QuantileUnits, find_quantile_units
 from ._training.torch_modes import ordinary_torch, usable_device
-from ._training.training_config import NOISE, PerGroup, TrainingConfig
+from ._training.training_config import NOISE, TrainingConfig
 from .augmentation import Views
 from .network_docs import NETWORK_DOCS
 from .settings import (
@@ -397,8 +398,8 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         first: bool,
     ) -> Iterator[ChargedRun]:
         """Plan and charge a run on validated rows, and on targets as the loss takes them."""
-        whose, per_group = self._groups(groups, rows)
-        data = training_rows(rows), torch.from_numpy(targets), whose
+        checked, per_group = self._groups(groups, rows)
+        data = training_rows(rows), torch.from_numpy(targets), checked
         n = peers.count(*data)
         shape = n, self.n_features_in_, self._n_outputs()
         fixed = None if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS}
@@ -493,7 +494,6 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
             averaging=recipe.averaging,
-            averaging_decay=self._optimizer.averaging_decay,
             device=self._device,
         )
 

@@ -80,7 +80,6 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
     epochs: int
     batch_size: int
     learning_rate: float
-    unlabeled_weight: float
     random_state: Any
     classes_: NDArray[Any]
     module_: nn.Module
@@ -91,7 +90,6 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
-        "unlabeled_weight": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -156,7 +154,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
             answers = self.module_(self._labeled_view(rows[known[drawn]]))
             others = rows[torch.randint(len(rows), (self.batch_size,))]
             loss = F.cross_entropy(answers, codes[drawn])
-            loss = loss + self.unlabeled_weight * self._unlabeled_loss(self.module_, others)
+            loss = loss + self._unlabeled_loss(self.module_, others)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -245,8 +243,6 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         of other rows in the same column, which suits tables.
     threshold : float, default=0.95
         Least probability of a confident prediction, in (0, 1).
-    unlabeled_weight : float, default=1.0
-        Weight of the loss on distorted views relative to the loss on labels.
     %(student_training)s
 
     Attributes
@@ -290,7 +286,6 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         weak: Any = None,
         strong: Any = None,
         threshold: float = 0.95,
-        unlabeled_weight: float = 1.0,
         module: Any = None,
         hidden_layer_sizes: tuple[int, ...] = (256,),
         epochs: int = 30,
@@ -301,7 +296,6 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         self.weak = weak
         self.strong = strong
         self.threshold = threshold
-        self.unlabeled_weight = unlabeled_weight
         self.module = module
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epochs = epochs
@@ -341,8 +335,6 @@ class VATStudent(SemiSupervisedNetwork):
     radius : float, default=0.3
         Distance over which predictions must not change, as a share of the root mean square distance
         of records from their mean.
-    unlabeled_weight : float, default=1.0
-        Weight of the penalties relative to the loss on labels.
     %(student_training)s
 
     Attributes
@@ -380,7 +372,6 @@ class VATStudent(SemiSupervisedNetwork):
         self,
         *,
         radius: float = 0.3,
-        unlabeled_weight: float = 1.0,
         module: Any = None,
         hidden_layer_sizes: tuple[int, ...] = (256,),
         epochs: int = 30,
@@ -389,7 +380,6 @@ class VATStudent(SemiSupervisedNetwork):
         random_state: Any = None,
     ) -> None:
         self.radius = radius
-        self.unlabeled_weight = unlabeled_weight
         self.module = module
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epochs = epochs

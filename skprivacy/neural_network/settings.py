@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting.calibration import analytic_noise_multiplier
-from ._gradients.clipping import CLIPPING
+from ._gradients.clipped_sum import CLIPPING
 from ._training.training_config import SCHEDULES, TargetNoise
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
@@ -49,10 +49,7 @@ _MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly 
 _MAX_BITS = 600  # of 40 columns; bins of pixels and word counts cost time and accuracy
 
 GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # the range of single precision
-AVERAGING: dict[str, list[Any]] = {
-    "averaging": [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})],
-    "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
-}
+AVERAGING: list[Any] = [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})]
 
 
 @dataclass(frozen=True)
@@ -333,8 +330,6 @@ class Optimizer(TrainingOption):
         for an exponential moving average. Averaging costs no privacy and reduces the noise, as does
         a step size that falls to zero. "auto" is 0 with a falling step size, and 0.5 with a
         constant one.
-    averaging_decay : float, default=0.95
-        For "ema": weight of a step relative to the step after it, in (0, 1).
 
     Examples
     --------
@@ -348,8 +343,7 @@ class Optimizer(TrainingOption):
         "method": [StrOptions({"auto", "sgd", "adam"})],
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "schedule": [StrOptions({"auto", *SCHEDULES})],
-        "averaging": [StrOptions({"auto"}), *AVERAGING["averaging"]],
-        "averaging_decay": AVERAGING["averaging_decay"],
+        "averaging": [StrOptions({"auto"}), *AVERAGING],
     }
 
     def __init__(
@@ -359,13 +353,11 @@ class Optimizer(TrainingOption):
         momentum: float = 0.9,
         schedule: str = "auto",
         averaging: float | str = "auto",
-        averaging_decay: float = 0.95,
     ) -> None:
         self.method = method
         self.momentum = momentum
         self.schedule = schedule
         self.averaging = averaging
-        self.averaging_decay = averaging_decay
 
 
 class Clipping(TrainingOption):

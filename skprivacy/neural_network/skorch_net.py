@@ -27,6 +27,7 @@ from .._validation import VERBOSE, check_unmasked
 from ..accounting import PrivacyBudget
 from ..base import check_n_records
 from ..mechanisms import SecureRandom
+from ._gradients.group_batches import PerGroup
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._training.engine import Training
@@ -37,7 +38,7 @@ from ._training.skorch_rules import (
     refuse_several_modules,
 )
 from ._training.torch_modes import usable_device
-from ._training.training_config import SCHEDULES, PerGroup, TrainingConfig
+from ._training.training_config import SCHEDULES, TrainingConfig
 from .network import (
     EPOCHS,
     STEP_SIZE,
@@ -88,8 +89,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
     averaging : float or "ema", default=0.5
         Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
         for an exponential moving average. It costs no privacy.
-    averaging_decay : float, default=0.95
-        For "ema": weight of a step relative to the step after it, in (0, 1).
     %(augment)s
     %(n_records)s
     %(max_group_size)s
@@ -156,7 +155,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         "max_epochs": EPOCHS,
         "lr": STEP_SIZE,
         "schedule": [StrOptions(set(SCHEDULES))],
-        **AVERAGING,
+        "averaging": AVERAGING,
         "distributed": [StrOptions({"replicated", "sharded"}), None],
         "device": [str],
         "verbose": VERBOSE,
@@ -178,7 +177,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         noise: str = "gaussian",
         schedule: str = "constant",
         averaging: float | str = 0.5,
-        averaging_decay: float = 0.95,
         augment: Any = None,
         relation: str = "zero_out",
         n_records: int | None = None,
@@ -201,7 +199,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         self.noise = noise
         self.schedule = schedule
         self.averaging = averaging
-        self.averaging_decay = averaging_decay
         self.augment = augment
         self.relation = relation
         self.n_records = n_records
@@ -355,8 +352,8 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             rows = as_rows(X)
             targets = as_targets(y, len(rows))
             self._check_module(rows, targets)
-            whose, per_group = self._groups(groups, rows)
-            data = training_rows(rows), torch.from_numpy(targets), whose
+            units, per_group = self._groups(groups, rows)
+            data = training_rows(rows), torch.from_numpy(targets), units
             config = self._config(peers.count(*data), per_group)
             views = 1 if config.views is None else config.views.count
             probe = _probe(rows, targets, usable_device(self.device), views)
@@ -388,7 +385,6 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             learning_rate=self.lr,
             schedule=self.schedule,
             averaging=self.averaging,
-            averaging_decay=self.averaging_decay,
             device=self.device,
             per_group=per_group,
         )

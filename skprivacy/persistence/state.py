@@ -119,7 +119,7 @@ _NETWORKS: dict[str, dict[str, str]] = {
 # Parameters of a DPNeuralNet in a file; skorch has many more, mostly code.
 NET_PARAMS = [
     "epsilon", "delta", "noise_multiplier", "noise", "max_grad_norm", "batch_size", "max_epochs",
-    "lr", "schedule", "averaging", "averaging_decay", "relation", "n_records", "max_group_size",
+    "lr", "schedule", "averaging", "relation", "n_records", "max_group_size",
 ]  # fmt: skip
 _WITHOUT_FEATURES = third_party.STATELESS | {"DPNeuralNet"}
 _ADVICE = {

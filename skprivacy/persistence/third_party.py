@@ -69,12 +69,11 @@ _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
         },
     ),
     PropagationStudent: (
-        ["n_neighbors", "n_components", "spread", "alpha", "max_iter"],
+        ["n_neighbors", "alpha"],
         {
             "classes_": "indices",
             "_coef_": "typed features classes",
             "_intercept_": "typed classes",
-            "n_rounds_": "count",
         },
     ),
     Ridge: ([], {"coef_": "array features", "intercept_": "array"}),

@@ -5,11 +5,11 @@ all batches, and one release reads them.
 
 Files, in reading order:
 
-- ``sum_plan``: SumPlan, which turns a batch into integers of two limbs, and their SumTotal
+- ``sum_plan``: SumPlan, which turns a batch into integers of two limbs, plans with a target, and
+  SumTotal, the sum of all batches
 - ``batch_columns``: columns of pandas, polars and pyarrow batches as numbers or labels
 - ``tables``: Table, and the engines that run in this process
 - ``cluster_tables``: Dask, Ray and Spark
-- ``targets``: targets of a batch, encoded by public facts, and plans with a target
 - ``sources``: records in memory, an engine's table or a finished total, as a fit reads them
 - ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums, scan by scan
 """

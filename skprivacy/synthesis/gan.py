@@ -317,8 +317,8 @@ class DPGANSynthesizer(Synthesizer):
 
     def _discriminator_config(self, n: int, who: Groups | None) -> TrainingConfig:
         """Return the training configuration of the discriminator, without its noise."""
+        from ..neural_network._gradients.group_batches import PerGroup
         from ..neural_network._training.adversarial import discriminator_config
-        from ..neural_network._training.training_config import PerGroup
 
         most = None if self.max_group_size is None else int(self.max_group_size)
         config = discriminator_config(

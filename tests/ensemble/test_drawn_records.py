@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from skprivacy._groups import Groups, check_groups, resolve_groups
+from skprivacy._groups import Groups, check_groups
+from skprivacy._input_data import resolve_groups
 from skprivacy.accounting import (
     GaussianEvent,
     PrivacyBudget,
@@ -23,7 +24,7 @@ from skprivacy.accounting import (
 from skprivacy.ensemble import GNMax, PATEClassifier, pate
 from skprivacy.ensemble import drawn_records as marginals
 from skprivacy.ensemble.drawn_records import Marginals
-from skprivacy.ensemble.teachers import partition_by_group, partition_by_hash
+from skprivacy.ensemble.teachers import partition_by_group
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
@@ -120,58 +121,31 @@ def test_a_unit_moves_the_counts_by_the_sensitivity_at_most(relation, with_group
     assert worst_gap(relation, with_groups) == pytest.approx(sensitivity, rel=1e-12)
 
 
-@pytest.mark.parametrize("names", [[1, 1.0, "a", True, 2, "a"], list(np.arange(20000) // 3)])
-def test_groups_are_those_that_share_a_teacher(names):
-    groups = np.empty(len(names), object)
+UTC = pd.Timestamp("2020-01-01", tz="UTC")
+BEYOND_FLOATS = [2**60, 2**60 + 1, 2**60 + 1, 2**53, 2**53 + 1, 7]
+SAME_GROUPS = {
+    "types": ([1, 1.0, np.int64(1), np.float32(1), True, Decimal(1), "a", np.str_("a"), "b"], None),
+    "integers": (BEYOND_FLOATS, np.int64),
+    "unsigned": (BEYOND_FLOATS, np.uint64),
+    "objects": (BEYOND_FLOATS, object),
+    "time zones": ([UTC, UTC.tz_convert("Europe/Berlin"), "Ada"], None),
+}
+SIZES = [[6] * 6 + [2, 2, 1], *[[1, 2, 2, 1, 1, 1]] * 3, [2, 2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("names", "dtype", "sizes"),
+    [(*given, sizes) for given, sizes in zip(SAME_GROUPS.values(), SIZES, strict=True)],
+    ids=SAME_GROUPS,
+)
+def test_groups_are_those_that_share_a_teacher(names, dtype, sizes):
+    """Cut in two a group would have two teachers; two taken for one would share a unit."""
+    groups = np.empty(len(names), dtype or object)
     groups[:] = names
-    for given in (groups, list(names), pd.Series(groups)):
-        found = check_groups(given, groups)
-        parts = partition_by_group(found, 10**9, np.random.RandomState(0))
-        np.testing.assert_array_equal(pd.factorize(parts)[0], found.codes)
-
-
-@pytest.mark.parametrize("column", ["age", "city"])
-def test_a_complex_number_leaves_other_records_counts(column):
-    schema = Schema({"age": BoundedColumn(0, 8), "city": CategoricalColumn([0, 1])})
-    counts = Marginals(schema, 2, 1.0, 1e-5, "add_remove").counts
-    others = pd.DataFrame({"age": [1, 2, 3], "city": [0, 1, 0]})
-    odd = pd.DataFrame({"age": [5], "city": [1]}).astype({column: complex}) + 0
-    odd.loc[0, column] = 1 + 1j
-    joined = pd.concat([others, odd], ignore_index=True).astype({column: complex})
-    codes = np.array([0, 1, 0, 1])
-    change = counts(joined, codes, np.ones(4)) - counts(others, codes[:3], np.ones(3))
-    assert change.min() == 0
-    assert change.sum() == 1  # the other column alone
-
-
-def sizes_of(groups):
     found = check_groups(groups, groups)
-    return found.sizes()[found.codes]
-
-
-def test_groups_are_told_apart_beyond_the_precision_of_floats():
-    """Taken for one group they would share a unit, and each would change the other's counts."""
-    names = np.array([2**60, 2**60 + 1, 2**60 + 1, 2**53, 2**53 + 1, 7])
-    for groups in (names, names.astype(np.uint64), names.astype(object)):
-        np.testing.assert_array_equal(sizes_of(groups), [1, 2, 2, 1, 1, 1])
-    assert len(set(partition_by_hash(names, None, 10**9, np.random.RandomState(0)))) == 5
-
-
-def test_a_group_is_one_whatever_the_types_of_its_name():
-    """Cut in two, it would have two teachers, and two units in the counts."""
-    names = [1, 1.0, np.int64(1), np.float32(1), True, Decimal(1)]
-    groups = np.array([*names, "a", np.str_("a"), "b"], dtype=object)
-    np.testing.assert_array_equal(sizes_of(groups), [6] * 6 + [2, 2, 1])
-    parts = partition_by_group(check_groups(groups, groups), 10**9, SETTLED())
-    assert len(set(parts[:6])) == len(set(parts[6:8])) == 1
-
-
-def test_a_moment_in_two_time_zones_is_one_group():
-    """Written in two ways, and equal: hashed by how it is written it had two teachers."""
-    utc = pd.Timestamp("2020-01-01", tz="UTC")
-    groups = pd.Series([utc, utc.tz_convert("Europe/Berlin"), "Ada"], dtype=object)
-    parts = partition_by_group(check_groups(groups, groups), 10**9, SETTLED())
-    assert parts[0] == parts[1] != parts[2]
+    assert found.sizes()[found.codes].tolist() == sizes
+    parts = partition_by_group(found, 10**9, SETTLED())
+    np.testing.assert_array_equal(pd.factorize(parts)[0], found.codes)
 
 
 def test_the_teacher_of_a_group_does_not_depend_on_other_groups():
@@ -223,20 +197,14 @@ def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     assert epsilon_of(counted, 1e-5, relation) == pytest.approx(0.25 * 8.0, rel=1e-3)
     assert 7.9 < epsilon_of(fitted.privacy_event_, 1e-5, relation) <= 8.0
     assert len(budget.entries()) == 1
+    assert fitted.privacy_.assumptions == () or relation != "add_remove"
     # A quarter of epsilon is less than a quarter of what the votes had alone.
-    alone = GNMax().calibrated(20, votes.moved, 8.0, 1e-5, relation)
+    alone = GNMax()._calibrated(20, votes.moved, 8.0, 1e-5, relation)
     assert alone.noise < fitted.aggregator_.noise < 1.1 * alone.noise
 
 
-def test_the_guarantee_of_groups_is_per_group():
-    groups = pd.Series(np.arange(len(X)) // 10, name="household")
-    fitted = model(budget=PrivacyBudget(8.0, 1e-5, unit="household")).fit(X, Y, groups=groups)
-    assert fitted.privacy_.unit == "household"
-    assert set(fitted.predict(X)) == {"ill", "well"}
-
-
 def test_noise_of_votes_that_leaves_nothing_for_marginals_is_refused_before_the_charge():
-    votes = GNMax().calibrated(20, 1, 8.0, 1e-5, "add_remove")
+    votes = GNMax()._calibrated(20, 1, 8.0, 1e-5, "add_remove")
     budget = PrivacyBudget(100.0, 1e-3)
     with pytest.raises(ValueError, match=r"20 queries and the marginals, above epsilon=8\.0"):
         model(aggregator=votes, budget=budget).fit(X, Y)
@@ -247,10 +215,6 @@ def test_noise_of_votes_that_leaves_nothing_for_marginals_is_refused_before_the_
 def test_public_records_that_are_given_leave_the_marginals_uncounted():
     fitted = model().fit(X, Y, X_public=X[:500])
     assert isinstance(fitted.privacy_event_, VoteBlockEvent)
-
-
-def test_no_assumption_on_public_records_is_left():
-    assert model().fit(X, Y).privacy_.assumptions == ()
 
 
 def test_an_infinite_epsilon_counts_without_noise():
@@ -328,12 +292,6 @@ def test_the_warning_about_drawn_queries_names_the_marginals():
         model(marginal_share=0.0).fit(X, Y)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
-def test_a_share_beyond_the_whole_is_refused(share):
-    with pytest.raises(ValueError, match="marginal_share"):
-        model(marginal_share=share).fit(X, Y)
-
-
 def test_a_schema_of_other_columns_is_refused_before_the_charge():
     budget = PrivacyBudget(100.0, 1e-3)
     with pytest.raises(ValueError, match="lacks the schema's columns"):
@@ -393,14 +351,3 @@ def test_a_fit_hands_group_sizes_to_the_counts():
         model().fit(X, Y, groups=np.zeros(len(X), int))
     assert COLUMNS * 0.99 < given[0].sum() <= COLUMNS
     assert np.linalg.norm(given[0]) <= np.sqrt(COLUMNS)
-
-
-@pytest.mark.slow
-def test_a_numeric_matrix_is_counted_by_position():
-    schema = Schema({"a": BoundedColumn(-3, 3), "b": BoundedColumn(-3, 3)})
-    rows = RNG.normal(size=(2000, 2))
-    fitted = PATEClassifier(
-        GaussianNB(), GaussianNB(), n_teachers=30, n_queries=20, classes=[0, 1], epsilon=8.0,
-        schema=schema, marginal_share=0.2, random_state=0,
-    ).fit(rows, (rows[:, 1] > 0).astype(int))  # fmt: skip
-    assert fitted.score(rows, rows[:, 1] > 0) > 0.8

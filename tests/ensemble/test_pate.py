@@ -14,7 +14,6 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -24,12 +23,8 @@ import skprivacy
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import (
     ComposedEvent,
-    GNMaxEvent,
     PrivacyBudget,
-    RepeatedEvent,
     VoteBlockEvent,
-    calibrate_noise_multiplier,
-    epsilon_of,
 )
 from skprivacy.ensemble import (
     ConfidentGNMax,
@@ -42,9 +37,6 @@ from skprivacy.ensemble import (
     aggregators,
     students,
     teachers,
-)
-from skprivacy.ensemble import (
-    teachers as partition,
 )
 from skprivacy.ensemble.student_classifier import choose_queries, draw_records
 from skprivacy.ensemble.students import (
@@ -102,7 +94,7 @@ def moved_votes(estimator, data, neighbour):
 def neighbours(relation):
     """Yield pairs of data sets that differ in one record, by all that a record can do."""
     data = X[:120], Y[:120]
-    for place in (0, 60, 119):
+    for place in (0, 60, 119) if relation == "add_remove" else (0, 119):
         if relation == "add_remove":
             yield data, tuple(np.delete(part, place, axis=0) for part in data)
             continue
@@ -118,7 +110,7 @@ def neighbours(relation):
 def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
     if (cut, relation) == ("hash", "zero_out"):
         pytest.skip("a record without contribution is one that is removed: see add_remove")
-    estimator = model(*OVERFITTED, partition=cut, relation=relation, n_teachers=30)
+    estimator = model(*OVERFITTED, partition=cut, relation=relation, n_teachers=15)
     most = max(moved_votes(estimator, *pair) for pair in neighbours(relation))
     assert most == MOVED_VOTES[cut, relation]
 
@@ -126,23 +118,10 @@ def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
 @pytest.mark.heavy
 def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
     """Why ``partition="index"`` makes no claim under add/remove."""
-    estimator = model(*OVERFITTED, partition="index", n_teachers=30)
+    estimator = model(*OVERFITTED, partition="index", n_teachers=15)
     assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
     with pytest.raises(ValueError, match="relation='add_remove' does not hold"):
         estimator.set_params(relation="add_remove").fit(X, Y, X_public=PUBLIC)
-
-
-@pytest.mark.heavy
-def test_two_moved_votes_take_more_than_twice_the_noise():
-    """Winners of two moved votes are charged as if all noisy counts were released."""
-    one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
-    two = model(relation="replace_one").fit(X, Y, X_public=PUBLIC)
-    gaussian = calibrate_noise_multiplier(
-        lambda z: RepeatedEvent(GNMaxEvent(z, moved=2), 30), 8.0, 1e-5, "replace_one"
-    )
-    assert two.aggregator_.noise == pytest.approx(gaussian, rel=2e-3)  # calibrated to 0.1%
-    assert two.aggregator_.noise > 2.3 * one.aggregator_.noise
-    assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)
 
 
 @pytest.mark.heavy
@@ -157,10 +136,6 @@ def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
     counts = np.bincount(rows, minlength=50)
     assert 20 < counts.min() <= counts.max() < 110  # Binomial(3000, 1/50), 5 deviations and more
     assert votes_given(model(), X, Y, groups=groups).sum(axis=1).tolist() == [60] * 30
-    for given, unit in ((groups, "group"), (pd.Series(groups, name="patient"), "patient")):
-        fitted = model().fit(X, Y, X_public=PUBLIC, groups=given)
-        assert fitted.privacy_.unit == unit
-        assert f"per {unit}" in repr(fitted.privacy_)
     with pytest.raises(ValueError, match="groups are given with partition='index'"):
         model(partition="index").fit(X, Y, X_public=PUBLIC, groups=groups)
 
@@ -224,17 +199,6 @@ def test_every_declared_query_is_charged(aggregator, event):
     assert fitted.aggregator_ == aggregator
 
 
-@pytest.mark.slow
-def test_unanswered_queries_cost_as_much():
-    """The more are asked, the more it costs, though the answers are as many."""
-    confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
-    costs = [epsilon_of(confident.event(asked, 1), 1e-5) for asked in (40, 400, 4000)]
-    tests = [VoteBlockEvent("threshold", 150.0, asked) for asked in (40, 400, 4000)]
-    answers = VoteBlockEvent("gnmax", 40.0, 30)
-    assert costs == [epsilon_of(ComposedEvent((t, answers)), 1e-5) for t in tests]
-    assert 1.1 * costs[0] < costs[1] < costs[2] / 1.5
-
-
 @pytest.mark.heavy
 def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_is_charged():
     budget = PrivacyBudget(100.0, 1e-3)
@@ -290,13 +254,6 @@ def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(ca
     assert capfd.readouterr() == ("", "")
     assert set(fitted.predict(PUBLIC)) <= {"ill", "well"}
     assert votes_given(model(Brittle()), rows, Y).sum(axis=1).tolist() == [60] * 30
-
-
-@pytest.mark.heavy
-def test_more_teachers_than_records_and_a_part_of_one_class():
-    assert votes_given(model(n_teachers=60), X[:20], Y[:20]).sum(axis=1).tolist() == [60] * 30
-    sick = votes_given(model(n_teachers=2), X[:200], np.full(200, "ill"))
-    assert sick.tolist() == [[2, 0]] * 30
 
 
 @pytest.mark.heavy
@@ -391,43 +348,7 @@ def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
-@pytest.mark.slow
-def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
-    with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
-        estimator = model(*OVERFITTED, relation="replace_one")
-        most = max(moved_votes(estimator, *pair) for pair in neighbours("replace_one"))
-        assert most > partition.MOVED_VOTES["hash", "replace_one"]
-
-
-@pytest.mark.heavy
-def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
-    def one_moved(kind, noise, n_queries, moved):
-        return VoteBlockEvent(kind, noise, n_queries)
-
-    with (
-        mock.patch.object(aggregators, "_vote_block_event", one_moved),
-        pytest.raises(AssertionError),
-    ):
-        test_two_moved_votes_take_more_than_twice_the_noise()
-
-
 # ------------------------------------------------------------------------------ scikit-learn's ways
-
-
-@pytest.mark.slow
-def test_public_records_are_not_cut_by_cross_validation():
-    public = RNG.normal(size=(len(X), 3))  # as many as the private ones
-    seen = []
-
-    def noted(records, n, random):
-        seen.append(len(records))
-        return choose_queries(records, n, random)
-
-    params = {"X_public": PublicRecords(public)}
-    with mock.patch.object(pate, "choose_queries", noted):
-        cross_validate(model(None, GaussianNB()), X, Y, cv=2, params=params)
-        cross_validate(model(None, GaussianNB()), X, Y, cv=2, params={"X_public": public})
-    assert seen == [3000, 3000, 1500, 1500]
 
 
 def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice():
@@ -545,9 +466,9 @@ def test_a_student_of_random_labels_is_not_selected():
     rows = np.random.default_rng(0).normal(size=(200, 4))
     kept = [
         select_student(rows, np.random.default_rng(seed).integers(0, 2, size=200)) is not None
-        for seed in range(12)
+        for seed in range(8)
     ]
-    assert sum(kept) <= 6
+    assert sum(kept) <= 4
     rare = (rows[:, 0] > 1.3).astype(np.int64)
     assert 10 <= rare.sum() <= 30
     assert select_student(rows, rare) is not None
@@ -626,28 +547,6 @@ def test_a_student_of_a_table_of_numbers_gets_its_names(student):
     assert bare.score(table, Y) > 0.8
 
 
-@pytest.mark.slow
-def test_few_labels_spread_to_their_neighbours():
-    """With 90 labels for 1,797 digits, one in ten of them wrong."""
-    digits, truth = load_digits(return_X_y=True)
-    chosen = np.random.RandomState(0).permutation(len(truth))[:90]
-    known = np.full(len(truth), -1)
-    known[chosen] = truth[chosen]
-    known[chosen[:9]] = np.arange(9)
-    student = PropagationStudent().fit(digits, known)
-    alone = LogisticRegression(max_iter=5000).fit(digits[chosen], known[chosen])
-    assert student.score(digits, truth) > alone.score(digits, truth) + 0.05
-    # What the neighbours settle the ridge improves on, and the neighbours on that.
-    once = PropagationStudent(max_iter=1).fit(digits, known)
-    assert student.n_rounds_ > once.n_rounds_ == 1
-    assert student.predict_proba(digits).shape == (len(truth), 10)
-    assert student.classes_.tolist() == list(range(10))
-    with pytest.raises(ValueError, match="without a label"):
-        PropagationStudent().fit(digits, np.full(len(truth), -1))
-    pipe = make_pipeline(StandardScaler(), PropagationStudent())
-    assert model(student=pipe, epsilon=np.inf).fit(X, Y, X_public=PUBLIC).score(X, Y) > 0.8
-
-
 @pytest.mark.parametrize("seed", [32, 39, 47, 52, 54])
 def test_no_class_dies_out_over_the_rounds(seed):
     """A small class lost ground from round to round, and then a larger one, up to a constant."""
@@ -681,13 +580,15 @@ def test_propagation_takes_records_of_any_shape():
     known[12] = -1
     assert set(PropagationStudent(n_neighbors=5).fit(rows, known).predict(rows)) == {3}
     assert PropagationStudent().fit(rows[:1], [4]).predict(rows[:2]).tolist() == [4, 4]
+    with pytest.raises(ValueError, match="without a label"):
+        PropagationStudent().fit(rows, np.full(24, -1))
 
 
 def test_labels_spread_as_far_as_the_formula_says():
     """Zhou et al. 2003: (1 - a) (1 - a S)^-1 Y, which 60 steps come within a^60 of."""
     rows = RNG.normal(size=(80, 5))
     rows[:3] = rows[3]  # equal records
-    graph = build_neighbor_graph(rows, 4, 3)
+    graph = build_neighbor_graph(rows, 4)
     weights = graph.toarray()
     np.testing.assert_allclose(weights, weights.T, rtol=1e-15)
     assert not weights.diagonal().any()
@@ -696,8 +597,9 @@ def test_labels_spread_as_far_as_the_formula_says():
     targets = np.zeros((80, 2))
     targets[0, 0] = targets[40, 1] = 1.0
     expected = 0.2 * np.linalg.solve(np.eye(80) - 0.8 * weights, targets)
-    np.testing.assert_allclose(propagate_labels(graph, targets, 0.8), expected, atol=2e-6)
-    assert not build_neighbor_graph(rows[:1], 4, 3).toarray().any()
+    with mock.patch.object(students, "_SPREAD", 0.8):
+        np.testing.assert_allclose(propagate_labels(graph, targets), expected, atol=2e-6)
+    assert not build_neighbor_graph(rows[:1], 4).toarray().any()
 
 
 def test_neither_loud_directions_nor_noise_decide_who_is_alike():
@@ -708,7 +610,7 @@ def test_neither_loud_directions_nor_noise_decide_who_is_alike():
     rows = np.column_stack([telling, random.normal(0, 10.0, (300, 5))])
     known = np.where(np.arange(300) < 20, classes, -1)
     targets = (known[:, None] == [0, 1]).astype(float)
-    spread = propagate_labels(build_neighbor_graph(rows, 5, 200), targets, 0.9).argmax(axis=1)
+    spread = propagate_labels(build_neighbor_graph(rows, 5), targets).argmax(axis=1)
     assert (spread == classes).mean() > 0.79
 
 

@@ -99,7 +99,6 @@ def test_a_seed_makes_it_an_estimate():
     ("arguments", "error", "message"),
     [
         ({"order": 1.0}, ValueError, "order"),
-        ({"smoothness": 0.2}, ValueError, "smoothness=0.2 is too large"),
         ({"alpha": 0.5}, ValueError, "alpha=0.5"),
         ({"alpha": 0.0}, ValueError, "alpha=0.0"),
         ({"noise_multiplier": -1.0}, ValueError, "noise_multiplier=-1.0"),

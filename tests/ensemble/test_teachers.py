@@ -157,21 +157,6 @@ def test_a_network_has_an_output_for_each_class_whichever_its_part_has():
         assert np.mean(network.predict(X[rare]) == Y[rare]) > 0.9
 
 
-@pytest.mark.slow
-def test_networks_learn_as_well_as_those_of_scikit_learn():
-    class Own(MLPClassifier):
-        """Any subclass is fitted by itself."""
-
-    params = {"max_iter": 30, "batch_size": 20, "learning_rate_init": 0.02}
-    scores = []
-    for kind in (MLPClassifier, Own):
-        net = make_pipeline(StandardScaler(), kind((8,), **params))
-        votes = teachers.count_votes(net, X, Y, PARTS, N_TEACHERS, X, CLASSES, SEEDS)
-        scores.append(np.mean(CLASSES[votes.argmax(axis=1)] == Y))
-    assert min(scores) > 0.8
-    assert abs(scores[0] - scores[1]) < 0.03
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GNMaxEvent, LaplaceEvent, RepeatedEvent, epsilon_of
+from skprivacy.accounting import GNMaxEvent
 from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
 from skprivacy.accounting.renyi import rdp
 from skprivacy.ensemble import (
@@ -64,15 +64,6 @@ def test_the_published_numbers_of_single_queries():
     assert laplace.dependent[0, at] == pytest.approx([1.83721e-4, 2.25510e-4, 3.52164e-4], rel=1e-5)
 
 
-def test_the_conventions_of_the_published_script():
-    """1,000 queries at noise .1: eight moments and the classic conversion."""
-    votes = np.tile([25, 25], (1000, 1))
-    found = analyze_votes(votes, LNMax(10.0), moments=8, conversion="classic")
-    assert found.epsilon() == pytest.approx(51.51292546, abs=1e-8)
-    tight = analyze_votes(votes, LNMax(10.0), moments=8)
-    assert tight.epsilon() < found.epsilon()
-
-
 def script_moments(votes, gamma, n_moments=8):
     """Return the sum of log moments as the published script takes them, one query at a time."""
     total = np.zeros(n_moments)
@@ -98,22 +89,6 @@ def test_the_script_of_the_paper_prints_the_same_epsilon():
     printed = (moments - math.log(1e-5)) / np.arange(1, 9)
     assert private == pytest.approx(printed.min(), rel=1e-12)
     assert private < found.epsilon()
-
-
-@pytest.mark.parametrize(
-    ("n_queries", "delta", "quoted"), [(1000, 1e-6, 26.6226), (100, 1e-5, 5.79853)]
-)
-def test_the_first_paper_quotes_strong_composition(n_queries, delta, quoted):
-    """SVHN and MNIST: Laplace noise of gamma .05, whatever the votes."""
-    votes = np.tile([125, 125], (n_queries, 1))
-    found = analyze_votes(votes, LNMax(20.0), delta=delta, conversion="strong")
-    assert found.epsilon() == pytest.approx(quoted, abs=5e-5)
-    assert found.epsilon(10) < found.epsilon()
-    # It is a bound, far above the proof for as many answers at a pure cost of .1 each.
-    proved = epsilon_of(RepeatedEvent(LaplaceEvent(10.0), n_queries), delta)
-    assert proved < analyze_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
-    with pytest.raises(ValueError, match="does not use votes"):
-        found.private_epsilon()
 
 
 def test_the_private_epsilon_is_only_told_with_a_warning():
@@ -151,8 +126,6 @@ def test_the_first_queries_and_those_without_an_answer():
         ([[1, 2]], {"delta": 0.0}, "delta"),
         ([[1, 2]], {"moments": 0}, "moments"),
         ([[1, 2]], {"conversion": "loose"}, "conversion"),
-        ([[1, 2]], {"conversion": "strong"}, "is for LNMax"),
-        ([[1, 2]], {"conversion": "strong", "aggregator": LNMax(9.0), "moments": 8}, "moments=8"),
         ([[1, 2]], {"aggregator": InteractiveGNMax(9.0, 3, noise=9.0)}, "no data-dependent cost"),
         ([[1, 2]], {"answered": [True, False]}, "answered"),
         ([[1, 2]], {"aggregator": GNMax()}, "aggregator"),

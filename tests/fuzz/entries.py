@@ -71,7 +71,7 @@ EXEMPT: dict[str, set[str]] = {
     "it writes where it is told to": {"PrivacyBudget.export", "create_key"},
     "called by the library with what it has checked": {
         "Schema.confirm", "FederatedPlan.contribution", "FederatedPlan.step",
-        "PublicRecords.encoder_like", "Updates.weights_of",
+        "Updates.weights_of",
     },
     "passed on as predict_proba is": {
         "PrivacySweepCV.predict_log_proba", "PrivateSearchCV.predict_log_proba",
@@ -194,7 +194,7 @@ def methods_of(kind: Any) -> Iterator[tuple[str, bool]]:
         method = member(kind, name)
         if name.startswith(("_", "set_", "get_")) or not inspect.isfunction(method):
             continue
-        inner = issubclass(kind, Aggregator) and name in ("calibrated", "event")
+        inner = issubclass(kind, Aggregator) and name == "event"
         if inner or f"{kind.__name__}.{name}" in EXEMPTED:
             continue
         taken = inspect.signature(method).parameters

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from skprivacy.accounting import Event, PrivacyBudget
 from skprivacy.base import reserve_release
-from skprivacy.ensemble.aggregators import Aggregator
 from skprivacy.fine_tuning import ALMFineTuner, SampledSensitivity
 from skprivacy.fine_tuning.head import Head
-from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
 from .arguments import CHEAP, NEEDED, ONE, OPTIONAL, OTHERS, OWN, X, y
@@ -124,10 +122,8 @@ def use(made, names, data):
             attempt(lambda fact=fact: getattr(made, fact, None), names)
     if isinstance(made, Head):
         train(names, head=made)
-    if isinstance(made, Sensitivity | SampledSensitivity):
+    if isinstance(made, SampledSensitivity):
         train(names, sensitivity=made)
-    if isinstance(made, Aggregator):
-        attempt(lambda: made.with_noise(2.0), names)
 
 
 def train(names, **part):

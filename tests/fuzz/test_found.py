@@ -267,7 +267,6 @@ FOUND = [
     ("columns_with_missing", lambda: made(columns_with_missing=[[1]]).fit(TABLE)),
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
-    ("smoothness", lambda: ensemble.sanitized_cost(VOTES, order=6.0, smoothness=8e14)),
     ("answered", lambda: ensemble.analyze_votes([[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2,
         3]])),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),

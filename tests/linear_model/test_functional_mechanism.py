@@ -106,12 +106,6 @@ def test_two_classes_given_as_three_agree():
     assert (two.predict(X) == three.predict(X)).mean() > 0.999
 
 
-@pytest.mark.parametrize("t", [-4.0, -2.0, -1.0, 0.3, 1.0, 4.0])
-def test_the_documented_approximation_error(t):
-    error = math.log(2) + t / 2 + t * t / 8 - math.log1p(math.exp(t))
-    assert 0 <= error <= t**4 / 192
-
-
 # ---------------------------------------------------------------- with noise
 
 
@@ -147,25 +141,6 @@ def test_private_classification_is_useful(kind, k, delta):
     assert proba.shape == (20_000, k)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
-
-
-@pytest.mark.slow
-def test_a_few_hundred_records():
-    """Diabetes, 442 x 10, by public bounds: what diffprivlib 0.6.6 scores below -10**6 on."""
-    X, y = load_diabetes(return_X_y=True, scaled=False)
-    bounds = [18, 1, 15, 60, 90, 40, 20, 2, 3, 55], [80, 2, 45, 140, 310, 250, 100, 10, 6.5, 130]
-
-    def score(**params):
-        model = FunctionalMechanismRegressor(bounds=bounds, target_bounds=(0, 300), **params)
-        return np.median([clone(model).fit(X, y).score(X, y) for _ in range(25)])
-
-    for relation in ("add_remove", "replace_one"):
-        for delta in (0.0, 1e-6):  # whatever epsilon is: the middle of target_bounds scores -0.00
-            assert score(epsilon=0.001, delta=delta, relation=relation) > -0.1
-            assert score(epsilon=0.1, delta=delta, relation=relation) > -0.1
-    assert score(epsilon=1.0) > 0.05
-    assert score(epsilon=1.0, delta=1e-6) > 0.25
-    assert score(epsilon=10.0) > 0.4
 
 
 @pytest.mark.heavy
@@ -232,7 +207,6 @@ class TestEveryone:
         ("params", "named"),
         [
             ({"epsilon": 0}, "epsilon"),
-            ({"epsilon": -1.0}, "epsilon"),
             ({"delta": 1.0}, "delta"),
             ({"delta": 0.9}, r"delta=0\.9 must be far below"),
             ({"bounds": (1, 0)}, "bounds="),

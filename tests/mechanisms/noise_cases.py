@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from skprivacy._groups import resolve_groups
+from skprivacy._input_data import resolve_groups
 from skprivacy.accounting import Event, GaussianEvent, PoissonSampledEvent, VoteBlockEvent
 from skprivacy.accounting.event import flatten
 from skprivacy.accounting.events import (

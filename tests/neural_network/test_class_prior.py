@@ -129,7 +129,9 @@ def test_several_labels_have_no_prior(rows):
 @pytest.mark.heavy
 def test_few_records_of_a_class_train_no_hidden_layer(rows):
     hidden = [
-        classifier(class_prior=prior, epsilon=3.0).fit(*rows).settings_["hidden_layer_sizes"]
+        classifier(class_prior=prior, epsilon=3.0, epochs=1)
+        .fit(*rows)
+        .settings_["hidden_layer_sizes"]
         for prior in (None, [0.5, 0.5], PRIOR)
     ]
     assert hidden == [(64,), (64,), ()]

@@ -7,12 +7,8 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skprivacy import load_model, save_model
@@ -124,23 +120,6 @@ def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
             again.partial_fit(X, Y)
 
 
-def test_in_a_pipeline():
-    pipe = make_pipeline(FunctionTransformer(), classifier())
-    pipe.fit(X, Y, dpsgdclassifier__groups=PATIENT)
-    assert pipe[-1].privacy_.unit == "patient"
-
-
-@pytest.mark.heavy
-def test_metadata_is_routed():
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = classifier().set_fit_request(groups=True)
-        pipe = make_pipeline(FunctionTransformer(), model)
-        assert pipe.fit(X, Y, groups=PATIENT)[-1].privacy_.unit == "patient"
-        grid = GridSearchCV(pipe, {"dpsgdclassifier__epsilon": [1.0, 2.0]}, cv=GroupKFold(2))
-        grid.fit(X, Y, groups=PATIENT)
-    assert grid.best_estimator_[-1].privacy_.unit == "patient"
-
-
 def test_a_file_on_disk_is_read_by_person(tmp_path):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -151,16 +130,3 @@ def test_a_file_on_disk_is_read_by_person(tmp_path):
         ]
     for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
-
-
-def test_the_name_of_a_group_does_not_matter():
-    """Neither how people are called nor in which types, as long as equal ones are equal."""
-    named = PATIENT.map(lambda number: f"patient {number}")
-    with pytest.warns(match="noise_seed"):
-        models = [
-            classifier(noise_seed=3, random_state=0).fit(X, Y, groups=groups)
-            for groups in (PATIENT, named, PATIENT.astype(float), PATIENT.tolist())
-        ]
-    first, *others = (list(m.module_.parameters()) for m in models)
-    for other in others:
-        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))

@@ -18,8 +18,7 @@ transformers = pytest.importorskip("transformers", reason="the extra lora")
 from torch import nn  # noqa: E402
 
 from skprivacy import DPSGDClassifier  # noqa: E402
-from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum  # noqa: E402
-from skprivacy.neural_network._gradients.clipping import _SAFETY  # noqa: E402
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, ClippedGradientSum  # noqa: E402
 from skprivacy.neural_network._gradients.trial import PROBES, Probe  # noqa: E402
 from skprivacy.neural_network._training.engine import flatten_parameters  # noqa: E402
 

@@ -264,20 +264,6 @@ def test_further_training_composes_and_charges(rows):
     ) else True  # fmt: skip
 
 
-def test_further_training_that_breaks_off_leaves_the_net_as_it_was(rows, monkeypatch):
-    net = private().fit(*rows)
-    before, claim = net.predict(rows[0]), net.privacy_
-    monkeypatch.setattr(Mechanism, "release", _interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        net.partial_fit(*rows)
-    assert np.array_equal(net.predict(rows[0]), before)
-    assert net.privacy_ is claim
-
-
-def _interrupt(*args):
-    raise KeyboardInterrupt
-
-
 @pytest.mark.heavy
 def test_parameters_clone_and_pickle(rows):
     net = private(module__width=5, optimizer__momentum=0.5)
@@ -297,12 +283,6 @@ def test_parameters_clone_and_pickle(rows):
     with pytest.warns(PrivacyWarning):
         seeded = private(noise_seed=876543219).fit(*rows)
     assert pickle.loads(pickle.dumps(seeded)).noise_seed is None
-
-
-def test_no_history_and_no_optimizer_are_kept(rows):
-    net = private(optimizer="adam").fit(*rows)
-    assert len(net.history) == 0
-    assert not hasattr(net, "optimizer_")
 
 
 class KeepingLoss(nn.Module):

@@ -56,7 +56,7 @@ def test_a_name_or_a_number_means_the_defaults(named, spelled):
         ("optimizer", Optimizer(), {"momentum": 0.1}),
         ("optimizer", Optimizer(), {"schedule": "cosine"}),
         ("optimizer", Optimizer(), {"averaging": 1.0}),
-        ("optimizer", Optimizer(averaging="ema"), {"averaging_decay": 0.2}),
+        ("optimizer", Optimizer(), {"averaging": "ema"}),
         ("max_grad_norm", Clipping(), {"method": "automatic"}),
         ("max_grad_norm", Clipping(), {"norm": 0.3}),
         ("max_grad_norm", Clipping("adaptive"), {"target_quantile": 0.1}),

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismClassifier
 from skprivacy.sums.sources import open_table
-from skprivacy.sums.sum_plan import GROUP_SIZE
-from skprivacy.sums.targets import TargetRange
+from skprivacy.sums.sum_plan import GROUP_SIZE, TargetRange
 from tests.sums.engines import COLUMNS, patients
 from tests.sums.test_lying_tables import NUMBERS, TABLE
 

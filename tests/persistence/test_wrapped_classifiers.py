@@ -103,9 +103,9 @@ def test_learners_of_any_make(name, tmp_path):
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_a_student_of_a_graph(kind, tmp_path):
-    model = LabelPATEClassifier(
-        student=PropagationStudent(n_components=3), classes=CLASSES, **VOTES
-    ).fit(X.astype(kind), Y)
+    model = LabelPATEClassifier(student=PropagationStudent(), classes=CLASSES, **VOTES).fit(
+        X.astype(kind), Y
+    )
     found = _same(model, X.astype(kind), tmp_path)
     assert found.student_._coef_.dtype == kind
 

@@ -71,7 +71,7 @@ def gaussian_for_logistic(original, self, value, random):
 @calling
 def less_in_votes(original, self, votes, *rest):
     """Draw 80% of the noise that the event of an aggregator claims."""
-    return original(self.with_noise(0.8 * self.noise), votes, *rest)
+    return original(self._with_noise(0.8 * self.noise), votes, *rest)
 
 
 def too_true(original):

@@ -31,7 +31,7 @@ from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing.statistics import standard_scaler
 from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns, MomentPlan, Statistic
-from skprivacy.sums.targets import TargetRange
+from skprivacy.sums.sum_plan import TargetRange
 from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments

@@ -10,9 +10,12 @@ from skprivacy import _input_data
 from skprivacy.accounting import ComposedEvent
 from skprivacy.mechanisms import SecureRandom, float_noise
 from skprivacy.neural_network import DPSGDClassifier, dpsgd_regressor
-from skprivacy.neural_network._gradients import clipping, perceptron, trial
-from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
+from skprivacy.neural_network._gradients import clipped_sum, perceptron, trial
+from skprivacy.neural_network._gradients.clipped_sum import (
+    AdaptiveClipping,
+    BatchSum,
+    ClippedGradientSum,
+)
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training import target_releases
@@ -248,15 +251,15 @@ BUGS = [
         OF_NETWORKS),
     Bug(PerceptronGradients, "add_clipped", layers_clipped_alone, REPLAY, DPSGD),
     Bug(OuterProduct, "add_sum", per_layer_clip, REPLAY, EXACT),
-    Bug(clipping.CLIPPING, "per-layer", instead(clip_alone), REPLAY,
+    Bug(clipped_sum.CLIPPING, "per-layer", instead(clip_alone), REPLAY,
         "DPSGDClassifier-per-layer-weights", "layers take the whole norm"),
     Bug(ClippedGradientSum, "__call__", weighted_after_the_clip, REPLAY, PRIOR),
     Bug(DPSGDClassifier, "_encode", prior_of_the_data, REPLAY, PRIOR),
-    Bug(clipping, "_SAFETY", instead(np.inf), REPLAY, (DPSGD, "DPGANSynthesizer"), "no clipping",
+    Bug(clipped_sum, "_SAFETY", instead(np.inf), REPLAY, (DPSGD, "DPGANSynthesizer"), "no clipping",
         OF_NETWORKS),
-    Bug(clipping, "_SAFETY", instead(2.0), REPLAY, ADAPTIVE, "adaptive clipping does not clip"),
+    Bug(clipped_sum, "_SAFETY", instead(2.0), REPLAY, ADAPTIVE, "adaptive clipping does not clip"),
     Bug(BatchSum, "__call__", clips_the_mean, name="the mean gradient clipped",
-        visible_outside=OF_NETWORKS, beside=((clipping, "_SAFETY", instead(np.inf)),)),
+        visible_outside=OF_NETWORKS, beside=((clipped_sum, "_SAFETY", instead(np.inf)),)),
     Bug(ClippedGradientSum, "__call__", every_view_an_example, REPLAY, "DPSGDClassifier-augmented"),
     Bug(trial, "_results_agree", instead(lambda *sums: True), REPLAY, MIXING,
         "a trial that notices no mixing"),

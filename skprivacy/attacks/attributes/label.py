@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model, train_clone
 from ..._docs import fill_docs
-from ..._groups import resolve_groups
-from ..._input_data import check_consistent_length, column_or_1d, label_columns
+from ..._input_data import check_consistent_length, column_or_1d, label_columns, resolve_groups
 from ..._sklearn import safe_indexing
 from ..._validation import as_array, check_random_state, num_samples, open_unit, whole
 from ...metrics.epsilon import epsilon_from_guesses

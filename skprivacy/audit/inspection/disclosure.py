@@ -17,8 +17,8 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model
-from ..._groups import Groups, resolve_groups
-from ..._input_data import check_one_type
+from ..._groups import Groups
+from ..._input_data import check_one_type, resolve_groups
 from ..._validation import is_number, num_samples, whole
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics.rates import clopper_pearson

@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._training.torch_modes import numpy_sees
-from .clipping import accumulator
 
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
+
+# Attribute of a parameter, a tensor that sums its clipped gradients. It is not ``grad``: exact
+# noise sums in double precision, which torch before 2.9 refuses there.
+ACCUMULATOR = "clipped_sum"
 
 # Squares below the smallest normal number vanish: each number may have lost this much.
 _LOST = torch.finfo(torch.float32).tiny
@@ -81,11 +84,11 @@ class OuterProduct:
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
-        total, d, a = accumulator(self.weight), self.output_grad, self.input
+        total, d, a = getattr(self.weight, ACCUMULATOR), self.output_grad, self.input
         if total.dtype != d.dtype:
             d, a, factors = (values.to(total.dtype) for values in (d, a, factors))
         buffer = d if self.spare or d is not self.output_grad else None
-        bias = None if self.bias is None else accumulator(self.bias)
+        bias = None if self.bias is None else getattr(self.bias, ACCUMULATOR)
         add_weighted(total, bias, d, a, factors, buffer, self.first)
 
     def without(self, bad: Tensor) -> OuterProduct:
@@ -106,7 +109,7 @@ class OuterProduct:
                 else _norms_of_sums(
                     bucket.gather(self.input),
                     bucket.gather_blanked(self.output_grad),
-                    longest[bucket.who],
+                    longest[bucket.groups],
                     bucket.most,
                     bias,
                 )
@@ -142,13 +145,13 @@ class OuterProducts:
         return _add_rounding_margin(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        total = accumulator(self.weight)
+        total = getattr(self.weight, ACCUMULATOR)
         weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
         total = total.movedim(1, -1)
         total.add_(update.view(total.shape))
         if self.bias is not None:
-            accumulator(self.bias).add_(weighted.sum(0))
+            getattr(self.bias, ACCUMULATOR).add_(weighted.sum(0))
 
     def without(self, bad: Tensor) -> OuterProducts:
         return replace(
@@ -168,7 +171,7 @@ class OuterProducts:
             d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None
             each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias).view(a.shape[:2])
-            longest = each.sum(1).mul_(positions * shares.sizes[bucket.who])
+            longest = each.sum(1).mul_(positions * shares.sizes[bucket.groups])
             found.append(_norms_of_sums(a, d, longest, positions * bucket.most, bias))
         return torch.cat(found)
 
@@ -192,7 +195,7 @@ class Lookups:
         return _add_rounding_margin(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
-        total = accumulator(self.weight)
+        total = getattr(self.weight, ACCUMULATOR)
         weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         total.index_add_(0, self.index.flatten(), weighted)
 
@@ -228,7 +231,7 @@ class DenseGradients:
         return squared_lengths(self.rows.flatten(1), _LOST * self.parameter.numel())
 
     def add_sum(self, factors: Tensor) -> None:
-        total = accumulator(self.parameter)
+        total = getattr(self.parameter, ACCUMULATOR)
         update = factors.to(total.dtype) @ self.rows.flatten(1).to(total.dtype)
         total = total.movedim(1, -1) if self.channels_last else total
         total.add_(update.view(total.shape))

@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._groups import Groups
-from .._training.training_config import PerGroup
 
 # Groups of up to this many examples are computed together with groups of equal size only. Larger
 # ones share a bucket with groups of up to twice as many, padded with examples that count nothing.
 _EXACT = 8
+
+
+@dataclass(frozen=True)
+class PerGroup:
+    """Terms of a run that protects groups."""
+
+    unit: str  # name of a group
+    most: int | None  # records of a group that are used at most
+    contribution: str  # "mean" or "sum" of their gradients, before clipping
 
 
 class GroupedExamples:
@@ -36,7 +44,7 @@ class GroupedExamples:
     @property
     def n_single_examples(self) -> int:
         """Number of groups with one example; they come first."""
-        return self.buckets[0].who.stop if self.buckets[0].most == 1 else 0
+        return self.buckets[0].groups.stop if self.buckets[0].most == 1 else 0
 
     def squared_norms(self, joint: Tensor) -> Tensor:
         """Return bounds of squared norms of groups' contributions, given bounds of their sums."""
@@ -67,7 +75,7 @@ class GroupBucket:
 
     m: int
     most: int  # largest size in such a bucket; decides how norms are computed
-    who: slice  # the groups
+    groups: slice  # their positions
     part: slice  # their examples
     places: Tensor | None = None  # padded positions of examples; None if all groups have m
     extra: Tensor | None = None  # positions that count nothing
@@ -161,9 +169,9 @@ def _make_bucket(
     device: torch.device,
 ) -> GroupBucket:
     start, m = int(ends[first] - sizes[first]), int(sizes[last - 1])
-    who, part = slice(first, last), slice(start, int(ends[last - 1]))
+    groups, part = slice(first, last), slice(start, int(ends[last - 1]))
     if sizes[first] == m:
-        return GroupBucket(m, most, who, part)
+        return GroupBucket(m, most, groups, part)
     own = sizes[first:last]
     place = np.arange(m)
     extra = place >= own[:, None]
@@ -171,7 +179,7 @@ def _make_bucket(
     return GroupBucket(
         m,
         most,
-        who,
+        groups,
         part,
         torch.from_numpy(places.ravel()).to(device),
         torch.from_numpy(np.flatnonzero(extra)).to(device),

@@ -22,8 +22,7 @@ from torch.nn.utils import skip_init
 from ..._environment import MUCH_WORK
 from ..._validation import as_array
 from .._training.torch_modes import numpy_sees
-from .clipping import Clip, accumulator
-from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
+from .contributions import ACCUMULATOR, LOST, SUMMED, Contribution, OuterProduct, _is_small
 
 _SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
 _ATEN = torch.ops.aten
@@ -180,7 +179,7 @@ class PerceptronGradients:
 
     def takes(self, inputs: Tensor) -> bool:
         """Return True if :meth:`add_clipped` sums these rows."""
-        total = accumulator(self.layers[0][0])
+        total = getattr(self.layers[0][0], ACCUMULATOR)
         single = inputs.dtype == torch.float32 and total.dtype == torch.float32
         # The number of rows decides the rounding of gradients, as shapes of products always do.
         # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
@@ -188,7 +187,12 @@ class PerceptronGradients:
         return single and short and numpy_sees(inputs)
 
     def add_clipped(
-        self, inputs: Tensor, targets: Tensor, clip: Clip, norm: float, first: bool
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        clip: Callable[[Any, Any, float], Any],
+        norm: float,
+        first: bool,
     ) -> None:
         """Add the clipped sum to the accumulators, or overwrite them if it is the ``first``.
 
@@ -351,7 +355,7 @@ def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
 
 
 def _add_product(parameter: Tensor, left: Array, rows: Array, first: bool) -> None:
-    total = accumulator(parameter).numpy()
+    total = getattr(parameter, ACCUMULATOR).numpy()
     for start in range(0, len(rows), _ROWS):
         part = slice(start, start + _ROWS)
         if first and start == 0:

@@ -21,8 +21,7 @@ from torch.func import functional_call, grad, vmap
 from ..._config import warn_caller
 from .._training.torch_modes import is_off_cpu
 from .bookkeeping import AutogradBackward, has_rule
-from .clipping import accumulator, set_accumulator
-from .contributions import Contribution, DenseGradients
+from .contributions import ACCUMULATOR, Contribution, DenseGradients
 from .perceptron import PerceptronGradients
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -254,7 +253,7 @@ def _clear_gradients(module: nn.Module) -> None:
     """Give every trained parameter a sum of zeros, which contributions add to."""
     for p in module.parameters():
         if p.requires_grad:
-            set_accumulator(p, torch.zeros_like(p))
+            setattr(p, ACCUMULATOR, torch.zeros_like(p))
 
 
 def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
@@ -368,7 +367,7 @@ def _norms_and_sum(
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
-    grads = [accumulator(p) for p in module.parameters() if p.requires_grad]
+    grads = [getattr(p, ACCUMULATOR) for p in module.parameters() if p.requires_grad]
     for gradient in grads:
         gradient.zero_()
     for c in contributions:

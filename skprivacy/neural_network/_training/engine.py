@@ -23,13 +23,10 @@ from ...accounting.budget.receipts import Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.secure_random import PrefetchedNoise
-from .._gradients.clipped_sum import (
-    AdaptiveClippingOnDevice,
-    BatchSum,
-    ClippedGradientSum,
-)
-from .._gradients.clipping import AdaptiveClipping, Clip, set_accumulator
+from .._gradients.clipped_sum import AdaptiveClipping, BatchSum, Clip, ClippedGradientSum
+from .._gradients.contributions import ACCUMULATOR
 from .._gradients.group_batches import GroupRows
+from .._gradients.padded_sum import AdaptiveClippingOnDevice
 from .._gradients.trial import Probe
 from .graph_step import FIXED_ON, GraphStep, Run
 from .mapped_rows import FREE_MEMORY, MappedRows, move_rows_to_device
@@ -323,7 +320,7 @@ def flatten_parameters(
     for p in parameters:
         stop = start + p.numel()
         p.data = flat.data[start:stop].view_as(p)
-        set_accumulator(p, grad[start:stop].view_as(p))
+        setattr(p, ACCUMULATOR, grad[start:stop].view_as(p))
         start = stop
     if grad.dtype == flat.dtype:
         flat.grad = grad

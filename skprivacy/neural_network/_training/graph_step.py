@@ -18,21 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...mechanisms import Mechanism, PoissonSampler, SecureRandom
-from .._gradients.clipped_sum import (
+from .._gradients.losses import AbsoluteError, HuberError, LabelEntropy, PerExample, SquaredError
+from .._gradients.padded_sum import (
     AdaptiveClippingOnDevice,
     PaddedSum,
     Table,
     lengths_for,
 )
-from .._gradients.losses import AbsoluteError, HuberError, LabelEntropy, PerExample, SquaredError
 from .._gradients.trial import Probe
 from .update_rules import MomentumSGD
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
-    from .._gradients.clipping import Clip
+    from .._gradients.clipped_sum import BatchSum, Clip, ClippedGradientSum
     from .training_config import Sampler, TrainingConfig
 
 # Devices that would wait for the CPU in every step without fixed memory.

@@ -24,7 +24,7 @@ from torch import Tensor
 from ..._environment import blas_threads, one_blas_thread, one_torch_thread
 from ..._stacked.perceptrons import Float32Array, PerceptronStack, append_columns, count_numbers
 from ..._stacked.stacked_dpsgd import sum_clipped_gradients
-from .._gradients.clipping import AdaptiveClipping
+from .._gradients.clipped_sum import AdaptiveClipping
 from .._gradients.contributions import LOST, SUMMED
 from .._gradients.perceptron import ACTIVATIONS, PerceptronGradients
 from .engine import ChargedRun, SingleProcess, Training

@@ -45,7 +45,8 @@ from ...mechanisms import (
     SecureRandom,
 )
 from ...mechanisms.matrix_gaussian import MatrixGaussian
-from .._gradients.clipping import CLIPPING, AdaptiveClipping, Clip
+from .._gradients.clipped_sum import CLIPPING, AdaptiveClipping, Clip
+from .._gradients.group_batches import PerGroup
 
 if TYPE_CHECKING:
     from ..augmentation import Views
@@ -235,15 +236,6 @@ class TargetNoise:
     mean: float  # before the steps
     levels: float  # after the steps
     sums: float
-
-
-@dataclass(frozen=True)
-class PerGroup:
-    """Terms of a run that protects groups."""
-
-    unit: str  # name of a group
-    most: int | None  # records of a group that are used at most
-    contribution: str  # "mean" or "sum" of their gradients, before clipping
 
 
 class Sampler(Protocol):

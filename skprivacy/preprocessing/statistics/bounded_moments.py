@@ -14,8 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..._groups import SHARE_GRID, Groups, check_order, resolve_groups
-from ..._input_data import check_array, check_cells, check_numbers, holds_collections
+from ..._groups import SHARE_GRID, Groups, check_order
+from ..._input_data import (
+    check_array,
+    check_cells,
+    check_numbers,
+    holds_collections,
+    resolve_groups,
+)
 from ..._validation import as_array, check_unmasked, is_number
 from ...accounting import PrivacyBudget, PrivacyGuarantee
 from ...accounting.calibration import analytic_noise_multiplier

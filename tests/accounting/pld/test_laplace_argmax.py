@@ -306,9 +306,9 @@ def test_more_queries_than_declared_break_the_claim():
 
 def test_the_aggregator_charges_winners():
     assert LNMax(20.0).event(100, moved=1) == lnmax(20.0, 100)
-    found = LNMax().calibrated(30, 1, epsilon=1.0, delta=DELTA, relation="zero_out")
+    found = LNMax()._calibrated(30, 1, epsilon=1.0, delta=DELTA, relation="zero_out")
     assert 0.999 <= epsilon_of(found.event(30, 1), DELTA) <= 1.0
-    pure = LNMax().calibrated(30, 1, epsilon=1.0, delta=0.0, relation="zero_out")
+    pure = LNMax()._calibrated(30, 1, epsilon=1.0, delta=0.0, relation="zero_out")
     assert pure.noise == pytest.approx(60.0, rel=1e-3)
 
 

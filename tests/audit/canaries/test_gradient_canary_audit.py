@@ -26,8 +26,7 @@ from skprivacy.exceptions import BudgetExceededError
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler
 from skprivacy.metrics.coin_guesses import best_n_guesses, guess_top_scores, refutes_curve
 from skprivacy.neural_network import Clipping, Distributed, DPNeuralNet
-from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import CLIPPING
+from skprivacy.neural_network._gradients.clipped_sum import CLIPPING, BatchSum, ClippedGradientSum
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.gradient_canaries import CanaryCode
 from skprivacy.neural_network._training.training_config import (

@@ -14,8 +14,7 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
 )
-from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import CLIPPING
+from skprivacy.neural_network._gradients.clipped_sum import CLIPPING, BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.perceptron import Workspace
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import update_rules as optimizers

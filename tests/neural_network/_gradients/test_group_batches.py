@@ -9,25 +9,21 @@ from torch import nn
 
 from skprivacy._groups import Groups
 from skprivacy.neural_network._gradients import contributions
-from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import _SAFETY
+from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import (
     DenseGradients,
     Lookups,
     OuterProduct,
     OuterProducts,
 )
-from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
+from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows, PerGroup
 from skprivacy.neural_network._gradients.trial import (
-    OneByOne,
     Probe,
-    Vectorised,
 )
 from skprivacy.neural_network._training.engine import flatten_parameters
-from skprivacy.neural_network._training.training_config import PerGroup
 
 from ..test_augmentation import MODULES, VIEWS
-from .test_contributions import BOOK_KEEPING, LOSS, batch, clipped, engine_of, gradient_rows
+from .test_contributions import LOSS, batch, clipped, engine_of, gradient_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:module=Recurrent:UserWarning")
 CPU = torch.device("cpu")
@@ -69,18 +65,6 @@ def test_views_of_records_of_people(name):
     grad.zero_()
     engine(X, y, GroupedExamples(sizes, True, CPU))
     assert (grad - expected).norm() <= 3e-4 * expected.norm()
-
-
-@pytest.mark.parametrize("way", [Vectorised, OneByOne])
-@pytest.mark.parametrize("name", ["conv2d", "embedding", "layer norm"])
-def test_the_other_ways_join_people_too(name, way):
-    torch.manual_seed(0)
-    module = BOOK_KEEPING[name]()
-    X, y = batch(int(SIZES.sum()))
-    rows = gradients_of_people(gradient_rows(module, X, y), SIZES, True)
-    shares = GroupedExamples(SIZES, True, CPU)
-    norms = sum(shares.squared_norms(c.joint_norms(shares)) for c in way(module, LOSS)(X, y))
-    torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.heavy

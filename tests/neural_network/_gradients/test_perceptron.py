@@ -10,8 +10,11 @@ from torch import nn
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._gradients import perceptron as arithmetic
-from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
-from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
+from skprivacy.neural_network._gradients.clipped_sum import (
+    CLIPPING,
+    AdaptiveClipping,
+    ClippedGradientSum,
+)
 from skprivacy.neural_network._gradients.contributions import OuterProduct, squared_lengths
 from skprivacy.neural_network._gradients.perceptron import PerceptronGradients, make_mlp
 from skprivacy.neural_network._training.engine import flatten_parameters

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from skprivacy.accounting import (
-    ComposedEvent,
     GaussianEvent,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -22,7 +21,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
 )
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, Optimizer
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training.engine import WeightAverage
 from skprivacy.neural_network._training.training_config import (
     NOISE,
@@ -56,16 +55,7 @@ def test_learns(blobs, noise, optimizer):
     assert 0.99 * 3.0 < model.epsilon_ <= 3.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
-def test_a_regressor_learns_too(blobs, noise):
-    X = blobs[0]
-    y = X[:, 0] - 0.5 * X[:, 1]
-    model = DPSGDRegressor(noise=noise, target_bounds=(-5, 5), epsilon=3.0, delta=1e-4).fit(X, y)
-    assert model.score(X, y) > 0.5
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded", "tree"])
+@pytest.mark.parametrize("noise", NOISE)
 def test_without_noise_there_is_no_guarantee(blobs, noise):
     model = private(noise=noise, epsilon=np.inf, epochs=1).fit(*blobs)
     assert model.epsilon_ == np.inf
@@ -124,16 +114,6 @@ def test_spreads_are_those_of_the_noise(kind, n, epochs):
     assert in_sums == pytest.approx(NOISE[kind].spread_in_sums(plan), rel=0.03)
 
 
-def test_a_stream_in_several_parts_is_composed(blobs):
-    X, y = blobs
-    model = private(noise="banded", epochs=1, batch_size=50)
-    model.fit(X[:500], y[:500])
-    once = model.epsilon_
-    model.partial_fit(X[500:], y[500:])
-    assert isinstance(model.privacy_event_, ComposedEvent)
-    assert model.epsilon_ > once
-
-
 def test_a_public_figure_for_the_number_of_records_is_refused(blobs):
     budget = PrivacyBudget(5.0, 1e-3)
     with pytest.raises(ValueError, match=r"n_records=1000 hides .* noise='banded'"):
@@ -172,20 +152,3 @@ def test_the_exponential_average_weighs_to_one():
     weights = 0.7 ** np.arange(3, -1, -1)
     assert averaged("ema", 0.7, steps) == pytest.approx(np.average(steps, weights=weights))
     assert averaged("ema", 0.999, [3.0] * 50) == pytest.approx(3.0)
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed")
-def test_the_exponential_average_is_taken_of_the_weights(blobs):
-    params = {"noise_seed": 1, "random_state": 0, "epochs": 5, "hidden_layer_sizes": ()}
-    last = private(optimizer=Optimizer(averaging=0.0), **params).fit(*blobs)
-    nearly = private(optimizer=Optimizer(averaging="ema", averaging_decay=1e-6), **params).fit(
-        *blobs
-    )
-    mean = private(optimizer=Optimizer(averaging="ema", averaging_decay=1 - 1e-6), **params).fit(
-        *blobs
-    )
-    uniform = private(optimizer=Optimizer(averaging=1.0), **params).fit(*blobs)
-    for close, to in ((nearly, last), (mean, uniform)):
-        for a, b in zip(close.module_.parameters(), to.module_.parameters(), strict=True):
-            assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-4)
-    assert not torch.equal(last.module_[0].weight, uniform.module_[0].weight)

@@ -21,7 +21,7 @@ from torch import nn
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom, chacha
 from skprivacy.neural_network import Clipping, Distributed, DPSGDClassifier
-from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table
+from skprivacy.neural_network._gradients.padded_sum import PaddedSum, Table
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training import graph_step as recorded
@@ -205,7 +205,7 @@ def test_the_noise_is_made_on_the_gpu(noise, clipping):
     drawn = mock.Mock(side_effect=chacha.DeviceRandom._key)
     model = DPSGDClassifier(
         epsilon=4.0, delta=1e-4, epochs=3, batch_size=8, classes=[0, 1, 2], noise=noise, device=GPU,
-        clipping=clipping,
+        max_grad_norm=Clipping(clipping),
     )  # fmt: skip
     with mock.patch.object(chacha.DeviceRandom, "_key", lambda *args: drawn(*args)):
         model.fit(*three_classes(24))

@@ -16,7 +16,7 @@ from torch import nn
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomShift
-from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table, lengths_for
+from skprivacy.neural_network._gradients.padded_sum import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine, graph_step, mapped_rows
 from skprivacy.neural_network._training import training_config as noise_kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from skprivacy.neural_network._gradients.clipped_sum import AdaptiveClippingOnDevice
+from skprivacy.neural_network._gradients.padded_sum import AdaptiveClippingOnDevice
 from skprivacy.neural_network._training.graph_step import GraphStep
 
 from ...contracts import records as contracts

@@ -55,7 +55,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_person_moves_one_contribution(name):
