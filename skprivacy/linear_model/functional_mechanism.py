@@ -7,7 +7,7 @@ The polynomials and their sensitivity are in ``polynomial_objective``. Start rea
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -246,6 +246,9 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Tighter bounds mean less noise.
     %(radius)s
     %(intercept_and_relation)s
+    order : {1, 2}, default=2
+        Order of the released expansion: 2 includes the whole matrix of second moments, 1 only its
+        diagonal. 1 has less noise but treats features as uncorrelated.
     alpha : float, default=1.0
         Regularisation. 1 is the strength that matches the noise, which does not depend on data.
     %(budget)s
@@ -299,6 +302,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,
+        "order": [Interval(Integral, 1, 2, closed="both")],
     }
 
     def __init__(
@@ -311,6 +315,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         radius: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add_remove",
+        order: int = 2,
         alpha: float = 1.0,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -322,11 +327,12 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.relation = relation
+        self.order = order
         self.alpha = alpha
         self.budget = budget
         self.noise_seed = noise_seed
 
     def _encode_target(self, fit: PrivateFit, y: NDArray) -> tuple[Labels, PolynomialObjective]:
         self.classes_ = public_classes(fit, y, self.classes)[0]
-        objective = multinomial_objective(len(self.classes_))
+        objective = multinomial_objective(len(self.classes_), int(self.order))
         return Labels(tuple(self.classes_)), objective

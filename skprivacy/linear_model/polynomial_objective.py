@@ -22,18 +22,23 @@ _DOUBT_CONSTANT = 1.5
 
 @dataclass(frozen=True)
 class PolynomialObjective:
-    """Loss ``sum_k slope_k(y) t_k + curvature t_k**2`` of a record x, with t_k = x @ w_k."""
+    """Quadratic loss of a record, ``sum_k slope_k(y) t_k + curvature t_k**2`` with t_k = x @ w_k.
+
+    Order 1 releases only the diagonal of the second moments, and replaces ``(x @ w)**2`` by
+    ``sum_i (x_i w_i)**2``: less noise, but features are treated as uncorrelated.
+    """
 
     n_classes: int | None  # None: a number as target
     curvature: float
     slope_l1: float  # bounds on the norms of one record's slopes
     slope_l2: float
+    order: int = 2
 
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
         """Return the sensitivity of :meth:`coefficients`: in L1 if ``pure``, else in L2.
 
         Rows x have ``size`` columns p, an L2 norm of at most 1 and an L1 norm of at most r =
-        ``l1_radius``. Slopes are scaled to norm 1 and multiplied by a power of two a:
+        ``l1_radius``. Slopes are scaled to norm 1 and multiplied by a power of two a. For order 2:
 
         - L1, one record: the linear part is at most a r, and the upper triangle of x x' is
           (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both bounds are attained jointly.
@@ -44,16 +49,20 @@ class PolynomialObjective:
           the bound for one record.
         - L2, one record: the whole matrix has Frobenius norm ``||x||**2 <= 1``.
         - L2, two records: ``||x x' - z z'||_F**2 = |x|^4 + |z|^4 - 2 (x z)^2 <= 2``.
+
+        For order 1 the diagonal has ``sum x_i**2 <= 1`` in L1, hence in L2; two records with
+        disjoint support differ by 2 in L1 and by sqrt(2) in L2.
         """
         # Zhang et al. 2012, Algorithm 1, line 1: the sensitivity Delta
         a, r, p = self._balance(pure), l1_radius, size
         if relation == "replace_one":
             if not pure:
                 return math.sqrt(4.0 * a * a + 2.0)
-            return 2.0 * a * r + min(r * r + 1.0, math.sqrt((p * p + 3.0 * p) / 2.0))
+            two = 2.0 if self.order == 1 else min(r * r + 1.0, math.sqrt((p * p + 3.0 * p) / 2.0))
+            return 2.0 * a * r + two
         if not pure:
             return math.hypot(a, 1.0)
-        return a * r + (r * r + 1.0) / 2.0
+        return a * r + (1.0 if self.order == 1 else (r * r + 1.0) / 2.0)
 
     def _balance(self, pure: bool) -> float:
         """Return the power of two nearest to the slope bound over twice the curvature."""
@@ -79,7 +88,8 @@ class PolynomialObjective:
         quadratic = np.zeros((p, p))
         quadratic[self._released_entries(p, pure)] = noisy[n_linear:]
         quadratic = quadratic + np.triu(quadratic, 1).T if pure else (quadratic + quadratic.T) / 2
-        std = mechanism.std if pure else mechanism.std / math.sqrt(2.0)
+        halved = self.order == 2 and not pure
+        std = mechanism.std / math.sqrt(2.0) if halved else mechanism.std
         bound = self.slope_l1 if pure else self.slope_l2
         # Zhang et al. 2012, Algorithm 1, line 5: the noisy objective
         return NoisyPolynomial(
@@ -87,7 +97,8 @@ class PolynomialObjective:
             quadratic=quadratic,
             linear_std=mechanism.std / a,
             quadratic_std=std,
-            quadratic_norm=std * math.sqrt(4.0 * p),  # of a symmetric random matrix
+            # Typical norms of a symmetric random matrix and of a diagonal one.
+            quadratic_norm=std * math.sqrt(4.0 * p if self.order == 2 else 2.0 * math.log(2.0 * p)),
             trace_std=mechanism.std * math.sqrt(p),
             unit=bound / (2.0 * self.curvature),
         )
@@ -96,6 +107,8 @@ class PolynomialObjective:
         """Return the indices of the released entries of the quadratic part."""
         # Gaussian noise is added to both triangles, because the Frobenius norm of the whole matrix
         # is the tightest bound for one record. The mean of both triangles has half the variance.
+        if self.order == 1:
+            return np.diag_indices(p)
         if pure:
             return np.triu_indices(p)
         return tuple(np.indices((p, p)).reshape(2, -1))
@@ -195,7 +208,7 @@ def squared_objective() -> PolynomialObjective:
     return PolynomialObjective(n_classes=None, curvature=1.0, slope_l1=2.0, slope_l2=2.0)
 
 
-def multinomial_objective(n_classes: int) -> PolynomialObjective:
+def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective:
     """Return the second-order expansion of the logistic loss at t = 0, for labels 0 .. k-1.
 
     Two classes have one margin: ``log(1 + exp(t)) - y t``, about ``(1/2 - y) t + t**2 / 8``.
@@ -210,4 +223,5 @@ def multinomial_objective(n_classes: int) -> PolynomialObjective:
         curvature=0.125 if two else 0.5 / k,
         slope_l1=0.5 if two else 2.0 * (1.0 - 1.0 / k),
         slope_l2=0.5 if two else math.sqrt(1.0 - 1.0 / k),
+        order=order,
     )

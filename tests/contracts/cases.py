@@ -377,7 +377,7 @@ LINEAR = {
     "AdaSSPRegressor-log": _linear_regression(AdaSSPRegressor, delta=1e-4, target_scale="log"),
     "FunctionalMechanismClassifier": _linear_classification(FunctionalMechanismClassifier),
     "FunctionalMechanismClassifier-delta": _linear_classification(
-        FunctionalMechanismClassifier, delta=1e-4
+        FunctionalMechanismClassifier, delta=1e-4, order=1
     ),
     # A record's gradient is as large as its error: near the bound only where a model with a small
     # ridge is confident and wrong. How confident it is depends on the noise.
@@ -650,8 +650,7 @@ def _search(n_records: int | None = None, random_state: int | None = None, **par
         "epsilon": 12.0, "delta": 0.0, "n_trials": TRIALS, "test_size": SHARE,
         "n_records": n_records, "random_state": random_state, "scoring": rightness,
     }  # fmt: skip
-    grid = {"fit_intercept": [True, False], "radius": [1.0, None]}
-    return SettledSearch(model, grid, **{**defaults, **params})
+    return SettledSearch(model, {"order": [1, 2], "radius": [1.0, None]}, **{**defaults, **params})
 
 
 def _best_of_trials(tape: Any) -> Event:

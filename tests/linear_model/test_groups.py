@@ -70,7 +70,7 @@ MODELS = {
     "functional": (functional, {}),
     "functional-delta": (functional, {"delta": 1e-3, "fit_intercept": False}),
     "classifier": (classifier, {}),
-    "classifier-delta": (classifier, {"delta": 1e-3}),
+    "classifier-order-1": (classifier, {"order": 1, "delta": 1e-3}),
 }
 
 

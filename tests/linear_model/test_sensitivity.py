@@ -70,12 +70,13 @@ def test_functional_regressor(relation, delta, fit_intercept, radius, target_sca
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_functional_classifier(relation, delta, n_classes):
+def test_functional_classifier(relation, delta, order, n_classes):
     [reached] = distances(
         lambda: FunctionalMechanismClassifier(
             epsilon=1.0, delta=delta, bounds=(LOWER, UPPER), classes=range(n_classes),
-            relation=relation,
+            relation=relation, order=order,
         ),
         with_a_record(np.arange(n_classes)),
     )  # fmt: skip
@@ -169,8 +170,9 @@ def test_output_perturbation_claims_all_of_its_gaussian_noise(relation):
 
 
 @pytest.mark.parametrize("pure", [True, False])
-def test_zero_out_is_add_remove(pure):
-    objective = multinomial_objective(3)
+@pytest.mark.parametrize("order", [1, 2])
+def test_zero_out_is_add_remove(order, pure):
+    objective = multinomial_objective(3, order)
     both = {objective.sensitivity(5, 2.0, r, pure) for r in ("add_remove", "zero_out")}
     assert len(both) == 1
 
