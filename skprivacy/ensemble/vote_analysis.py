@@ -31,7 +31,7 @@ _Costs = tuple[Floats, Floats]  # data-dependent and data-independent, (n_querie
 _MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
 
-CONVERSIONS = ("tight", "classic")
+CONVERSIONS = ("tight", "classic", "strong")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ class VoteAnalysis:
         Cost of each query whatever its votes, in nats.
     delta : float
         The delta at which epsilon is stated.
-    conversion : {"tight", "classic"}
+    conversion : {"tight", "classic", "strong"}
         Conversion of costs to epsilon.
+    pure : float or None
+        Epsilon of one query at delta 0, whatever its votes; None if it has none.
     """
 
     orders: Floats = field(repr=False)
@@ -57,6 +59,7 @@ class VoteAnalysis:
     independent: Floats = field(repr=False)
     delta: float = 1e-5
     conversion: str = "tight"
+    pure: float | None = None
 
     def epsilon(self, n_queries: int | None = None) -> float:
         """Return the epsilon of the first queries, whatever their votes.
@@ -71,6 +74,12 @@ class VoteAnalysis:
         float
             Epsilon in nats.
         """
+        # Papernot et al. 2017, section 3: strong composition of pure mechanisms
+        if self.conversion == "strong":
+            assert self.pure is not None
+            steps = len(self.independent[:n_queries])
+            spread = math.sqrt(2 * steps * math.log(1 / self.delta))
+            return steps * self.pure**2 + self.pure * spread
         return self._epsilon(self.independent, n_queries)
 
     def private_epsilon(self, n_queries: int | None = None) -> float:
@@ -89,11 +98,20 @@ class VoteAnalysis:
         float
             Epsilon in nats.
 
+        Raises
+        ------
+        ValueError
+            With ``conversion="strong"``, which does not use votes.
+
         Warns
         -----
         PrivacyLeakWarning
             Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
         """
+        if self.conversion == "strong":
+            raise ValueError(
+                "conversion='strong' does not use votes. Use 'tight', or the papers' 'classic'."
+            )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
             "Use epsilon(), or skprivacy.ensemble.sanitized_cost."
@@ -140,9 +158,13 @@ def analyze_votes(
     moments : int, default=None
         Use only the orders 2 to ``moments`` + 1. The script published with the first paper uses 8.
         ``None`` means the library's orders.
-    conversion : {"tight", "classic"}, default="tight"
+    conversion : {"tight", "classic", "strong"}, default="tight"
         Conversion of costs to epsilon. "classic" is the conversion of the papers, from log
-        moments (Abadi et al. 2016).
+        moments (Abadi et al. 2016). "strong" is for :class:`LNMax` only, and independent of the
+        votes: T e**2 + e sqrt(2 T ln(1 / delta)) for T queries of pure cost e. For Laplace noise of
+        scale 1 / gamma, e is 2 gamma. It is the figure of the first paper, and uses no moments. It
+        is valid but never the smallest: zero-concentrated differential privacy proves a bound with
+        half its first term.
 
     Returns
     -------
@@ -178,6 +200,11 @@ def analyze_votes(
         )
     if not isinstance(aggregator, Aggregator) or aggregator.noise is None:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
+    if conversion == "strong" and (moments is not None or not isinstance(aggregator, LNMax)):
+        raise ValueError(
+            f"conversion='strong' is for LNMax without moments, not for {aggregator!r} with "
+            f"moments={moments!r}. Use 'tight' or 'classic'."
+        )
     orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
     try:
         taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
@@ -186,7 +213,8 @@ def analyze_votes(
     if taken.shape != (len(counts),):
         raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
     dependent, independent = _query_costs(counts, aggregator, orders, taken)
-    return VoteAnalysis(orders, dependent, independent, float(delta), conversion)
+    pure = 2 / float(aggregator.noise or 0.0) if isinstance(aggregator, LNMax) else None
+    return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
 
 
 def _check_votes(votes: ArrayLike) -> Floats:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from skprivacy.accounting import GNMaxEvent
+from skprivacy.accounting import GNMaxEvent, LaplaceEvent, RepeatedEvent, epsilon_of
 from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
 from skprivacy.accounting.renyi import rdp
 from skprivacy.ensemble import (
@@ -91,6 +91,22 @@ def test_the_script_of_the_paper_prints_the_same_epsilon():
     assert private < found.epsilon()
 
 
+@pytest.mark.parametrize(
+    ("n_queries", "delta", "quoted"), [(1000, 1e-6, 26.6226), (100, 1e-5, 5.79853)]
+)
+def test_the_first_paper_quotes_strong_composition(n_queries, delta, quoted):
+    """SVHN and MNIST: Laplace noise of gamma .05, whatever the votes."""
+    votes = np.tile([125, 125], (n_queries, 1))
+    found = analyze_votes(votes, LNMax(20.0), delta=delta, conversion="strong")
+    assert found.epsilon() == pytest.approx(quoted, abs=5e-5)
+    assert found.epsilon(10) < found.epsilon()
+    # It is a bound, far above the proof for as many answers at a pure cost of .1 each.
+    proved = epsilon_of(RepeatedEvent(LaplaceEvent(10.0), n_queries), delta)
+    assert proved < analyze_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
+    with pytest.raises(ValueError, match="does not use votes"):
+        found.private_epsilon()
+
+
 def test_the_private_epsilon_is_only_told_with_a_warning():
     votes = np.tile([240, 5, 5], (100, 1))
     found = analyze_votes(votes, GNMax(40.0))
@@ -126,6 +142,8 @@ def test_the_first_queries_and_those_without_an_answer():
         ([[1, 2]], {"delta": 0.0}, "delta"),
         ([[1, 2]], {"moments": 0}, "moments"),
         ([[1, 2]], {"conversion": "loose"}, "conversion"),
+        ([[1, 2]], {"conversion": "strong"}, "is for LNMax"),
+        ([[1, 2]], {"conversion": "strong", "aggregator": LNMax(9.0), "moments": 8}, "moments=8"),
         ([[1, 2]], {"aggregator": InteractiveGNMax(9.0, 3, noise=9.0)}, "no data-dependent cost"),
         ([[1, 2]], {"answered": [True, False]}, "answered"),
         ([[1, 2]], {"aggregator": GNMax()}, "aggregator"),
