@@ -20,7 +20,7 @@ from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
 from ..audit import Claim, claim_of
-from ..audit.inspection.claims import joint_claim as total_of
+from ..audit.inspection.claims import joint_claim
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
 from .delegation import DelegatingMixin
@@ -311,11 +311,11 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         constant = _baseline_candidate(
             name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records
         )
-        plan = {}
+        kept = None
         if path is not None:
             again = validate_splits(splitter, self.cv, X, y, **routed.split)
             plan = describe_sweep(self, models, names, records, [splits, again])
-        kept = ResultStore.at(path, plan)
+            kept = ResultStore.at(path, plan)
         fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
@@ -329,7 +329,8 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
             with fits.saying_what_stays_charged(total):
                 model = clone(final.model).fit(X, y, **final.records.fit_params)
             beside.append(claim_of(model, X))
-            kept.keep_refit(beside[-1])
+            if kept is not None:
+                kept.keep_refit(beside[-1])
 
         if hasattr(self, "estimator_"):  # of an earlier fit
             del self.estimator_
@@ -424,7 +425,7 @@ def _collect_baselines(
 
 def _joint_cost(claims: list[Claim]) -> PrivacyGuarantee:
     """Return the joint cost of all trained models; one without a claim is not private."""
-    whole = total_of(claims)
+    whole = joint_claim(claims)
     note = "the joint guarantee covers the trained models, not their scores or attacks on them"
     if whole.charged is None:
         return PrivacyGuarantee(NonPrivateEvent(), assumptions=(whole.reason, note))

@@ -15,7 +15,7 @@ from .._validation import check_unmasked, num_samples
 from ..attacks import AttackResult
 from ..attacks.attack_result import MIN_GROUP_SIZE
 from ..audit.report.findings import group_partitions
-from ..metrics.roc_area import auc_p_value, holm
+from ..metrics.rates import auc_p_value, holm
 from .sweep_curve import Splits
 from .sweep_records import Records, Split
 

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LabeledRecords, LossThreshold
 from skprivacy.audit import About
-from skprivacy.metrics.roc_area import auc_p_value
+from skprivacy.metrics.rates import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups

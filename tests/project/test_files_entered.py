@@ -12,8 +12,8 @@ LIMITS = {
     "DPSGDClassifier.fit": 23,  # with the configuration of progress
     "PATEClassifier.fit": 21,  # with the warning of a student of one class, which noise may cause
     "FunctionalMechanismRegressor.fit": 19,
-    "audit of a forest": 32,
-    "PrivacySweepCV.fit of a linear model": 39,
+    "audit of a forest": 30,
+    "PrivacySweepCV.fit of a linear model": 35,
 }
 
 

@@ -26,7 +26,7 @@ from ...attacks.attack_result import MIN_GROUP_SIZE
 from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...metrics import auc
 from ...metrics.evidence import Evidence, gather_evidence
-from ...metrics.roc_area import auc_interval, auc_p_value, holm
+from ...metrics.rates import auc_interval, auc_p_value, holm
 from ...persistence.state import released_digest
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
@@ -300,7 +300,7 @@ def report_facts(
         "test_accuracy": _accuracy(model, X_test, y_test),
         "majority_share": _majority_share(model, y_test),
         "ledger_caveats": ledger_caveats([model]),
-        "released_digest": released_digest(model),
+        "released_digest": "" if claim.guarantee is None else released_digest(model),
     }
     return facts | group_facts(people)
 
