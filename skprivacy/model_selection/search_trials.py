@@ -7,7 +7,7 @@ guarantee of each setting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.model_selection import ParameterGrid
 
 from .._clones import call_model, group_names
 from .._groups import Groups
@@ -33,29 +33,23 @@ _PRIVACY_PARAMETERS = (
 )  # fmt: skip
 
 
-def list_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
-    """Return the settings that trials draw from: the grid, or draws if there are distributions."""
+def list_settings(grid: Any) -> list[dict[str, Any]]:
+    """Return the settings that trials draw from."""
     try:
-        given = [spaces] if isinstance(spaces, Mapping) else list(spaces)
-        if any(hasattr(v, "rvs") for space in given for v in space.values()):
-            found = list(ParameterSampler(given, n_candidates, random_state=random_state))
-        else:
-            found = list(ParameterGrid(given))
-    except (TypeError, ValueError, AttributeError) as error:
+        found = list(ParameterGrid(grid))
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"param_distributions={spaces!r} must be a dict, or a list of them, of parameters with "
-            f"lists of values or distributions: {error}"
+            f"param_grid={grid!r} must be a dict, or a list of them, of parameters with lists of "
+            f"values: {error}"
         ) from None
     for name in sorted({name for params in found for name in params}):
         if name.rpartition("__")[2] in _PRIVACY_PARAMETERS:
             raise ValueError(
-                f"param_distributions varies {name!r}, but all trials must have one guarantee. "
+                f"param_grid varies {name!r}, but all trials must have one guarantee. "
                 "Remove it: the search sets epsilon and delta of its trials."
             )
     if not found or not any(found):
-        raise ValueError(
-            f"param_distributions={spaces!r} varies nothing. Pass values of a parameter."
-        )
+        raise ValueError(f"param_grid={grid!r} varies nothing. Pass values of a parameter.")
     return found
 
 
@@ -121,7 +115,7 @@ class Candidates:
             values = sorted({getattr(claim, what) for claim in found})
             if len(values) > 1:
                 raise ValueError(
-                    f"param_distributions leads to guarantees of more than one {what}: {values}. "
+                    f"param_grid leads to guarantees of more than one {what}: {values}. "
                     "They are never added up. Remove the parameter that decides about it."
                 )
         return found
