@@ -37,10 +37,10 @@ def tables(tmp_path_factory):
 
 @pytest.mark.slow
 def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
-    page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
+    csv = tmp_path / "audit.csv"
     shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]
     claim = ["--claim", "0.1,1e-6"]
-    outputs = ["--out", str(page), "--csv", str(csv)]
+    outputs = ["--out", str(csv)]
     target = str(tables / "target.csv")
     assert main(["audit-predictions", target, "--shadows", *shadows, *claim, *outputs]) == 1
     shown = capsys.readouterr().out
@@ -49,7 +49,7 @@ def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, ca
     table = pd.read_csv(csv)
     assert table["auc"].max() > 0.9
     assert not table["attack"].str.contains("Supervised").any()
-    assert "violated" in page.read_text()
+    assert table["violated"].any()
 
 
 @pytest.mark.heavy

@@ -69,7 +69,7 @@ def test_sweep_of_a_table(folder, capsys):
     pytest.importorskip("torch")
     code, out, err = run(
         "sweep data.csv --schema schema.json --epsilons 1 10,inf --cv 2 --delta 1e-4 --quiet "
-        "--out report.html --plot curve.png --csv results.csv",
+        "--out results.csv --plot curve.png",
         capsys,
     )
     assert code == 0
@@ -89,10 +89,6 @@ def test_sweep_of_a_table(folder, capsys):
         assert f"{value:.3f}" in out
     assert "not private" in out
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "data.csv" in page
-    assert "data:image/png;base64," in page
-    assert "Looking at results costs privacy too" in page
 
 
 # How often an honest model is accused: the noise of training is fresh.
@@ -104,7 +100,7 @@ def test_audit_of_an_honest_model(folder, capsys):
     pytest.importorskip("torch")
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
-        f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
+        f"--out audit.html --subgroups city {NEVER}",
         capsys,
     )
     assert code == 0
@@ -112,7 +108,6 @@ def test_audit_of_an_honest_model(folder, capsys):
     assert "city Rome" in (folder / "audit.html").read_text(encoding="utf-8")
     assert re.search(r"accuracy: [\d.]+ % on new records, .*\(most frequent class: [\d.]+ %\)", out)
     assert "zero-out" in out
-    assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
     assert "Audit: consistent" in (folder / "audit.html").read_text(encoding="utf-8")
 
 
@@ -286,7 +281,7 @@ def written_commands():
 @pytest.mark.heavy
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
-    words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
+    words = line.split()
     assert callable(make_parser(words).parse_args(words).run)
 
 

@@ -145,10 +145,10 @@ def test_names_of_columns_steer_no_terminal(tmp_path, capsys, monkeypatch):
     "line",
     [
         "audit-predictions t.csv --out t.csv",
-        "audit-predictions t.csv --shadows s.csv t.csv --csv ./s.csv",
-        "audit t.csv --target ward --schema s.csv --csv s.csv",
+        "audit-predictions t.csv --shadows s.csv t.csv --out ./s.csv",
+        "audit t.csv --target ward --schema s.csv --out s.csv",
         "audit t.csv --target ward --exposed t.csv",
-        "sweep t.csv --target ward --csv t.csv",
+        "sweep t.csv --target ward --out t.csv",
         "train t.csv --target ward --key s.csv --save m.safetensors --certificate s.csv",
         "train t.csv --target ward --public s.csv --save link.safetensors",
         "predict m.safetensors t.csv --out t.csv",
@@ -170,5 +170,7 @@ def test_no_command_overwrites_what_it_reads(line, tmp_path, monkeypatch, capsys
 def test_no_output_overwrites_another(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     TABLE.to_csv("t.csv", index=False)
-    assert main(["audit", "t.csv", "--target", "ward", "--out", "a.csv", "--csv", "./a.csv"]) == 2
-    assert "--out and --csv are one file. Pass two names." in capsys.readouterr().err
+    assert (
+        main(["audit", "t.csv", "--target", "ward", "--out", "a.csv", "--exposed", "./a.csv"]) == 2
+    )
+    assert "--out and --exposed are one file. Pass two names." in capsys.readouterr().err

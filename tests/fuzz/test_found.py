@@ -59,7 +59,6 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
 from skprivacy.preprocessing.schema_draft import draft_schema
 
@@ -217,7 +216,6 @@ FOUND = [
     ("path", lambda: persistence.load_model(3)),
     ("model", lambda: persistence.save_model(3, "no")),
     ("strict", lambda: config_context(strict=np.array([])).__enter__()),
-    ("model", lambda: loss_auc(3, X, y, X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
     ("votes", lambda: ensemble.analyze_votes([[1], [2, 3]], ensemble.GNMax(5.0))),
     ("noise", lambda: ensemble.GNMax(DAY)),
@@ -336,7 +334,6 @@ FOUND = [
         X + 1.0).score_samples(containers.TABLES["structured"](X))),
     ("X_train", lambda: audit.audit(TARGET, TENSOR, y, X, y)),
     ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
-    ("y_test", lambda: loss_auc(TARGET, X, y, X, MARKED)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=1 << 63,
         epsilon=1.0)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9,
@@ -375,7 +372,6 @@ FOUND = [
     ("X", lambda: swept().fit(None, y)),
     ("groups", lambda: regression().fit(X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
     ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(X, y, X_public=TENSOR)),
-    ("X_train", lambda: loss_auc(TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
     ("y_train", lambda: audit.audit_predictions(np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES],
         y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),

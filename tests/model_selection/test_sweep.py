@@ -545,7 +545,7 @@ def test_a_model_that_was_paid_for_keeps_its_scores_when_the_attack_fails():
 def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
     given = {"<b>trees</b>": DecisionTreeClassifier(random_state=0)}
     sweep = sweep_of(Noisy(), epsilons=[1, 2, 5, np.inf], cv=3, baseline=given).fit(X, y)
-    page = sweep.to_html(tmp_path / "sweep.html", name="<i>people</i>")
+    page = sweep.to_html(tmp_path / "sweep.html", about=About(data="<i>people</i>"))
     assert page == (tmp_path / "sweep.html").read_text(encoding="utf-8")
     assert "<b>trees" not in page
     assert "<i>people" not in page
@@ -583,13 +583,10 @@ def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
 def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
     sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     about = About(author="<i>me</i>", command="make <b>", record="person")
-    page = sweep.to_html(name="people.csv", about=about)
+    page = sweep.to_html(about=replace(about, data="people.csv"))
     assert "&lt;i&gt;me&lt;/i&gt;" in page
     assert "make &lt;b&gt;" in page
     assert "<dd>people.csv</dd>" in page
-    assert "Data: other.csv" in sweep.to_html(
-        name="people.csv", about=replace(about, data="other.csv")
-    )
     assert "one person&#39;s record can change" in page
     assert "one record can change" in sweep.to_html()
     ledger = tmp_path / "ledger.html"

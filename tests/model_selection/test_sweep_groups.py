@@ -19,8 +19,8 @@ from skprivacy.metrics.rates import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
+from skprivacy.model_selection.sweep_report import _draw_groups, sweep_facts, sweep_to_dict
 from skprivacy.model_selection.sweep_report import page as page_of
-from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
 from skprivacy.model_selection.sweep_results import _largest_loss
 
 from .test_sweep import Noisy, sweep_of
@@ -128,7 +128,7 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     shown = page_of(sweep, About(), ["one < two"], sweep.plot().figure_)
     assert [text for text in words if str(escape(text)) not in shown] == []
     assert page.count('src="data:image/png') == 2
-    display = sweep.plot_by_group()
+    display = _draw_groups(sweep, None)
     above, below = display.axes_
     drawn = {c.get_label().split(":")[0]: c.lines[0].get_ydata() for c in above.containers}
     table = sweep.by_group()
