@@ -508,7 +508,8 @@ def test_boosting_takes_what_a_schema_takes():
     counts = sparse.csr_matrix((town == "c").astype(float)[:, None])
     assert _make_boosting(counts).fit(counts, y).predict(counts).shape == y.shape
     gaps = frame.assign(x=np.where(rng.random(len(y)) < 0.2, np.nan, frame["x"]))
-    assert PrivacySweepCV(model, epsilons=[1], cv=2).fit(gaps, y).baseline_results_
+    with pytest.warns(UserWarning, match="'x' have missing values"):
+        assert PrivacySweepCV(model, epsilons=[1], cv=2).fit(gaps, y).baseline_results_
 
 
 def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():

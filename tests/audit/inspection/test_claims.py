@@ -394,7 +394,7 @@ def test_planted_bug_is_caught(mutant):
 def test_planted_bug_in_a_sweep_is_caught():
     with opened(Pipeline, last_step_alone), pytest.raises(AssertionError):
         check_sweep()
-    first = mock.patch.object(sweep_module, "total_of", lambda found: found[0])
+    first = mock.patch.object(sweep_module, "joint_claim", lambda found: found[0])
     with first, pytest.raises(AssertionError):
         check_sweep()
 
