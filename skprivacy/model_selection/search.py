@@ -360,9 +360,9 @@ default=None
         y = column_or_1d(y, warn=True)
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
-        people = None if groups is None else check_groups(groups, X)
-        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, people)
-        check_delta(self.delta, self.n_records or (people.n if people else num_samples(X)))
+        groups = None if groups is None else check_groups(groups, X)
+        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, groups)
+        check_delta(self.delta, self.n_records or (groups.n if groups else num_samples(X)))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )

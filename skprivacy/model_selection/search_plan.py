@@ -196,7 +196,7 @@ class PreparedSearch:
                     "cover the search and nothing is released. Search with an estimator that makes "
                     "a single release."
                 )
-            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.people_out)
+            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.groups_out)
         noisy = float(self.mechanism.release(np.float64(total), random))
         return Trial(model, self.candidates.settings[number], noisy)
 

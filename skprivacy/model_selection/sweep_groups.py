@@ -53,7 +53,7 @@ def measure_groups(
     the table itself would disclose their records.
     """
     found = {}
-    own, new = split.own.groups, split.new.groups
+    own, new = split.own.subgroups, split.new.subgroups
     judged = result if result is not None and len(result.scores_in) == len(own) else None
     for group in np.unique(new):
         inside = new == group

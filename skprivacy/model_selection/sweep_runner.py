@@ -163,8 +163,8 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
     split = fitting.split
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
-        people = None if own.people is None else check_groups(own.people, own.X)
-        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
+        groups = None if own.groups is None else check_groups(own.groups, own.X)
+        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, groups)
     if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
         model, X = fitting.model_and_features(known)
         # no threshold is needed, which would cost another prediction
@@ -191,14 +191,14 @@ def measure_leakage(
     split = fitting.split
     result = None if attack is None else _try_attack(fitting, attack, pool)
     shown = result
-    of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
-    if result is not None and of_people:
-        shown = result.join_groups(split.own.people, split.new.people)
+    of_groups = split.own.groups is not None and not isinstance(attack, LabelInferenceAttack)
+    if result is not None and of_groups:
+        shown = result.join_groups(split.own.groups, split.new.groups)
     found: dict[str, Any] = {
         "attack_auc": math.nan if shown is None else shown.auc,
         f"attack_tpr_at_{FPR}": math.nan if shown is None else shown.tpr_at_fpr(FPR).tpr,
     }
-    if split.new.groups is not None:
+    if split.new.subgroups is not None:
         name, scorer = next(iter(scorers.items()))
         found["groups"] = measure_groups(
             split, lambda part: _score(fitting, part, name, scorer), result
@@ -218,7 +218,7 @@ def fit_and_attack(
             "a LabelInferenceAttack for it, and an attack on membership for any other."
         )
     proved = claim.guarantee if claim.proved else None
-    attacked = "record" if split.own.people is None else group_unit(split.own.people)
+    attacked = "record" if split.own.groups is None else group_unit(split.own.groups)
     about = proved if proved is not None and proved.unit == attacked else None
     return {
         **row,
@@ -401,7 +401,7 @@ class SweepRunner:
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
             pool.set_params(path=Path(pool.path) / part)
         weights, _ = split_weights(records.fit_params, candidate.model)
-        return pool.fit(records.X, records.y, weights, groups=records.people)
+        return pool.fit(records.X, records.y, weights, groups=records.groups)
 
     @contextmanager
     def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:

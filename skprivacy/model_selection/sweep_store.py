@@ -136,9 +136,9 @@ def describe_sweep(
         "splits": splits,
         "scoring": sweep.scoring,
         "attack": (type(sweep.attack).__name__, attack),
-        "subgroups": first.groups,
+        "subgroups": first.subgroups,
         "further arguments": [(r.fit_params, r.score_params) for r in records.values()],
-    } | ({} if first.people is None else {"groups": first.people})
+    } | ({} if first.groups is None else {"groups": first.groups})
 
 
 def _describe_model(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:

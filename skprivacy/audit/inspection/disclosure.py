@@ -142,14 +142,14 @@ def check_disclosure(
         X_test,
         y_test,
         claim=claim_of(model, X_train) if trainable else None,
-        people=resolve_groups(groups, X_train),
+        groups=resolve_groups(groups, X_train),
         prints=fingerprints(X_train),
     )
 
 
 def find_signs(
     model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, *,
-    claim: Claim | None, people: Groups, prints: NDArray[np.uint64],
+    claim: Claim | None, groups: Groups, prints: NDArray[np.uint64],
 ) -> DisclosureReport:  # fmt: skip
     """Check a model for signs of disclosure; records are converted, with ``prints`` of X_train."""
     contents = collect_contents(model)
@@ -164,9 +164,9 @@ def find_signs(
         checks=(
             _stored(contents, X_train, X_test, hides_records),
             _smallest_leaf(leaves),
-            _k_anonymity(alike, people, len(leaves) > 0),
+            _k_anonymity(alike, groups, len(leaves) > 0),
             _class_disclosure(model, alike, y_train, len(leaves) > 0),
-            _degrees_of_freedom(people, n_parameters(contents.parts), private, proved),
+            _degrees_of_freedom(groups, n_parameters(contents.parts), private, proved),
             _error_gap(model, X_train, y_train, X_test, y_test),
         ),
         claim="none" if stated is None else repr(stated),
@@ -188,10 +188,10 @@ class PredictionGroups:
         """Whether there are at most half as many distinct predictions as distinct records."""
         return 2 * len(self.sizes) <= self.n_distinct
 
-    def count_people(self, people: Groups) -> IntArray:
-        """Return the number of people in each group of predictions, shape (n_groups,)."""
-        pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
-        return np.bincount(pairs // people.n, minlength=len(self.sizes))
+    def count_groups(self, groups: Groups) -> IntArray:
+        """Return the number of groups that share each prediction, shape (n_groups,)."""
+        pairs = np.unique(self.group.astype(np.int64) * groups.n + groups.codes)
+        return np.bincount(pairs // groups.n, minlength=len(self.sizes))
 
     def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
         """Return the records whose label the prediction reveals: an unmixed group, or 1."""
@@ -318,18 +318,18 @@ def _smallest_leaf(sizes: Any) -> DisclosureCheck:
 
 
 def _k_anonymity(
-    groups: PredictionGroups | None, people: Groups, has_leaves: bool
+    predictions: PredictionGroups | None, groups: Groups, has_leaves: bool
 ) -> DisclosureCheck:
     name = "k-anonymity"
-    if groups is None:
+    if predictions is None:
         return _not_applied(name, MIN_RECORDS, "the model predicts nothing")
-    if not (has_leaves or groups.shared):
+    if not (has_leaves or predictions.shared):
         return _not_applied(name, MIN_RECORDS, "predictions vary from record to record")
-    sizes = groups.count_people(people)
+    sizes = predictions.count_groups(groups)
     # Samarati and Sweeney 1998: k is the size of the smallest group.
     k = int(sizes.min())
-    few = int(groups.sizes[sizes < MIN_RECORDS].sum())
-    of = "" if people.unit == "record" else f" of {people.unit}"
+    few = int(predictions.sizes[sizes < MIN_RECORDS].sum())
+    of = "" if groups.unit == "record" else f" of {groups.unit}"
     says = f"k = {k:,}{of}: {few:,} records share their prediction with fewer than"
     return DisclosureCheck(
         name, k < MIN_RECORDS, k, MIN_RECORDS, f"{says} {MIN_RECORDS - 1} others"
@@ -337,26 +337,27 @@ def _k_anonymity(
 
 
 def _class_disclosure(
-    model: Any, groups: PredictionGroups | None, y: Any, has_leaves: bool
+    model: Any, predictions: PredictionGroups | None, y: Any, has_leaves: bool
 ) -> DisclosureCheck:
     name = "class disclosure"
-    if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
+    if y is None or predictions is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
         return _not_applied(name, 0, "it needs one label per record and predict_proba")
     # Equal rows have equal predictions: by themselves they form no groups.
-    grouped = has_leaves or groups.shared
-    n_disclosed = int((groups.find_disclosed(y) if grouped else groups.certain).sum())
-    says = f"the prediction of {n_disclosed:,} of {len(groups.group):,} records reveals their class"
-    return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, f"{says} for certain")
+    grouped = has_leaves or predictions.shared
+    n_disclosed = int((predictions.find_disclosed(y) if grouped else predictions.certain).sum())
+    n = len(predictions.group)
+    says = f"the prediction of {n_disclosed:,} of {n:,} records reveals their class for certain"
+    return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, says)
 
 
 def _degrees_of_freedom(
-    people: Groups, parameters: int, private: bool, proved: bool
+    groups: Groups, parameters: int, private: bool, proved: bool
 ) -> DisclosureCheck:
     name, least = "degrees of freedom", MIN_DEGREES_OF_FREEDOM
     if not parameters:
         return _not_applied(name, least, "the model has no parameters that could be counted")
-    n, left = people.n, people.n - parameters
-    counted = "records" if people.unit == "record" else f"values of {people.unit}"
+    n, left = groups.n, groups.n - parameters
+    counted = "records" if groups.unit == "record" else f"values of {groups.unit}"
     says = f"{n:,} {counted} minus {parameters:,} fitted numbers leave {left:,}"
     if left < least:
         says += "; so many could hold every record"

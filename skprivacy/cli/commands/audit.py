@@ -188,9 +188,9 @@ def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -
             )
         partitions = group_partitions(args.subgroups, X_train, None, new.X, None)
         if own.groups is not None:
-            people = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
+            member_groups = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
             for by, pair in partitions.items():
-                people.group_values(by, pair)
+                member_groups.group_values(by, pair)
         return
     if args.subgroups is not None:
         raise UserError(

@@ -172,7 +172,7 @@ def test_one_run_tests_the_passed_claim_by_the_coins_of_its_relation():
 
 @pytest.mark.heavy
 def test_verification_takes_a_number():
-    scaler = PrivateStandardScaler(epsilon=4.0, bounds=(0, 1))
-    found = verify_privacy(scaler, n_runs=600, claim=0.5)  # noise is fresh: with 60 it may hold
+    scaler = PrivateStandardScaler(epsilon=50.0, bounds=(0, 1))  # hardly any noise
+    found = verify_privacy(scaler, n_runs=60, claim=0.5)
     assert found.broken
     assert found.guarantee.epsilon() == 0.5
