@@ -14,18 +14,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import DBSCAN
-from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
-    FunctionTransformer,
     Normalizer,
-    OneHotEncoder,
-    PolynomialFeatures,
     StandardScaler,
 )
 from sklearn.tree import DecisionTreeClassifier
@@ -175,41 +171,6 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": BoundedColumn(-5, 5) for i in range(8)})
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("step", "covered"),
-    [
-        (StandardScaler(), False),
-        (SchemaTransformer(SCHEMA), True),
-        (Normalizer(), True),
-        (FunctionTransformer(), True),
-        ("passthrough", True),
-        (make_column_transformer((StandardScaler(), [0]), (Normalizer(), [1, 2])), False),
-        (make_column_transformer((Normalizer(), [1, 2]), remainder="passthrough"), True),
-        (make_union(Normalizer(), OneHotEncoder(handle_unknown="ignore")), False),
-        (make_pipeline(Normalizer(), StandardScaler()), False),
-        (PolynomialFeatures(degree=2), True),
-    ],
-    ids=lambda v: re.sub(r"\W+", " ", repr(v))[:40],
-)
-def test_preprocessing_outside_the_claim_is_flagged(step, covered):
-    model = make_pipeline(step, Claiming(max_depth=1)).fit(*PARTS[:2])
-    report = audit(model, *PARTS, attacks=[LossThreshold()])
-    assert (report.uncovered == {}) is covered
-    assert any("no guarantee covers the model" in text for text in report.caveats) is not covered
-    assert report.guarantee.epsilon() == CLAIM.epsilon()
-    assert report.guarantee.kind == ("proved" if covered else "estimate")
-    assert any("'estimate'" in text for text in report.caveats) is not covered
-    for text in (
-        repr(report),
-        report.to_html(),
-        report._repr_html_(),
-        json.dumps(report.to_dict()),
-    ):
-        assert ("proved" in text.replace("is not proved", "")) is covered
-
-
 def test_an_inferred_schema_is_flagged():
     model = make_pipeline(SchemaTransformer(), Claiming(max_depth=1))
     with pytest.warns(PrivacyLeakWarning):
@@ -275,14 +236,13 @@ def test_the_report_escapes_every_name(tmp_path):
 
 @pytest.mark.heavy
 def test_the_page_stands_alone_and_says_what_it_cannot_know(liar, honest):
-    for report in (liar, honest):
-        page = re.sub('base64,[^"]*', "base64,", report.to_html())
+    pages = [re.sub('base64,[^"]*', "base64,", report.to_html()) for report in (liar, honest)]
+    for page in pages:
         assert not re.search(r"(src|href)=\"(?!data:image/png;base64,)", page)
         assert "http" not in page
         assert "lower bound" in page
         assert "no privacy guarantee covers the page" in page
-    assert "violated" in liar.to_html()
-    assert "violated" not in honest.to_html()
+    assert ["violated" in page for page in pages] == [True, False]
     assert "proves no privacy" in repr(honest)
 
 

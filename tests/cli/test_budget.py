@@ -193,42 +193,33 @@ def test_compare_accountants_marks_estimates(capsys):
     assert float(lines["pld"].split()[0]) < float(lines["rdp"].split()[0])
 
 
+PLAIN = "compare --delta 1e-5"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (["show", "nowhere.ledger"], "no ledger nowhere.ledger. Create one with `skprivacy budget"),
-        (["create", "no/x", "--epsilon", "1"], "there is no folder"),
+        ("show nowhere.ledger", "no ledger nowhere.ledger. Create one with `skprivacy budget"),
+        ("create no/x --epsilon 1", "there is no folder"),
+        (f"{PLAIN} --event {{}} --noise-multiplier 1", "only one of --noise-multiplier, --event"),
+        ("create x --epsilon -1", "epsilon=-1.0"),
+        ("create x --epsilon 1 --delta 0.1 --records 50", "below 1/n"),
+        ("create x --epsilon 1 --delta 1e-5 --records 0", "n_records=0"),
+        (PLAIN, "the release is not described"),
+        (f"{PLAIN} --event {{", "--event must be JSON"),
+        (f'{PLAIN} --event {{"type":"Nothing"}}', "known event"),
         (
-            ["compare", "--delta", "1e-5", "--event", "{}", "--noise-multiplier", "1"],
-            "only one of --noise-multiplier, --event can describe the release",
-        ),
-        (["create", "x", "--epsilon", "-1"], "epsilon=-1.0"),
-        (["create", "x", "--epsilon", "1", "--delta", "0.1", "--records", "50"], "below 1/n"),
-        (["compare", "--delta", "1e-5"], "the release is not described"),
-        (["compare", "--delta", "1e-5", "--event", "{"], "--event must be JSON"),
-        (["compare", "--delta", "1e-5", "--event", '{"type": "Nothing"}'], "known event"),
-        (
-            [
-                "compare",
-                "--delta",
-                "1e-5",
-                "--event",
-                '{"type": "GNMaxVote", "noise_multiplier": 40, "votes": [9, 1]}',
-            ],
+            f'{PLAIN} --event {{"type":"GNMaxVote","noise_multiplier":40,"votes":[9,1]}}',
             "private votes",
         ),
-        (["compare", "--delta", "2", "--noise-multiplier", "1"], "delta=2.0"),
-        (["create", "x", "--epsilon", "1", "--delta", "1e-5", "--records", "0"], "n_records=0"),
-        (["compare", "--delta", "1e-5", "--noise-multiplier", "1e300"], "noise_multiplier=1e+300"),
-        (
-            ["compare", "--delta", "1e-5", "--noise-multiplier", "1", "--sampling-rate", "0"],
-            "sampling_rate=0",
-        ),
+        ("compare --delta 2 --noise-multiplier 1", "delta=2.0"),
+        (f"{PLAIN} --noise-multiplier 1e300", "noise_multiplier=1e+300"),
+        (f"{PLAIN} --noise-multiplier 1 --sampling-rate 0", "sampling_rate=0"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, capsys, tmp_path, monkeypatch):
+def test_mistakes_are_explained(line, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["budget", *arguments]) == 2
+    assert main(["budget", *line.split()]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error

@@ -47,6 +47,7 @@ def test_a_claim_is_refuted_where_its_delta_is_not():
     assert json.loads(json.dumps(report.to_dict()))["attacks"][0]["refutation"] in said
 
 
+@pytest.mark.slow
 def test_planted_verdict_of_one_point_is_caught(monkeypatch):
     monkeypatch.setattr(finding_module, "refutation", lambda evidence, guarantee: "")
     with pytest.raises(AssertionError):
@@ -127,6 +128,7 @@ def test_exchanged_groups_are_told_loudly():
     assert (right.verdict, right.doubt) == ("consistent", "")
 
 
+@pytest.mark.slow
 def test_planted_silence_about_exchanged_groups_is_caught(monkeypatch):
     monkeypatch.setattr(report_module, "explain_exchange", lambda *signs: "")
     with pytest.raises(AssertionError):
