@@ -62,18 +62,18 @@ class MemberGroups:
 
     def group_values(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the value of each group; raise ValueError if a group's records have several."""
-        of_people, n_several = [], 0
+        of_groups, n_several = [], 0
         for groups, found in zip((self.inside, self.outside), values, strict=True):
             first = found[np.unique(groups.codes, return_index=True)[1]]
             n_several += len(np.unique(groups.codes[found != first[groups.codes]]))
-            of_people.append(first)
+            of_groups.append(first)
         if n_several:
             raise ValueError(
                 f"subgroups by {by!r} differ within {n_several} values of {self.unit}, which are "
                 "attacked as a whole. Pass subgroups that are equal in all records of each "
                 f"{self.unit}, or leave subgroups out."
             )
-        return of_people[0], of_people[1]
+        return of_groups[0], of_groups[1]
 
     def select(
         self, rows_in: NDArray[Any], rows_out: NDArray[Any]

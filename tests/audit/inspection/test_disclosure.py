@@ -28,17 +28,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.impute import KNNImputer
 from sklearn.isotonic import IsotonicRegression
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import (
-    KernelDensity,
-    KNeighborsClassifier,
-    KNeighborsRegressor,
-    NearestNeighbors,
-    RadiusNeighborsClassifier,
-)
+from sklearn.neighbors import KernelDensity, KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -105,13 +98,9 @@ scaled = make_pipeline(StandardScaler(), KNeighborsClassifier())
 
 CARRIERS = {
     "kNN": (KNeighborsClassifier(), 200),
-    "kNN, ball tree": (KNeighborsRegressor(algorithm="ball_tree"), 200),
-    "radius": (RadiusNeighborsClassifier(100.0), 200),
-    "neighbours": (NearestNeighbors(), 200),
     "density, in a compiled tree": (KernelDensity(), 200),
     "Gaussian process": (GaussianProcessRegressor(), 200),
     "Gaussian process, classes": (GaussianProcessClassifier(), 200),
-    "kernel ridge": (KernelRidge(kernel="rbf"), 200),
     "clusters": (DBSCAN(eps=10.0), 200),
     "pipeline": (scaled, 200),
     "search": (GridSearchCV(scaled, {"kneighborsclassifier__weights": ["uniform"]}, cv=2), 200),
