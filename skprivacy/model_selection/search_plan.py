@@ -21,13 +21,7 @@ import numpy as np
 
 from .._clones import seed_globally
 from .._config import config_context
-from ..accounting import (
-    Event,
-    MixtureEvent,
-    PrivacyGuarantee,
-    epsilon_of,
-    weakest_arithmetic,
-)
+from ..accounting import Event, MixtureEvent, PrivacyGuarantee, epsilon_of, weakest_arithmetic
 from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom

@@ -26,12 +26,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from .._clones import describe_error, group_names
 from .._config import warn_caller
 from .._groups import Groups
-from .._input_data import (
-    check_classification_targets,
-    check_one_type,
-    check_y,
-    column_or_1d,
-)
+from .._input_data import check_classification_targets, check_one_type, check_y, column_or_1d
 from .._sklearn import takes_weights
 from .._validation import is_number, num_samples, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee

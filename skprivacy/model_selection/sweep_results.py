@@ -367,10 +367,7 @@ class ResultsMixin:
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
     def to_html(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        about: About | None = None,
+        self, path: str | PathLike[str] | None = None, *, about: About | None = None
     ) -> str:
         """Return an HTML page with the figure, all results, their cost and how to read them.
 

@@ -48,10 +48,11 @@ from skprivacy.certificates import checking as verification
 from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
-from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
 from skprivacy.synthesis import MarginalSynthesizer
+
+from ..cli.shell import refuse, run, succeed
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -637,24 +638,23 @@ def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
 
 @pytest.mark.heavy
 def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
-    line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
-    assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0
-    assert capsys.readouterr().out.startswith("VERIFIED: signed with the key that you passed")
+    line = f"verify {issued / 'certificate.json'} {issued / 'model.safetensors'}"
+    out, _ = succeed(f"{line} --key {issued / 'key.pem.pub'}", capsys)
+    assert out.startswith("VERIFIED: signed with the key that you passed")
     monkeypatch.setattr(verification, "has_second_accountant", lambda: False)  # a second each
-    assert main(line) == 3
-    assert capsys.readouterr().out.startswith("UNKNOWN KEY: ")
     create_key(tmp_path / "other.pem")
-    assert main([*line, "--key", str(tmp_path / "other.pem.pub")]) == 1
-    assert capsys.readouterr().out.startswith("REFUSED: the signer: signed with another key")
     (tmp_path / "c.json").write_text(json.dumps(changed_at(content(issued), ("about", "issuer"))))
-    assert main(["verify", str(tmp_path / "c.json")]) == 1
-    assert "altered after signing: about" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "none.json")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-    assert main([*line[:2], str(tmp_path / "none")]) == 2
-    capsys.readouterr()
-    assert main([*line[:2], "--key", line[1]]) == 2  # the certificate is no key
-    assert "is not a public key" in capsys.readouterr().err
+    for wrong, expected, words in [
+        (line, 3, "UNKNOWN KEY: "),
+        (f"{line} --key {tmp_path}/other.pem.pub", 1, "REFUSED: the signer: signed with another"),
+        (f"verify {tmp_path}/c.json", 1, "altered after signing: about"),
+    ]:
+        code, out, _ = run(wrong, capsys)
+        assert (code, words in out) == (expected, True)
+    refuse(f"verify {tmp_path}/none.json", capsys, "cannot be read")
+    certificate = f"verify {issued}/certificate.json"
+    refuse(f"{certificate} {tmp_path}/none", capsys)
+    refuse(f"{certificate} --key {issued}/certificate.json", capsys, "is not a public key")
 
 
 @pytest.mark.heavy
@@ -709,21 +709,19 @@ def test_what_guarantees_nothing_is_refused(issued, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "checks",
+    ("held", "left"),
     [
-        (),
-        (verification.CertificateCheck("the signer", "holds", ""),),
-        (verification.CertificateCheck("the signature", "holds", ""),),
-        (verification.CertificateCheck("epsilon of the model", "holds", ""),),
-        (
-            verification.CertificateCheck("the signature", "holds", ""),
-            verification.CertificateCheck("the signer", "holds", ""),
-            verification.CertificateCheck("epsilon of the model", "not checked", ""),
-        ),
+        ((), ()),
+        (("the signer",), ()),
+        (("the signature",), ()),
+        (("epsilon of the model",), ()),
+        (("the signature", "the signer"), ("epsilon of the model",)),
     ],
 )
-def test_nothing_holds_where_signature_or_epsilon_was_not_checked(checks):
-    found = verification.CertificateVerification(checks)
+def test_nothing_holds_where_signature_or_epsilon_was_not_checked(held, left):
+    checks = [verification.CertificateCheck(name, "holds", "") for name in held]
+    checks += [verification.CertificateCheck(name, "not checked", "") for name in left]
+    found = verification.CertificateVerification(tuple(checks))
     assert found.state == "refused"
     assert not found.holds
     assert repr(found).startswith("REFUSED: ")

@@ -136,10 +136,7 @@ def test_sweep_is_about_people(capsys):
         (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
         (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
         (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),
-        (
-            f"train {TABLE} --model sklearn.linear_model.LogisticRegression",
-            "fit takes no groups",
-        ),
+        (f"train {TABLE} --model sklearn.linear_model.LogisticRegression", "fit takes no groups"),
     ],
 )
 def test_mistakes_are_one_line(line, words, capsys):

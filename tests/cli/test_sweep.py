@@ -210,10 +210,7 @@ def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, f
         (f"sweep {NUMBERS} --epsilons 1 --cv 1", "--cv must be at least 2"),
         (f"sweep {NUMBERS} --epsilons 1 --scoring f1", "--scoring f1 does not suit the target"),
         (f"sweep {CLASSES} --epsilons 1 --scoring f1,f2", "--scoring 'f2' is not known"),
-        (
-            f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1",
-            "alpha",
-        ),
+        (f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1", "alpha"),
     ],
 )
 def test_mistakes_are_one_line_before_any_charge(line, words, folder, capsys, monkeypatch):

@@ -92,10 +92,7 @@ def log(tmp_path):
 @pytest.mark.everyday(12)
 @pytest.mark.heavy
 @parametrize_with_checks(
-    [
-        sweep_of(Noisy(), epsilons=[1, 2], cv=2),
-        sweep_of(Noisy(), epsilons=[1, 2], cv=2, refit=2),
-    ]
+    [sweep_of(Noisy(), epsilons=[1, 2], cv=2), sweep_of(Noisy(), epsilons=[1, 2], cv=2, refit=2)]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -349,10 +346,7 @@ def test_frames_strings_groups_scoring_pickle():
         ({"epsilons": "1,2"}, "list of positive numbers"),
         ({"refit": 5}, "refit=5 must be None or one of"),
         ({"refit": True}, "refit=True must be None or one of"),
-        (
-            {"estimator": LogisticRegression()},
-            "LogisticRegression has no parameter epsilon. Pass a private model",
-        ),
+        ({"estimator": LogisticRegression()}, "has no parameter epsilon. Pass a private model"),
         ({"param_name": "eps"}, "param_name='eps' must be a parameter"),
         ({"estimator": make_pipeline(Noisy(), Noisy())}, "2 parameters called epsilon"),
         ({"estimator": Noisy}, "estimator=.* must be a scikit-learn estimator object"),

@@ -593,10 +593,7 @@ def _noise_facts(report: OneRunAuditReport) -> list[Fact]:
         )
     else:
         found = ""
-    return [
-        Fact("noise_tests", tests, found, label="noise"),
-        *values(report, "noise_faults"),
-    ]
+    return [Fact("noise_tests", tests, found, label="noise"), *values(report, "noise_faults")]
 
 
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:

@@ -62,15 +62,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
             _warnings(report),
             Section(
                 "Claimed and measured",
-                (
-                    *claimed,
-                    *charged,
-                    measured,
-                    *assumed,
-                    *refuted,
-                    paired,
-                    *_circumstances(report),
-                ),
+                (*claimed, *charged, measured, *assumed, *refuted, paired, *_circumstances(report)),
             ),
             _attacks(report),
             *_exposure(report, records),

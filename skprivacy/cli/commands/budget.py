@@ -123,8 +123,7 @@ def _add_create(actions: Any) -> None:
         help="neighbouring relation of all charges (default: that of the first charge)",
     )
     parser.add_argument(
-        "--unit",
-        help="unit whose presence all charges hide (default: that of the first charge)",
+        "--unit", help="unit whose presence all charges hide (default: that of the first charge)"
     )
     parser.add_argument(
         "--filter",

@@ -526,8 +526,7 @@ def test_functions_are_tried_row_by_row(function, covered):
 
 
 @pytest.mark.parametrize(
-    ("function", "exact"),
-    [(np.sqrt, True), (lambda Z: Z * (1 + 1e-15 * len(Z)), False)],
+    ("function", "exact"), [(np.sqrt, True), (lambda Z: Z * (1 + 1e-15 * len(Z)), False)]
 )
 def test_rounding_that_depends_on_other_records_is_an_assumption(function, exact):
     """The factor stands for a matrix product, whose rounding differs between processors."""
