@@ -83,6 +83,10 @@ def parts(issued):
     return joblib.load(issued / "parts.joblib")
 
 
+def certify(issued, model, target, file, **more):
+    return issue_certificate(model, target, key=issued / "key.pem", model_file=file, **more)
+
+
 def content(issued):
     return json.loads((issued / "certificate.json").read_text())
 
@@ -239,9 +243,7 @@ def test_a_certificate_says_whether_a_rollback_could_be_noticed(issued, tmp_path
     target = tmp_path / "certificate.json"
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        issue_certificate(
-            model, target, key=issued / "key.pem", model_file=tmp_path / "model", budget=opened
-        )
+        certify(issued, model, target, tmp_path / "model", budget=opened)
     assert any("rollback" in str(w.message) for w in warned) == (kept == "nothing")
     found = verify_certificate(target, key=issued / "key.pem.pub")
     assert found.holds
@@ -346,7 +348,7 @@ def test_another_model_file_is_refused(issued, tmp_path, parts):
     again = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(again, other)
     with pytest.raises(ValueError, match="states another guarantee"):
-        issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=other)
+        certify(issued, model, tmp_path / "c.json", other)
     assert not (tmp_path / "c.json").exists()
 
 
@@ -354,10 +356,7 @@ def test_a_model_without_a_charge_in_the_budget_gets_no_certificate(issued, tmp_
     model, _, _ = parts
     empty = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "empty", relation="zero_out")
     with pytest.raises(ValueError, match="does not hold all charges"):
-        issue_certificate(
-            model, tmp_path / "c.json", key=issued / "key.pem",
-            model_file=issued / "model.safetensors", budget=empty,
-        )  # fmt: skip
+        certify(issued, model, tmp_path / "c.json", issued / "model.safetensors", budget=empty)
 
 
 def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
@@ -365,10 +364,7 @@ def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
     other = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(other, tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="report is about another claim"):
-        issue_certificate(
-            other, tmp_path / "c.json", key=issued / "key.pem",
-            model_file=tmp_path / "m.safetensors", report=report,
-        )  # fmt: skip
+        certify(issued, other, tmp_path / "c.json", tmp_path / "m.safetensors", report=report)
 
 
 def test_file_and_report_of_another_fit_with_the_same_claim_are_refused(issued, tmp_path, parts):
@@ -393,9 +389,7 @@ def test_only_proved_guarantees_are_certified(issued, tmp_path):
     ).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
     with pytest.raises(ValueError, match=r"proved guarantee.*'standardscaler'"):
-        issue_certificate(
-            model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib"
-        )
+        certify(issued, model, tmp_path / "c.json", tmp_path / "m.joblib")
 
 
 def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path):
@@ -408,10 +402,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
         warnings.simplefilter("ignore", PrivacyWarning)
         model = make_pipeline(scaler, last).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
-    written = issue_certificate(
-        model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib",
-        budget=budget,
-    )  # fmt: skip
+    written = certify(issued, model, tmp_path / "c.json", tmp_path / "m.joblib", budget=budget)
     assert written["claim"]["epsilon"] == pytest.approx(1.5, rel=0.01)
     found = verify_certificate(tmp_path / "c.json", tmp_path / "m.joblib")
     assert found.state == "unknown key"
@@ -420,10 +411,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
     lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
     lone.charge(last.privacy_.event, source="the model alone", relation=last.privacy_.relation)
     with pytest.raises(ValueError, match="does not hold all charges"):
-        issue_certificate(
-            model, tmp_path / "d.json", key=issued / "key.pem",
-            model_file=tmp_path / "m.joblib", budget=lone,
-        )  # fmt: skip
+        certify(issued, model, tmp_path / "d.json", tmp_path / "m.joblib", budget=lone)
 
 
 @pytest.mark.heavy
@@ -471,7 +459,7 @@ def test_a_file_that_assumes_more_than_the_certificate_is_refused(issued, tmp_pa
     stated = dataclasses.replace(model.privacy_, **changed)
     with mock.patch.object(model, "privacy_", stated):
         save_model(model, file)
-    issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=file)
+    certify(issued, model, tmp_path / "c.json", file)
     found = verify_certificate(tmp_path / "c.json", file)
     assert "another guarantee" in failed(found)["what the file states"]
 
