@@ -253,9 +253,9 @@ def test_training_shows_the_digest_that_it_expects_next_time(folder, capsys):
     code, out, _ = run(f"{train} --set epochs=5 --expect {digest}", capsys)
     assert (code, out) == (2, "")  # a mistake after the digest was accepted
     (folder / "b.ledger").write_bytes(older)
-    for command in ("train", "audit", "sweep --epsilons 1"):
-        line = f"{command} {train.removeprefix('train')} --expect {digest}"
-        refuse(line, capsys, "restored from an older copy")
+    rest = train.removeprefix("train")
+    for line in (f"train{rest}", f"audit{rest}", f"sweep{rest} --epsilons 1"):
+        refuse(f"{line} --expect {digest}", capsys, "restored from an older copy")
     assert (folder / "b.ledger").read_bytes() == older
     line = f"{train.partition(' --budget')[0]} --expect x"
     refuse(line, capsys, "Pass --budget LEDGER as well")

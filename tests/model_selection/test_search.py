@@ -787,6 +787,9 @@ def test_a_trial_that_claims_something_else_ends_the_search():
     assert not hasattr(search, "best_estimator_")
 
 
+SEVERAL = OneVsRestClassifier(linear())
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -800,7 +803,7 @@ def test_a_trial_that_claims_something_else_ends_the_search():
         ({"param_grid": {"alhpa": [0.1]}}, "alhpa"),
         ({"param_grid": {"alpha": [-1.0, 0.1]}}, "alpha"),
         ({"estimator": LogisticRegression()}, "estimator: .* Pass a private model. A sweep also"),
-        ({"estimator": OneVsRestClassifier(linear())}, "must be a private estimator"),
+        ({"estimator": SEVERAL, "param_grid": {"n_jobs": [1, 2]}}, "must be a private estimator"),
         ({"estimator": OutputPerturbationClassifier}, "must be a scikit-learn estimator"),
         ({"estimator": linear(noise_seed=1)}, "noise_seed=1, which would give"),
         ({"estimator": linear(budget=PrivacyBudget(1.0))}, "budget=.*which each trial"),
