@@ -156,6 +156,16 @@ class FactReport:
         """
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the report states as JSON-serialisable values.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
+        return self.facts().to_dict()
+
     def __repr__(self) -> str:
         return displayable(self.facts().to_text())
 

@@ -147,9 +147,7 @@ def _may_have_learned(frozen: Any) -> bool:
 
 
 # Paragraphs of docstrings, see skprivacy/_docs.py.
-_CONTRACT_DOCS = {
-    "fit_in_progress": "fit : PrivateFit\n    The fit that is under way.",
-}
+_CONTRACT_DOCS = {"fit_in_progress": "fit : PrivateFit\n    The fit that is under way."}
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
 # The facts that a relation does not protect.
@@ -265,9 +263,7 @@ class _BegunContext(Generic[T]):
         return self._context.__exit__(kind, error, trace)
 
 
-def enter_at_call(
-    function: Callable[P, Iterator[T]],
-) -> Callable[P, AbstractContextManager[T]]:
+def enter_at_call(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
     """Decorate a generator as a context manager that runs to its ``yield`` when it is called.
 
     So a release is charged even if the caller forgets ``with``.

@@ -2,12 +2,7 @@
 
 from typing import Any
 
-__all__ = [
-    "BudgetExceededError",
-    "PrivacyLeakWarning",
-    "PrivacyWarning",
-    "SyntheticTrainingError",
-]
+__all__ = ["BudgetExceededError", "PrivacyLeakWarning", "PrivacyWarning", "SyntheticTrainingError"]
 
 
 class PrivacyWarning(UserWarning):

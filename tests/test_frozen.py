@@ -39,6 +39,8 @@ MEAN = X.mean(axis=0)
 PUBLIC = RNG.uniform(-1, 1, size=(60, 3))
 SCALER = FrozenEstimator(StandardScaler().fit(X))
 MODEL = FrozenEstimator(LogisticRegression().fit(X, Y))
+INNER = make_pipeline(SCALER, StandardScaler())
+COLUMNS = ColumnTransformer([("all", make_pipeline(SCALER), [0, 1, 2])])
 SCHEMA = Schema({name: BoundedColumn(-1, 1) for name in "abc"}, classes=[0, 1])
 
 
@@ -91,16 +93,8 @@ def tuned(encoder, **fit_params):
         (lambda: of_synthetic_records(behind(SCALER)), "what is frozen in estimator"),
         (lambda: of_synthetic_records(MODEL), "the estimator"),
         (lambda: tuned(SCALER), "the encoder"),
-        (
-            lambda: tuned(make_pipeline(SCALER, StandardScaler()), X_public=PUBLIC),
-            "what is frozen in encoder",
-        ),
-        (
-            lambda: by_votes(
-                behind(ColumnTransformer([("all", make_pipeline(SCALER), [0, 1, 2])]))
-            ),
-            "what is frozen in teacher",
-        ),
+        (lambda: tuned(INNER, X_public=PUBLIC), "what is frozen in encoder"),
+        (lambda: by_votes(behind(COLUMNS)), "what is frozen in teacher"),
     ],
 )  # fmt: skip
 def test_what_is_frozen_is_assumed_to_know_nothing_private(fitted, assumed):
@@ -275,17 +269,15 @@ MIDDLE = Centre(X.mean(axis=0))
     ids=["object", "method", "partial", "vectorize", "frompyfunc", "interpolator"],
 )
 def test_what_is_called_like_a_function_is_assumed_of(function):
-    told = list(
-        list_frozen_assumptions({"teacher": behind(FunctionTransformer(function))}, "add_remove")
-    )
+    teacher = behind(FunctionTransformer(function))
+    told = list(list_frozen_assumptions({"teacher": teacher}, "add_remove"))
     assert told == ["the functions in teacher depend on no private record"]
 
 
 @pytest.mark.parametrize("function", [np.log1p, expit, abs, np.nan_to_num, softmax, None])
 def test_functions_of_libraries_have_seen_nobody(function):
-    assert not list(
-        list_frozen_assumptions({"teacher": behind(FunctionTransformer(function))}, "label")
-    )
+    teacher = behind(FunctionTransformer(function))
+    assert not list(list_frozen_assumptions({"teacher": teacher}, "label"))
 
 
 def test_a_private_search_refuses_them():

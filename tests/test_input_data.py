@@ -201,8 +201,3 @@ def test_what_is_missing_or_a_folder_is_said(tmp_path):
         open_file(tmp_path / "none", MAX_TEXT_BYTES)
     with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
         open_file(tmp_path, MAX_TEXT_BYTES)
-
-
-def test_a_configuration_of_endless_length_is_refused(capsys):
-    assert main(["train", "--config", "/dev/zero"]) == 2
-    assert "a device, a pipe or a socket" in capsys.readouterr().err

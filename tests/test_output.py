@@ -25,7 +25,6 @@ from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget
 from skprivacy.attacks import LossThreshold, ShadowPool
 from skprivacy.attacks import shadow_training as _pool_folder
 from skprivacy.certificates import create_key, issuing
-from skprivacy.cli import main
 from skprivacy.cli.reports import write_table
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
@@ -33,6 +32,8 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep_store as _kept
 from skprivacy.persistence import load_model
 from skprivacy.preprocessing import BoundedColumn, Schema
+
+from .cli.shell import refuse, run
 
 pytestmark = pytest.mark.heavy
 
@@ -355,8 +356,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_is_charged(
 ):
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, how: path != table and access(path, how))
-    assert main(TRAIN.split()) == 2
-    assert "model.safetensors cannot be written to" in capsys.readouterr().err
+    refuse(TRAIN, capsys, "model.safetensors cannot be written to")
     assert PrivacyBudget.open("ledger").entries().empty
 
 
@@ -369,8 +369,8 @@ def test_a_model_that_was_paid_for_is_kept_though_its_disk_is_full(table, monkey
         write(path, *args)
 
     monkeypatch.setattr("skprivacy.persistence.file_format.write_file", refused)
-    assert main(TRAIN.split()) == 2
-    told = capsys.readouterr().err
+    code, _, told = run(TRAIN, capsys)
+    assert code == 2
     assert "No space left on device: 'model.safetensors'. The trained model is in " in told
     elsewhere = told.split("The trained model is in ")[1].split(": move it")[0]
     assert load_model(elsewhere)[-1].privacy_.epsilon() == pytest.approx(1)

@@ -28,7 +28,7 @@ def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
         if not plain or model.verbose:
             return False
         model = model.steps[-1][1]
-    if len(params) or get_config()["progress"] or not hasattr(model, "_stacked_training"):
+    if len(params) or not hasattr(model, "_stacked_training") or get_config()["progress"]:
         return False
     known: Any = model._stacked_training()
     return known is not None

@@ -33,7 +33,7 @@ from .._input_data import check_X_y, distinct_labels, label_columns
 from .._sklearn import safe_indexing
 from .perceptrons import ACTIVATIONS, Float32Array, Layers, append_columns
 from .stacked_dpsgd import PrivateTask, train_private
-from .stacked_mlp import MLPTask, is_plain_mlp, train_mlps
+from .stacked_mlp import MLPTask, hidden_sizes, train_mlps
 
 # Devices on which ``stacked_dpsgd`` and ``stacked_mlp`` train, with numpy.
 _PROCESSORS = {"cpu"}
@@ -157,6 +157,16 @@ def is_stackable(estimator: Any, n_records: float = math.inf) -> bool:
     """
     net = _network(estimator)
     return is_plain_mlp(net) or _fit_description(net, n_records) is not None
+
+
+def is_plain_mlp(net: Any) -> bool:
+    """Return True if :func:`train_mlps` can train this; False for subclasses."""
+    return (
+        type(net) is MLPClassifier
+        and net.solver == "adam"
+        and not net.early_stopping
+        and all(isinstance(size, int) and size > 0 for size in hidden_sizes(net))
+    )
 
 
 def train_stacked(

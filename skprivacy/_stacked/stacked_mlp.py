@@ -77,16 +77,6 @@ class MLPTask:
         return steps * count_multiplications(self.sizes, self.batch)
 
 
-def is_plain_mlp(net: Any) -> bool:
-    """Return True if :func:`train_mlps` can train this; False for subclasses."""
-    return (
-        type(net) is MLPClassifier
-        and net.solver == "adam"
-        and not net.early_stopping
-        and all(isinstance(size, int) and size > 0 for size in hidden_sizes(net))
-    )
-
-
 def train_mlps(
     tasks: list[MLPTask], make_epochs: Callable[[list[MLPTask], list[Layers]], Epochs] | None = None
 ) -> list[Layers]:

@@ -7,9 +7,8 @@ Files, in reading order:
 - ``accountants``: epsilon and delta of an event by RDP, PLD, zCDP, GDP, and the best proved
 - ``renyi``: Renyi divergence, also of Poisson samples
 - ``pld/``: privacy loss distributions, the tightest accountant
-- ``guarantee``: PrivacyGuarantee, group privacy, bounds on attacks
+- ``guarantee``: PrivacyGuarantee, group privacy, arithmetic of noise, bounds on attacks
 - ``calibration``: least noise for a target; analytic Gaussian multiplier
-- ``noise_arithmetic``: exact, floating-point or unspecified arithmetic of noise
 - ``smooth_sensitivity``: local and smooth sensitivity of data-dependent costs
 - ``work_limit``: limit on the computing work of an event's bounds
 - ``budget/``: privacy budgets and their ledgers
@@ -30,8 +29,7 @@ from .events import (
     RepeatedEvent,
     VoteBlockEvent,
 )
-from .guarantee import PrivacyGuarantee
-from .noise_arithmetic import weakest_arithmetic
+from .guarantee import PrivacyGuarantee, weakest_arithmetic
 
 __all__ = [
     "ApproxDPEvent",

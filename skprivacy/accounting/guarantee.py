@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
 from typing import Any
@@ -21,6 +22,7 @@ from .._output import displayable
 from .._validation import not_negative, positive, sequence, whole
 from .accountants import delta_of, epsilon_of, privacy_curve
 from .event import (
+    ARITHMETICS,
     Event,
     check_arithmetic,
     check_delta,
@@ -30,13 +32,21 @@ from .event import (
     flatten,
 )
 from .events import ApproxDPEvent, NonPrivateEvent
-from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
 Floats = NDArray[np.float64]
 _SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
 _GRID_POINTS = 1000
 _MAX_CHAINED_STEPS = 100  # largest number of steps that are chained one by one
 KINDS = ("proved", "random_dp", "estimate")  # from the strongest to the weakest
+# A proof about real numbers does not cover the lowest bits of floating point (Mironov 2012).
+UNSPECIFIED = "unspecified"
+ARITHMETIC_IN_WORDS = {
+    "exact": "exact noise: hardened against reading the lowest bits of what is released",
+    UNSPECIFIED: "noise of unspecified arithmetic: assume floating point, not hardened against "
+    "reading the lowest bits of what is released",
+    "floating_point": "noise in floating point: not hardened against reading the lowest bits of "
+    "what is released",
+}
 
 
 @dataclass(frozen=True)
@@ -498,3 +508,20 @@ def _format_delta(delta: float) -> str:
     if float(shown) >= delta * (1 - 1e-12):
         return shown
     return f"{float(Context(prec=6, rounding=ROUND_UP).create_decimal_from_float(delta)):g}"
+
+
+def weakest_arithmetic(parts: Iterable[str]) -> str:
+    """Return the arithmetic of several releases together.
+
+    Parameters
+    ----------
+    parts : iterable of {"exact", "floating_point", "unspecified"}
+        The arithmetic of each release.
+
+    Returns
+    -------
+    str
+        The weakest of "exact", "unspecified" and "floating_point"; "unspecified" for no releases.
+    """
+    stated = [check_arithmetic(part) for part in sequence("parts", parts)]
+    return max(stated, key=ARITHMETICS.index, default=UNSPECIFIED)

@@ -15,8 +15,16 @@ from .. import metrics
 from .._docs import fill_docs
 from .._output import displayable
 from .._validation import as_array, number, open_unit
-from ..metrics.rates import Interval, OperatingPoint, advantage, check_scores
-from ..metrics.roc_area import auc_interval, auc_p_value, benjamini_hochberg, holm
+from ..metrics.rates import (
+    Interval,
+    OperatingPoint,
+    advantage,
+    auc_interval,
+    auc_p_value,
+    benjamini_hochberg,
+    check_scores,
+    holm,
+)
 from .group_scores import JOINS, join_group_scores, separate_groups
 
 if TYPE_CHECKING:

@@ -95,11 +95,13 @@ def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
 def audit_labels(
     model: Any, claim: Claim, attack: LabelInferenceAttack,
     X_train: Any, y_train: Any, X_test: Any, y_test: Any, alpha: float,
-    people: MemberGroups | None = None,
+    member_groups: MemberGroups | None = None,
 ) -> LabelAuditReport:  # fmt: skip
     """Guess the coins of canaries among the training records; return the report."""
     records = X_train, y_train, X_test, y_test
-    result = guess_labels(model, attack, *records, None if people is None else people.inside)
+    result = guess_labels(
+        model, attack, *records, None if member_groups is None else member_groups.inside
+    )
     alpha, guarantee = float(alpha), claim.guarantee
     found = AttackFinding.from_result(result, guarantee, alpha, alpha)
     # Scores of one run are not independent: the bound is the exact one from guesses of coins.
@@ -107,7 +109,7 @@ def audit_labels(
     by = "its guesses of coins, counted in one run" if bound > 0 else ""
     found = replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
     return LabelAuditReport(
-        **report_facts(model, claim, *records, people),
+        **report_facts(model, claim, *records, member_groups),
         findings=(found,),
         alpha=alpha,
         n_shadows=1,

@@ -143,10 +143,10 @@ def audit_predictions(
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
     rows = X[:n_in], np.asarray(y_train), X[n_in:], np.asarray(y_test)
     features = _read_features(records, n_in, len(outside))
-    people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
-    unit = "record" if people is None else people.unit
-    tested = claim_for_groups(people, claim_to_test(Claim(None, NO_CLAIM), claim, unit))
-    pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
+    member_groups = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
+    unit = "record" if member_groups is None else member_groups.unit
+    tested = claim_for_groups(member_groups, claim_to_test(Claim(None, NO_CLAIM), claim, unit))
+    pool = _pool(X, n_in, shadow_probas, shadow_trained, names, member_groups)
     model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
     chosen = [
         clone(attack).set_params(target=model)
@@ -160,12 +160,14 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = run_attacks(chosen, rows, tested, alpha, people=people, verbose=verbose)
-    partitions = group_partitions(None, *rows) if people is None else {}
+    findings = run_attacks(
+        chosen, rows, tested, alpha, member_groups=member_groups, verbose=verbose
+    )
+    partitions = group_partitions(None, *rows) if member_groups is None else {}
     compared, known = _known_features(features, pool, rows)
-    units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], people)
+    units = SampleUnits.from_records(known[0], rows[1], known[1], rows[3], member_groups)
     return AuditReport(
-        **report_facts(model, tested, *rows, people),
+        **report_facts(model, tested, *rows, member_groups),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -262,7 +264,12 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
 
 
 def _pool(
-    X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any], people: MemberGroups | None
+    X: Any,
+    n_in: int,
+    probas: Any,
+    trained: Any,
+    classes: NDArray[Any],
+    member_groups: MemberGroups | None,
 ) -> ShadowPool | None:
     if probas is None and trained is None:
         return None
@@ -278,21 +285,23 @@ def _pool(
     if len(tables) < 2:
         raise ValueError("shadow_probas has 1 model; at least 2 are needed. Train more.")
     inside = check_trained("shadow_trained", trained, tables.shape[:2])
-    if people is None:
+    if member_groups is None:
         _check_drawn_blindly(inside, n_in)
     else:
-        _check_drawn_blindly(_groups_trained_on(inside, people.all_groups), people.inside.n)
+        _check_drawn_blindly(
+            _groups_trained_on(inside, member_groups.all_groups), member_groups.inside.n
+        )
     return ShadowPool.from_predictions(X, tables, inside, classes)
 
 
-def _groups_trained_on(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
+def _groups_trained_on(trained: NDArray[np.bool_], groups: Groups) -> NDArray[np.bool_]:
     """Return which models were trained on each group; raise ValueError for parts of a group."""
-    counted = np.stack([np.bincount(people.codes, row, people.n) for row in trained])
-    some = (counted > 0) & (counted < people.sizes())
+    counted = np.stack([np.bincount(groups.codes, row, groups.n) for row in trained])
+    some = (counted > 0) & (counted < groups.sizes())
     if some.any():
         raise ValueError(
-            f"shadow_trained gives a shadow model only some records of a {people.unit}, in "
-            f"{int(some.sum())} cases. Draw halves of {people.unit}, not of records, or leave "
+            f"shadow_trained gives a shadow model only some records of a {groups.unit}, in "
+            f"{int(some.sum())} cases. Draw halves of {groups.unit}, not of records, or leave "
             "groups out to audit single records."
         )
     return counted > 0

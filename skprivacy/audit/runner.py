@@ -183,18 +183,18 @@ def audit(
     check_alpha(alpha)
     check_verbose(verbose)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
-    people = None
+    member_groups = None
     if groups is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = MemberGroups.from_records(groups, X_train, X_test)
+        member_groups = MemberGroups.from_records(groups, X_train, X_test)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
-    if people is not None:
-        partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
+    if member_groups is not None:
+        partitions = {by: member_groups.group_values(by, pair) for by, pair in partitions.items()}
     own = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
-    stated = claim_to_test(own, claim, "record" if people is None else people.unit)
-    tested = stated if people is None else claim_for_groups(people, stated)
+    stated = claim_to_test(own, claim, "record" if member_groups is None else member_groups.unit)
+    tested = stated if member_groups is None else claim_for_groups(member_groups, stated)
     if protects_labels(stated):
         if subgroups is not None:
             raise ValueError(
@@ -202,16 +202,16 @@ def audit(
                 "subgroups out."
             )
         attack = label_attack(attacks, random_state)
-        return audit_labels(model, tested, attack, *records, alpha, people)
+        return audit_labels(model, tested, attack, *records, alpha, member_groups)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = concat_records(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
-    shared = shared_rows(prints, people)
+    shared = shared_rows(prints, member_groups)
     disclosure = None
     if trainable:
-        whose = resolve_groups(None if people is None else groups[0], X_train)
-        disclosure = find_signs(model, *records, claim=stated, people=whose, prints=prints[0])
+        whose = resolve_groups(None if member_groups is None else groups[0], X_train)
+        disclosure = find_signs(model, *records, claim=stated, groups=whose, prints=prints[0])
 
     pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
@@ -220,7 +220,7 @@ def audit(
     else:
         if served:
             least = 0 if attacks is None else max(attack.pool for attack in served)
-            ordered = _unordered(X, y, sample_weight, people, np.concatenate(prints))
+            ordered = _unordered(X, y, sample_weight, member_groups, np.concatenate(prints))
             pool = ShadowPool(
                 model,
                 n_shadows=max(n_shadows, least),
@@ -236,9 +236,11 @@ def audit(
         attack.set_params(pool=pool)
     del X, y  # each attack concatenates the records itself, and they may be large
     run = [attack for attack in chosen if attack not in unmeasured]
-    findings = run_attacks(run, records, tested, alpha, people=people, verbose=verbose)
+    findings = run_attacks(
+        run, records, tested, alpha, member_groups=member_groups, verbose=verbose
+    )
     return AuditReport(
-        **report_facts(model, tested, *records, people),
+        **report_facts(model, tested, *records, member_groups),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -247,9 +249,12 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
-        copied=explain_copies(*prints) if people is None else "",
+        copied=explain_copies(*prints) if member_groups is None else "",
         **comparability_facts(
-            SampleUnits.from_records(*records, people), findings, tested.guarantee, float(alpha)
+            SampleUnits.from_records(*records, member_groups),
+            findings,
+            tested.guarantee,
+            float(alpha),
         ),
     )
 
@@ -260,7 +265,7 @@ def run_attacks(
     claim: Claim,
     alpha: float,
     *,
-    people: MemberGroups | None = None,
+    member_groups: MemberGroups | None = None,
     verbose: int = 0,
 ) -> tuple[AttackFinding, ...]:
     """Run attacks that have a target, and a pool if they need one; on groups, if there are any.
@@ -271,7 +276,7 @@ def run_attacks(
     results: list[tuple[AttackResult, Evaluated | None]] = []
     for attack in progress_bar(attacks, shown=verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
-        found, evaluated = run(attack, records, people)
+        found, evaluated = run(attack, records, member_groups)
         results += [(result, evaluated) for result in found]
     share = alpha / len(results)  # Bonferroni
     return tuple(
@@ -316,7 +321,7 @@ def check_verbose(verbose: Any) -> None:
 
 def shared_rows(
     prints: tuple[NDArray[np.uint64], NDArray[np.uint64]],
-    people: MemberGroups | None,
+    member_groups: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
     """Return how many rows of X_test, or of its groups, are in X_train; ValueError if all are.
@@ -331,7 +336,7 @@ def shared_rows(
             f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
             f"records that the model was not trained on. Pass such records as {names[1]}."
         )
-    return shared if people is None else len(np.unique(people.outside.codes[found]))
+    return shared if member_groups is None else len(np.unique(member_groups.outside.codes[found]))
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
@@ -361,18 +366,18 @@ def wants_pool(attack: Any) -> bool:
 
 
 def _of_unknown_members(
-    attack: MembershipAttack, records: Records, people: MemberGroups | None
+    attack: MembershipAttack, records: Records, member_groups: MemberGroups | None
 ) -> tuple[list[AttackResult], Evaluated | None]:
     X_train, y_train, X_test, y_test = records
     X, y = concat_records(records)
     attack.fit(label_records(X, None if y_train is None else y))
     del X, y  # evaluate concatenates the records again, and they may be large
     result = attack.evaluate(label_records(X_train, y_train), label_records(X_test, y_test))
-    return [result] if people is None else people.join_results(result), None
+    return [result] if member_groups is None else member_groups.join_results(result), None
 
 
 def _of_known_members(
-    attack: MembershipAttack, records: Records, people: MemberGroups | None
+    attack: MembershipAttack, records: Records, member_groups: MemberGroups | None
 ) -> tuple[list[AttackResult], Evaluated | None]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
@@ -386,9 +391,9 @@ def _of_known_members(
     member = np.arange(len(y)) < n_in
     prints = fingerprints(X)
     known = prints % np.uint64(2) == 0
-    if people is not None:
+    if member_groups is not None:
         rows = np.unique(prints, return_inverse=True)[1]
-        known = connected_units(rows, people.all_groups) % 2 == 0
+        known = connected_units(rows, member_groups.all_groups) % 2 == 0
     parts = [
         np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
     ]
@@ -402,14 +407,18 @@ def _of_known_members(
     attack.fit(safe_indexing(labeled, np.flatnonzero(known)), member[known])
     result = attack.evaluate(safe_indexing(labeled, inside), safe_indexing(labeled, outside))
     judged = inside, outside - n_in
-    if people is None:
+    if member_groups is None:
         return [result], judged
-    chosen, numbers = people.select(*judged)
+    chosen, numbers = member_groups.select(*judged)
     return chosen.join_results(result), numbers
 
 
 def _unordered(
-    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None, prints: NDArray[np.uint64]
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    member_groups: MemberGroups | None,
+    prints: NDArray[np.uint64],
 ) -> tuple[Any, Any, Any, Any]:
     """Return records, weights and groups in an order that does not depend on membership.
 
@@ -429,8 +438,8 @@ def _unordered(
         keys = (weights, *keys)
     order = np.lexsort(keys)
     rows, whose = safe_indexing(X, order), None
-    if people is not None:
-        whose = people.all_groups.named(order)
+    if member_groups is not None:
+        whose = member_groups.all_groups.named(order)
         whose.index = getattr(rows, "index", whose.index)  # the reordered index of a DataFrame
     return rows, y[order], None if weights is None else weights[order], whose
 

@@ -146,12 +146,12 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    people = None if groups is None else MemberGroups.from_records(groups, X_train, X_test)
-    if people is None:
+    member_groups = None if groups is None else MemberGroups.from_records(groups, X_train, X_test)
+    if member_groups is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
-    stated = read_claim(claim, "record" if people is None else people.unit)
-    n_shared = shared_rows(prints, people, ("X_train", "X_test"))
-    tested = claim_for_groups(people, Claim(stated, NO_CLAIM if stated is None else ""))
+    stated = read_claim(claim, "record" if member_groups is None else member_groups.unit)
+    n_shared = shared_rows(prints, member_groups, ("X_train", "X_test"))
+    tested = claim_for_groups(member_groups, Claim(stated, NO_CLAIM if stated is None else ""))
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rank_by_rehearsal(
@@ -161,12 +161,12 @@ def audit_synthetic(
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
         result = attack.fit(synthetic, reference).evaluate(X_train, X_test)
-        results = [result] if people is None else people.join_results(result)
+        results = [result] if member_groups is None else member_groups.join_results(result)
         findings += [
             AttackFinding.from_result(found, tested.guarantee, alpha, share / len(results))
             for found in results
         ]
-    units = SampleUnits.from_records(X_train, None, X_test, None, people)
+    units = SampleUnits.from_records(X_train, None, X_test, None, member_groups)
     left_out = usual and reference is None
     counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
@@ -176,7 +176,7 @@ def audit_synthetic(
         reason=tested.reason,
         uncovered={},
         charged=stated,
-        **(counted | group_facts(people)),
+        **(counted | group_facts(member_groups)),
         alpha=float(alpha),
         n_shared=n_shared,
         not_measured=_WITH_REFERENCE if left_out else (),

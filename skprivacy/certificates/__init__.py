@@ -12,8 +12,4 @@ from .checking import verify_certificate
 from .issuing import issue_certificate
 from .signing import create_key
 
-__all__ = [
-    "create_key",
-    "issue_certificate",
-    "verify_certificate",
-]
+__all__ = ["create_key", "issue_certificate", "verify_certificate"]

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
-import sys
 from datetime import datetime, timezone
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.event import flatten
 from ..audit import AuditReport, Claim, claim_of
+from ..audit.report.document import versions
 from ..persistence.file_format import arrays_digest_of, header_of
 from ..persistence.state import released_digest
 from ..preprocessing import Schema
@@ -29,7 +27,6 @@ from .signing import Key, digest, private_key, sign
 
 FORMAT = 1
 SECTIONS = ("about", "model", "claim", "ledger", "audit")
-_LIBRARIES = ("skprivacy", "numpy", "scipy", "scikit-learn", "torch", "cryptography")
 
 
 def issue_certificate(
@@ -121,7 +118,7 @@ def issue_certificate(
             "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "issuer": str(issuer),
             "schema": None if schema is None else schema_digest(schema),
-            "versions": _versions(),
+            "versions": versions(),
         },
         {"class": type(model).__name__, "name": file.name, "sha256": digest_of_file(file)},
         {
@@ -210,13 +207,3 @@ def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any
         "delta": spent.at_delta or 0.0,
         "lines": lines,
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": sys.platform}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

@@ -18,13 +18,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from .. import _config
 from .._groups import find_identifiers
 from ..datasets.catalogue import CATALOGUE
-from ..preprocessing import (
-    BoundedColumn,
-    CategoricalColumn,
-    DateColumn,
-    HashedColumn,
-    Schema,
-)
+from ..preprocessing import BoundedColumn, CategoricalColumn, DateColumn, HashedColumn, Schema
 from ..preprocessing.cell_values import category_key, column_numbers
 from ..preprocessing.schema_draft import draft_schema
 from . import tables

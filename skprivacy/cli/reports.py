@@ -28,7 +28,6 @@ def add_arguments(parser: Any) -> None:
         help="write a report: a self-contained page (.html), all figures (.json) or the table "
         "(.csv)",
     )
-    parser.add_argument("--csv", metavar="FILE.csv", help="write the table")
     parser.add_argument(
         "--author", default="", metavar="NAME", help="person or office responsible for the report"
     )
@@ -43,7 +42,7 @@ def add_arguments(parser: Any) -> None:
 
 def check(args: argparse.Namespace, *others: str | None) -> None:
     """Raise UserError for an output that cannot be written, before any training."""
-    check_outputs(args.out, args.csv, *others)
+    check_outputs(args.out, *others)
     if args.out and Path(args.out).suffix.lower() not in SUFFIXES:
         raise UserError(f"--out must end in {', '.join(SUFFIXES)}; got {args.out!r}.")
     if not args.record:
@@ -87,19 +86,17 @@ def print_digest(path: str | None) -> str:
 
 
 def write_audit(args: argparse.Namespace, report: Any, known: About) -> None:
-    """Write the requested files, and print their names."""
-    if args.csv:
-        write_table(args.csv, report.to_frame())
-    if args.out:
-        suffix = Path(args.out).suffix.lower()
-        if suffix in PAGES:
-            report.to_html(args.out, about=known)
-        elif suffix == ".json":
-            report.to_json(args.out, about=known)
-        else:
-            write_table(args.out, report.to_frame())
-    for name in filter(None, (args.out, args.csv)):
-        print_message(f"wrote {name}")
+    """Write the requested file, and print its name."""
+    if not args.out:
+        return
+    suffix = Path(args.out).suffix.lower()
+    if suffix in PAGES:
+        report.to_html(args.out, about=known)
+    elif suffix == ".json":
+        report.to_json(args.out, about=known)
+    else:
+        write_table(args.out, report.to_frame())
+    print_message(f"wrote {args.out}")
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from .._validation import is_number, whole
 from ..accounting import ComposedEvent, Event, VoteBlockEvent, calibrate_noise_multiplier
 from ..accounting.events import NonPrivateEvent
-from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
+from ..mechanisms.base import StatesArithmetic
 
 # Up to this number, and with noise of at least one vote, counts in steps of the noise's grid are
 # integers that float64 holds. The proof of the winners' cost counts on ties being that rare.

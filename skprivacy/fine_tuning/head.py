@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .._groups import Groups
 from .._validation import PlainNumbers
 from ..accounting import Event
-from ..accounting.noise_arithmetic import UNSPECIFIED
+from ..accounting.guarantee import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .sensitivity import Sensitivity, least_noise_mechanism

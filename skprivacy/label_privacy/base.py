@@ -30,7 +30,7 @@ from .._validation import Interval, check_random_state, num_samples
 from .._wrapped_classifier import WrappedClassifier
 from ..accounting import Event, PrivacyBudget
 from ..accounting.events import NonPrivateEvent
-from ..accounting.noise_arithmetic import UNSPECIFIED
+from ..accounting.guarantee import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
 from .posterior import fit_on_posterior, fit_on_weights

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .._validation import PlainNumbers, as_array, check_unmasked, is_tensor
 from ..accounting import Event
 from ..accounting.events import NonPrivateEvent
-from ..accounting.noise_arithmetic import StatesArithmetic
+from ..accounting.guarantee import UNSPECIFIED
 from .bounds import _WHOLE
 from .secure_random import SecureRandom, check_random
 
@@ -32,6 +32,21 @@ def record_releases() -> Iterator[list[tuple[Mechanism, Any]]]:
         yield collected
     finally:
         _RECORDED_RELEASES.reset(token)
+
+
+class StatesArithmetic:
+    """Base of classes that add noise; each class body states the arithmetic of its noise.
+
+    **Guarantees.** A subclass that states none has "unspecified" noise, even if its base class is
+    exact: the subclass may release by other code.
+    """
+
+    arithmetic: ClassVar[str] = UNSPECIFIED
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "arithmetic" not in cls.__dict__:
+            cls.arithmetic = UNSPECIFIED
 
 
 class Mechanism(PlainNumbers, StatesArithmetic, ABC):

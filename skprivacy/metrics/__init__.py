@@ -5,8 +5,7 @@ means MEMBER: a record is called a member if its score is at least the threshold
 
 Files, in reading order:
 
-- ``rates``: true and false positive rates with intervals, ROC curve, advantage
-- ``roc_area``: area under the ROC curve, and adjusted p-values
+- ``rates``: true and false positive rates, ROC curve and its area, adjusted p-values
 - ``epsilon``: lower bounds on epsilon from counts and from scores
 - ``evidence``: simultaneous bounds on test rates and on the AUC
 - ``resampling``: bounds over many splits, and the bootstrap
@@ -17,9 +16,8 @@ Files, in reading order:
 
 from .coin_guesses import bound_from_guesses
 from .epsilon import epsilon_lower_bound
-from .rates import tpr_at_fpr
+from .rates import auc, tpr_at_fpr
 from .resampling import multi_split_bound
-from .roc_area import auc
 from .utility import utility_loss
 
 __all__ = [

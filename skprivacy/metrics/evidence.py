@@ -15,8 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc
 
 from .._validation import generator
-from .rates import Float64Array, count_above, high_rates, low_rates
-from .roc_area import auc
+from .rates import Float64Array, auc, count_above, high_rates, low_rates
 
 Curve = Callable[[Float64Array], Float64Array]
 # Share of the area's error probability for members that score LOW. Exchanged samples are a gross

@@ -20,7 +20,7 @@ from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from .delegation import DelegatingMixin
-from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
+from .search_plan import MAX_TRIALS, NumberOfTrials, PreparedSearch, SearchPlan
 from .search_trials import Candidates, HeldOut, list_settings, record_score
 from .sweep_plan import epsilon_parameter
 
@@ -47,10 +47,10 @@ class PrivateSearchCV(DelegatingMixin, PrivateEstimatorMixin, MetaEstimatorMixin
         A private estimator of this library, or a pipeline that ends with one. The other steps must
         learn nothing from private records. The estimator is cloned, never fitted itself. Each trial
         replaces its ``epsilon`` and ``delta`` by the trial's share.
-    param_distributions : dict or list of dict
-        The settings, as in :class:`~sklearn.model_selection.RandomizedSearchCV`: names and lists of
-        values, or distributions with a method ``rvs``. They must be public. Parameters that
-        determine the guarantee, such as ``epsilon``, are refused.
+    param_grid : dict or list of dict
+        The settings, as in :class:`~sklearn.model_selection.GridSearchCV`: names and lists of
+        values. They must be public. Parameters that determine the guarantee, such as ``epsilon``,
+        are refused.
     epsilon : float, default=1.0
         Privacy loss of the **whole search**, in nats.
     delta : float, default=1e-5
@@ -58,13 +58,6 @@ class PrivateSearchCV(DelegatingMixin, PrivateEstimatorMixin, MetaEstimatorMixin
         privacy, which costs a search much more.
     n_trials : float, default=10
         Mean number of trials, above 1. More trials leave less epsilon for each.
-    eta : float, default=1.0
-        Shape of the number of trials, above -1: 1 is geometric, 0 logarithmic. A larger value is
-        closer to a Poisson distribution, which varies less and costs more.
-    n_candidates : int, default=32
-        Number of settings drawn from ``param_distributions`` by ``random_state``, if some of them
-        are distributions. Trials draw from these settings. If all are lists, trials draw from the
-        whole grid.
     scoring : {"accuracy", "neg_mean_absolute_error", "neg_mean_squared_error"} or callable, \
 default=None
         The score to maximise: a mean over held-out records. ``None`` means the accuracy of
@@ -78,8 +71,6 @@ default=None
         A public figure for the number of records, or of groups if ``fit`` is given ``groups``. It
         is required if the guarantee hides this number (add/remove). It sets the estimator's
         ``n_records``, if there is one, to its share.
-    random_state : int, RandomState instance or None, default=None
-        Draws ``n_candidates`` settings from distributions. It never makes trials reproducible.
     budget : PrivacyBudget, default=None
         Charged once for the whole search, before the first trial.
     noise_seed : int, default=None
@@ -123,7 +114,7 @@ default=None
     The search finds the claim of each candidate by rehearsing its fit up to the charge. A trial
     with a different claim ends the search.
 
-    The number of trials K is random (a truncated negative binomial). K and the losing trials must
+    The number of trials K is random (geometric). K and the losing trials must
     stay secret: for a known K, the guarantee would be the composition of K trials. So there are no
     ``cv_results_``, and warnings and progress of trials are not shown. The held-out records and the
     seeds of all generators are secret, too. The duration of a search is **not** protected, and
@@ -176,13 +167,10 @@ default=None
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="left")],
-        "n_trials": [Interval(Real, 1, None, closed="neither")],
-        "eta": [Interval(Real, -1, None, closed="neither")],
-        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "n_trials": [Interval(Real, 1, MAX_TRIALS, closed="neither")],
         "scoring": [str, callable, None],
         "test_size": [Interval(Real, 0, 1, closed="neither")],
         "n_records": [Interval(Integral, 1, None, closed="left"), None],
-        "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
     }
@@ -190,31 +178,25 @@ default=None
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Any,
+        param_grid: Any,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         n_trials: float = 10,
-        eta: float = 1.0,
-        n_candidates: int = 32,
         scoring: Any = None,
         test_size: float = 0.2,
         n_records: int | None = None,
-        random_state: Any = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
     ) -> None:
         self.estimator = estimator
-        self.param_distributions = param_distributions
+        self.param_grid = param_grid
         self.epsilon = epsilon
         self.delta = delta
         self.n_trials = n_trials
-        self.eta = eta
-        self.n_candidates = n_candidates
         self.scoring = scoring
         self.test_size = test_size
         self.n_records = n_records
-        self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
 
@@ -317,8 +299,8 @@ default=None
         if not hasattr(self.best_estimator_, "predict") or width != self.n_features_in_:
             raise ValueError("its best model does not predict from its features")
         self.estimator = clone(self.best_estimator_)
-        if self.param_distributions is None:  # they were code, of which these were drawn
-            self.param_distributions = [
+        if self.param_grid is None:  # it held code
+            self.param_grid = [
                 {name: [value] for name, value in setting.items()} for setting in self.candidates_
             ]
 
@@ -329,7 +311,7 @@ default=None
     def _checked(self) -> NumberOfTrials:
         self._validate_params()
         check_delta_is_small(self.delta)
-        return NumberOfTrials.of_mean(float(self.n_trials), float(self.eta))
+        return NumberOfTrials(float(self.n_trials))
 
     def _candidates(self) -> Candidates:
         prefix = epsilon_parameter(self.estimator).removesuffix("epsilon")
@@ -343,7 +325,7 @@ default=None
         fixed = {}
         if self.n_records is not None:
             fixed["n_records"] = max(1, round((1 - self.test_size) * self.n_records))
-        settings = list_settings(self.param_distributions, self.n_candidates, self.random_state)
+        settings = list_settings(self.param_grid)
         candidates = Candidates(self.estimator, prefix, settings, fixed)
         candidates.check()
         return candidates
@@ -378,9 +360,9 @@ default=None
         y = column_or_1d(y, warn=True)
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
-        people = None if groups is None else check_groups(groups, X)
-        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, people)
-        check_delta(self.delta, self.n_records or (people.n if people else num_samples(X)))
+        groups = None if groups is None else check_groups(groups, X)
+        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, groups)
+        check_delta(self.delta, self.n_records or (groups.n if groups else num_samples(X)))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )

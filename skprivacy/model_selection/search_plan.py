@@ -2,7 +2,7 @@
 
 A fixed number of trials would have to be composed. With a random number that stays secret, the best
 of all trials costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022). The
-number follows a truncated negative binomial distribution: :class:`NumberOfTrials`.
+number follows a geometric distribution: :class:`NumberOfTrials`.
 
 Start with :func:`search_event`, which argues the guarantee, and :meth:`PreparedSearch.within`,
 which calibrates the trials.
@@ -10,7 +10,6 @@ which calibrates the trials.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,18 +18,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from .._clones import seed_globally
 from .._config import config_context
-from ..accounting import (
-    ApproxDPEvent,
-    Event,
-    MixtureEvent,
-    PrivacyGuarantee,
-    epsilon_of,
-    weakest_arithmetic,
-)
+from ..accounting import Event, MixtureEvent, PrivacyGuarantee, epsilon_of, weakest_arithmetic
 from ..accounting.events import PrivateSelectionEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
@@ -199,7 +190,7 @@ class PreparedSearch:
                     "cover the search and nothing is released. Search with an estimator that makes "
                     "a single release."
                 )
-            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.people_out)
+            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.groups_out)
         noisy = float(self.mechanism.release(np.float64(total), random))
         return Trial(model, self.candidates.settings[number], noisy)
 
@@ -284,15 +275,12 @@ def _is_same_claim(
     return claimed == expected
 
 
-_MIN_GAMMA = 1e-9
-_MIN_PROBABILITY_OF_ONE = 1e-7  # below it, the sum of 53-bit numbers does not follow the law
+MAX_TRIALS = 1e6  # in the mean: 53-bit numbers do not follow the law of far more
 
 
 @dataclass(frozen=True)
 class NumberOfTrials:
-    """Truncated negative binomial distribution of the number of trials K.
-
-    ``eta`` and ``gamma`` have the meaning of ``PrivateSelectionEvent``.
+    """Geometric distribution of the number of trials K, with ``gamma`` = 1 / mean.
 
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits. So each probability has
     an error of about 1e-16, and less probable numbers are never drawn. The distribution of the best
@@ -301,54 +289,23 @@ class NumberOfTrials:
     above. The same holds for the privacy loss.
     """
 
-    eta: float
-    gamma: float
-
-    @classmethod
-    def of_mean(cls, mean: float, eta: float) -> NumberOfTrials:
-        """Return the distribution with this mean, which must be above 1."""
-        law = cls(1.0, 1 / mean) if eta == 1 else cls._by_bisection(mean, eta)
-        if law._probability_of_one() < _MIN_PROBABILITY_OF_ONE:
-            raise ValueError(
-                f"eta={eta!r} is too large for n_trials={mean!r}: few trials would next to never "
-                "occur, and their number could not be drawn exactly. Use a smaller eta, such as 1."
-            )
-        return law
-
-    @classmethod
-    def _by_bisection(cls, mean: float, eta: float) -> NumberOfTrials:
-        def excess(log_gamma: float) -> float:
-            return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
-
-        low, high = math.log(_MIN_GAMMA), math.log1p(-1e-9)
-        if excess(low) < 0 or excess(high) > 0:
-            raise ValueError(
-                f"n_trials={mean!r} is out of reach for eta={eta!r}. Use eta=1, or a mean closer "
-                "to 10."
-            )
-        return cls(eta, math.exp(brentq(excess, low, high, xtol=1e-14)))
+    mean: float
 
     @property
-    def mean(self) -> float:
-        """The mean of K."""
-        return PrivateSelectionEvent(ApproxDPEvent(0.0), self.eta, self.gamma).expected_trials
+    def gamma(self) -> float:
+        """Probability that a trial is the last one."""
+        return 1 / self.mean
 
     def best_of(self, event: Event) -> PrivateSelectionEvent:
         """Return the event of the best of K trials."""
-        return PrivateSelectionEvent(event, self.eta, self.gamma)
+        return PrivateSelectionEvent(event, eta=1.0, gamma=self.gamma)
 
     def draw(self, random: SecureRandom) -> int:
         """Draw K, at least 1."""
-        left = float(random.uniform(1)[0])
-        probability = self._probability_of_one()
+        left, probability = float(random.uniform(1)[0]), self.gamma
         for k in count(1):
             left -= probability
             if left <= 0 or probability < 1e-18:
                 return k
-            probability *= (1 - self.gamma) * (k + self.eta) / (k + 1)
+            probability *= 1 - self.gamma
         raise AssertionError("unreachable")
-
-    def _probability_of_one(self) -> float:
-        if abs(self.eta) < 1e-100:  # the logarithmic distribution, to the last bit
-            return (1 - self.gamma) / -math.log(self.gamma)
-        return self.eta * (1 - self.gamma) / math.expm1(-self.eta * math.log(self.gamma))

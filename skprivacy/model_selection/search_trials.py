@@ -7,7 +7,7 @@ guarantee of each setting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.model_selection import ParameterGrid
 
 from .._clones import call_model, group_names
 from .._groups import Groups
@@ -33,29 +33,23 @@ _PRIVACY_PARAMETERS = (
 )  # fmt: skip
 
 
-def list_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
-    """Return the settings that trials draw from: the grid, or draws if there are distributions."""
+def list_settings(grid: Any) -> list[dict[str, Any]]:
+    """Return the settings that trials draw from."""
     try:
-        given = [spaces] if isinstance(spaces, Mapping) else list(spaces)
-        if any(hasattr(v, "rvs") for space in given for v in space.values()):
-            found = list(ParameterSampler(given, n_candidates, random_state=random_state))
-        else:
-            found = list(ParameterGrid(given))
-    except (TypeError, ValueError, AttributeError) as error:
+        found = list(ParameterGrid(grid))
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"param_distributions={spaces!r} must be a dict, or a list of them, of parameters with "
-            f"lists of values or distributions: {error}"
+            f"param_grid={grid!r} must be a dict, or a list of them, of parameters with lists of "
+            f"values: {error}"
         ) from None
     for name in sorted({name for params in found for name in params}):
         if name.rpartition("__")[2] in _PRIVACY_PARAMETERS:
             raise ValueError(
-                f"param_distributions varies {name!r}, but all trials must have one guarantee. "
+                f"param_grid varies {name!r}, but all trials must have one guarantee. "
                 "Remove it: the search sets epsilon and delta of its trials."
             )
     if not found or not any(found):
-        raise ValueError(
-            f"param_distributions={spaces!r} varies nothing. Pass values of a parameter."
-        )
+        raise ValueError(f"param_grid={grid!r} varies nothing. Pass values of a parameter.")
     return found
 
 
@@ -121,7 +115,7 @@ class Candidates:
             values = sorted({getattr(claim, what) for claim in found})
             if len(values) > 1:
                 raise ValueError(
-                    f"param_distributions leads to guarantees of more than one {what}: {values}. "
+                    f"param_grid leads to guarantees of more than one {what}: {values}. "
                     "They are never added up. Remove the parameter that decides about it."
                 )
         return found
@@ -177,12 +171,12 @@ class RecordScore:
     high: float = 1.0
     assumption: str = ""
 
-    def sum(self, model: Any, X: Any, y: NDArray[Any], people: Groups | None = None) -> float:
+    def sum(self, model: Any, X: Any, y: NDArray[Any], groups: Groups | None = None) -> float:
         """Return the sum of the scores of records, weighted within groups if there are any."""
         each = self._score_each(model, X, y)
-        if people is None:
+        if groups is None:
             return float(each.sum())
-        return float((each * people.exact_shares()).sum())
+        return float((each * groups.exact_shares()).sum())
 
     def _score_each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the score of each record, from 0 to 1.
@@ -296,12 +290,12 @@ class HeldOut:
     share: float  # probability with which a record, or a group, was held out
     expected: float  # public figure for the number held out
     groups_fit: Any = None
-    people_out: Groups | None = None
+    groups_out: Groups | None = None
 
     @property
     def unit(self) -> str:
         """Unit that is held out: "record", or the name of the groups."""
-        return "record" if self.people_out is None else self.people_out.unit
+        return "record" if self.groups_out is None else self.groups_out.unit
 
     def fit(self, model: Any, fit_params: dict[str, Any]) -> Any:
         """Fit a model to the records that are not held out, with their groups if there are any."""
@@ -318,7 +312,7 @@ class HeldOut:
         share: float,
         n_records: int | None,
         random: SecureRandom,
-        people: Groups | None = None,
+        groups: Groups | None = None,
     ) -> HeldOut:
         """Draw the held-out records, or groups, independently of the data.
 
@@ -326,7 +320,7 @@ class HeldOut:
         that adding a record does not move the others. Without it the number is public, and a subset
         of fixed size is drawn.
         """
-        n = num_samples(X) if people is None else people.n
+        n = num_samples(X) if groups is None else groups.n
         drawn = random.uniform(n)
         if n_records is not None:
             held_out, expected = drawn <= share, share * n_records
@@ -334,17 +328,17 @@ class HeldOut:
             size = round(share * n)
             if not 0 < size < n:
                 raise ValueError(
-                    f"test_size={share!r} of {'n_samples' if people is None else people.unit}={n} "
+                    f"test_size={share!r} of {'n_samples' if groups is None else groups.unit}={n} "
                     "leaves a part without any record. Use more records, or a test_size closer to "
                     "0.5."
                 )
             held_out, share, expected = np.zeros(n, bool), size / n, float(size)
             held_out[np.argsort(drawn)[:size]] = True
-        of_each = held_out if people is None else held_out[people.codes]
+        of_each = held_out if groups is None else held_out[groups.codes]
         fit, out = np.flatnonzero(~of_each), np.flatnonzero(of_each)
         parts = safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out]
-        if people is None:
+        if groups is None:
             return cls(*parts, share, expected)
-        found, codes = np.unique(people.codes[out], return_inverse=True)  # each has some records
-        left_out = Groups(codes.astype(np.int64), len(found), people.unit)
-        return cls(*parts, share, expected, people.named(fit), left_out)
+        found, codes = np.unique(groups.codes[out], return_inverse=True)  # each has some records
+        left_out = Groups(codes.astype(np.int64), len(found), groups.unit)
+        return cls(*parts, share, expected, groups.named(fit), left_out)

@@ -20,7 +20,7 @@ from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
 from ..audit import Claim, claim_of
-from ..audit.inspection.claims import joint_claim as total_of
+from ..audit.inspection.claims import joint_claim
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
 from .delegation import DelegatingMixin
@@ -266,32 +266,40 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         scorers = validate_scorers(first, self.scoring)
         attack = validate_attack(self.attack, models.values())
         X, y = indexable(as_frame(X), y)
-        people = None if groups is None else check_groups(groups, X)
+        checked_groups = None if groups is None else check_groups(groups, X)
         X, groups = indexable(X, groups)
         validate_data(self, X, skip_check_array=True)
         y = validate_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else resolve_subgroups(subgroups, X)
         routed = self._routed_to_fit(groups, params)
-        whose = None if people is None else people.named(np.arange(len(people.codes)))
+        whose = (
+            None
+            if checked_groups is None
+            else checked_groups.named(np.arange(len(checked_groups.codes)))
+        )
         records = {
             name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
         }
         check_scorers(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
         splitter = choose_splitter(
-            self.cv, y, classifier=is_classifier(first), grouped=people is not None
+            self.cv, y, classifier=is_classifier(first), grouped=checked_groups is not None
         )
         splits = validate_splits(splitter, self.cv, X, y, **routed.split)
-        check_groups_apart(splits, people, self.cv)
+        check_groups_apart(splits, checked_groups, self.cv)
         for name, model in models.items():
             check_fit_arguments(attack, records[name], model)
-        if people is not None:
-            warn_of_unprotected_groups(models, people)
+        if checked_groups is not None:
+            warn_of_unprotected_groups(models, checked_groups)
         else:
             warn_of_identifiers(getattr(self, "feature_names_in_", ()), "What a sweep shows")
         warn_of_gaps(models.values(), X)
         compared = validate_baselines(self.baseline, models, names, epsilons, X)
         members = splits[0][0]
-        n_train = len(members) if people is None else len(np.unique(people.codes[members]))
+        n_train = (
+            len(members)
+            if checked_groups is None
+            else len(np.unique(checked_groups.codes[members]))
+        )
         candidates = [
             Candidate(
                 name,
@@ -311,11 +319,11 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         constant = _baseline_candidate(
             name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records
         )
-        plan = {}
+        kept = None
         if path is not None:
             again = validate_splits(splitter, self.cv, X, y, **routed.split)
             plan = describe_sweep(self, models, names, records, [splits, again])
-        kept = ResultStore.at(path, plan)
+            kept = ResultStore.at(path, plan)
         fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
@@ -329,7 +337,8 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
             with fits.saying_what_stays_charged(total):
                 model = clone(final.model).fit(X, y, **final.records.fit_params)
             beside.append(claim_of(model, X))
-            kept.keep_refit(beside[-1])
+            if kept is not None:
+                kept.keep_refit(beside[-1])
 
         if hasattr(self, "estimator_"):  # of an earlier fit
             del self.estimator_
@@ -405,8 +414,8 @@ def _baseline_records(
         model, split_weights(own.fit_params, models[owner])[0], num_samples(own.X)
     )
     given = {} if weights is None else {weight_name(model): weights}
-    if own.people is not None:
-        given |= dict.fromkeys(group_names(model), own.people)
+    if own.groups is not None:
+        given |= dict.fromkeys(group_names(model), own.groups)
     return replace(own, fit_params=given)
 
 
@@ -424,7 +433,7 @@ def _collect_baselines(
 
 def _joint_cost(claims: list[Claim]) -> PrivacyGuarantee:
     """Return the joint cost of all trained models; one without a claim is not private."""
-    whole = total_of(claims)
+    whole = joint_claim(claims)
     note = "the joint guarantee covers the trained models, not their scores or attacks on them"
     if whole.charged is None:
         return PrivacyGuarantee(NonPrivateEvent(), assumptions=(whole.reason, note))

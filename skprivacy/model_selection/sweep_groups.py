@@ -15,7 +15,7 @@ from .._validation import check_unmasked, num_samples
 from ..attacks import AttackResult
 from ..attacks.attack_result import MIN_GROUP_SIZE
 from ..audit.report.findings import group_partitions
-from ..metrics.roc_area import auc_p_value, holm
+from ..metrics.rates import auc_p_value, holm
 from .sweep_curve import Splits
 from .sweep_records import Records, Split
 
@@ -53,7 +53,7 @@ def measure_groups(
     the table itself would disclose their records.
     """
     found = {}
-    own, new = split.own.groups, split.new.groups
+    own, new = split.own.subgroups, split.new.subgroups
     judged = result if result is not None and len(result.scores_in) == len(own) else None
     for group in np.unique(new):
         inside = new == group

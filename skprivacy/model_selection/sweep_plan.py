@@ -26,12 +26,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from .._clones import describe_error, group_names
 from .._config import warn_caller
 from .._groups import Groups
-from .._input_data import (
-    check_classification_targets,
-    check_one_type,
-    check_y,
-    column_or_1d,
-)
+from .._input_data import check_classification_targets, check_one_type, check_y, column_or_1d
 from .._sklearn import takes_weights
 from .._validation import is_number, num_samples, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee
@@ -76,8 +71,8 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
     for candidate, rows in fits:
         own = candidate.records.take(rows)
-        people = 0 if own.people is None else own.people.nunique()
-        asked = id(candidate), len(own.y), people
+        n_groups = 0 if own.groups is None else own.groups.nunique()
+        asked = id(candidate), len(own.y), n_groups
         if asked not in known:
             model = clone(candidate.model)
             with warnings.catch_warnings():
@@ -311,22 +306,22 @@ def choose_splitter(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) 
     return validate_splitter(cv, y, classifier)
 
 
-def check_groups_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
+def check_groups_apart(splits: list[tuple[Any, Any]], groups: Groups | None, cv: Any) -> None:
     """Refuse splits with a group on both sides."""
-    if people is None:
+    if groups is None:
         return
     for train, test in splits:
-        both = np.intersect1d(people.codes[train], people.codes[test])
+        both = np.intersect1d(groups.codes[train], groups.codes[test])
         if len(both):
             raise ValueError(
-                f"cv={cv!r} has {len(both)} values of {people.unit} among the training and the "
+                f"cv={cv!r} has {len(both)} values of {groups.unit} among the training and the "
                 "test records of one split: a model that knows somebody's other records would "
                 "look better, and more exposed, than it is. Pass a number of folds, or a splitter "
                 "such as GroupKFold."
             )
 
 
-def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> None:
+def warn_of_unprotected_groups(models: Mapping[str, Any], groups: Groups) -> None:
     """Warn of models whose guarantees are for single records although groups were given."""
     for name, model in models.items():
         if group_names(model):
@@ -334,9 +329,9 @@ def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> Non
         which = f"The estimator {name!r}" if name else f"The estimator {type(model).__name__}"
         warn_caller(
             f"{which} takes no groups in fit, so its guarantees are for single records, not for "
-            f"values of {people.unit}: groups keep these together in splits alone. Sweep an "
+            f"values of {groups.unit}: groups keep these together in splits alone. Sweep an "
             "estimator whose fit takes groups, or convert the guarantee by a public bound: "
-            f"guarantee.group(k, unit={people.unit!r}).",
+            f"guarantee.group(k, unit={groups.unit!r}).",
             PrivacyWarning,
         )
 

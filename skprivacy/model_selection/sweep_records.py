@@ -126,13 +126,13 @@ class Records:
     Attributes
     ----------
     X, y : the records and their labels or targets
-    groups : ndarray of shape (n_samples,) or None
+    subgroups : ndarray of shape (n_samples,) or None
         The subgroup of each, as text.
     fit_params : dict
         Further arguments of ``fit``; those with a value for each record are split like it.
     score_params : dict of dict
         Further arguments of each scorer, by its name.
-    people : Series of shape (n_samples,) or None
+    groups : Series of shape (n_samples,) or None
         Group of each record, if groups and not records are members.
     first : FirstStep or None
         The shared first step, if there is one.
@@ -140,10 +140,10 @@ class Records:
 
     X: Any
     y: Any
-    groups: Any = None
+    subgroups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    people: Any = None
+    groups: Any = None
     first: FirstStep | None = None
 
     def take(self, rows: Any) -> Records:
@@ -151,13 +151,13 @@ class Records:
         return Records(
             safe_indexing(self.X, rows),
             safe_indexing(self.y, rows),
-            None if self.groups is None else self.groups[rows],
+            None if self.subgroups is None else self.subgroups[rows],
             select_arguments(self.fit_params, rows, num_samples(self.X)),
             {
                 name: select_arguments(given, rows, num_samples(self.X))
                 for name, given in self.scoring
             },
-            None if self.people is None else self.people.iloc[rows],
+            None if self.groups is None else self.groups.iloc[rows],
             None if self.first is None else self.first.take(rows),
         )
 

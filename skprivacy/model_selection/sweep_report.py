@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,11 +101,12 @@ def figure_of(sweep: Any) -> Figure:
     return _narrow(sweep.plot)
 
 
-def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
-    """Return a plot of the subgroups that lose most, with their scores without privacy."""
+def _draw_groups(sweep: Any, axes: Any) -> PrivacyUtilityDisplay:
+    """Plot utility and exposure of the subgroups that lose most, with their scores without privacy.
+
+    For at most five groups of the first estimator, which lose most at some epsilon.
+    """
     found = sweep.by_group()
-    if found.empty:
-        raise ValueError("No group has five test records in every split. Use coarser subgroups.")
     found = found[found["model"] == found["model"].iloc[0]]
     worst = found.groupby("group")["loss"].max().nlargest(_MOST_DRAWN).index
     drawn = found[found["group"].isin(worst)]
@@ -121,7 +123,7 @@ def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
         utility_name=sweep.score_name_,
         attack_name=sweep.attack_name_,
         models=[f"{sweep.subgroups_} {group}" for group in shown["group"]],
-    )
+    ).plot(axes=axes)
 
 
 def _group_rows(sweep: Any) -> list[dict[str, Any]]:
@@ -276,7 +278,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
     figures = {}
     if any(section.key == "by_group" for section in facts.sections):
         figure_of_groups = embed_figure(
-            _narrow(sweep.plot_by_group), "Scores by group over epsilon"
+            _narrow(partial(_draw_groups, sweep)), "Scores by group over epsilon"
         )
         figures["Who pays for privacy"] = figure_of_groups
     return render(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -293,24 +292,6 @@ class ResultsMixin:
             private, reference, (self.subgroups_, name), splits, alpha, _largest_loss(self)
         )
 
-    def plot_by_group(self, axes: Any = None) -> Any:
-        """Plot utility and exposure of the subgroups that lose most by privacy.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib Axes, default=None
-            Utility above, attack below. None makes a new figure.
-
-        Returns
-        -------
-        PrivacyUtilityDisplay
-            Curves of the first estimator for at most five groups, which lose most at some epsilon.
-            The line without privacy is the best baseline.
-        """
-        from .sweep_report import of_groups_drawn
-
-        return of_groups_drawn(self).plot(axes=axes)
-
     def _splits(self, alpha: float) -> Splits:
         """Return the corrected errors of splits, after checking ``alpha``."""
         open_unit("alpha", alpha, 0.05)
@@ -386,11 +367,7 @@ class ResultsMixin:
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 
     def to_html(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        name: str = "the records",
-        about: About | None = None,
+        self, path: str | PathLike[str] | None = None, *, about: About | None = None
     ) -> str:
         """Return an HTML page with the figure, all results, their cost and how to read them.
 
@@ -398,8 +375,6 @@ class ResultsMixin:
         ----------
         path : str or PathLike, default=None
             Where to write it, in UTF-8; it must end in .html. ``None`` does not.
-        name : str, default="the records"
-            Name of the data on the page, unless ``about`` gives one.
         about : About, default=None
             Data set, author, command and digests, for the page.
 
@@ -413,11 +388,7 @@ class ResultsMixin:
 
         check_is_fitted(self, "cv_results_")
         target = None if path is None else output_path(path, ".html", ".htm")
-        if not isinstance(name, str):
-            raise TypeError(f"name={name!r} must be a string.")
-        stated = about_or_empty(about)
-        stated = replace(stated, data=stated.data or name)
-        shown = page(self, stated, caveats_of_sweep(self), figure_of(self))
+        shown = page(self, about_or_empty(about), caveats_of_sweep(self), figure_of(self))
         if target is not None:
             write_file(target, shown)
         return shown

@@ -163,8 +163,8 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
     split = fitting.split
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
-        people = None if own.people is None else check_groups(own.people, own.X)
-        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
+        groups = None if own.groups is None else check_groups(own.groups, own.X)
+        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, groups)
     if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
         model, X = fitting.model_and_features(known)
         # no threshold is needed, which would cost another prediction
@@ -191,14 +191,14 @@ def measure_leakage(
     split = fitting.split
     result = None if attack is None else _try_attack(fitting, attack, pool)
     shown = result
-    of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
-    if result is not None and of_people:
-        shown = result.join_groups(split.own.people, split.new.people)
+    of_groups = split.own.groups is not None and not isinstance(attack, LabelInferenceAttack)
+    if result is not None and of_groups:
+        shown = result.join_groups(split.own.groups, split.new.groups)
     found: dict[str, Any] = {
         "attack_auc": math.nan if shown is None else shown.auc,
         f"attack_tpr_at_{FPR}": math.nan if shown is None else shown.tpr_at_fpr(FPR).tpr,
     }
-    if split.new.groups is not None:
+    if split.new.subgroups is not None:
         name, scorer = next(iter(scorers.items()))
         found["groups"] = measure_groups(
             split, lambda part: _score(fitting, part, name, scorer), result
@@ -218,7 +218,7 @@ def fit_and_attack(
             "a LabelInferenceAttack for it, and an attack on membership for any other."
         )
     proved = claim.guarantee if claim.proved else None
-    attacked = "record" if split.own.people is None else group_unit(split.own.people)
+    attacked = "record" if split.own.groups is None else group_unit(split.own.groups)
     about = proved if proved is not None and proved.unit == attacked else None
     return {
         **row,
@@ -286,7 +286,7 @@ class SweepRunner:
     splits: list[tuple[Any, Any]]
     scorers: dict[str, Any]
     attack: Any
-    store: ResultStore
+    store: ResultStore | None
     n_jobs: int | None
     verbose: int
     done: list[None] = field(default_factory=list)  # one for each private model trained by now
@@ -301,7 +301,7 @@ class SweepRunner:
         with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
             for batch in [[c] for c in candidates] if shadowed else [candidates]:
                 pool = None
-                if shadowed and not all(load_result(file) for file in self._files(batch)):
+                if shadowed and None in self._stored(batch):
                     pool = self._pool(batch[0])
                 how = [(self.scorers, self.attack, pool)] * len(batch)
                 for row in self._rows(batch, fit_and_attack, how, bar):
@@ -311,7 +311,7 @@ class SweepRunner:
 
     def earlier(self, candidates: list[Candidate]) -> list[Claim]:
         """Return the claims of other models whose results are in the store."""
-        return self.store.claims_beside(self._files(candidates))
+        return [] if self.store is None else self.store.claims_beside(self._files(candidates))
 
     def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
         """Return the results of baselines; None for one that is optional and cannot be fitted."""
@@ -336,13 +336,19 @@ class SweepRunner:
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
         """Yield the models without a stored result, each with its training rows."""
         each = [(c, train) for c in candidates for train, _ in self.splits]
-        for fit, file in zip(each, self._files(candidates), strict=True):
-            if load_result(file) is None:
+        for fit, row in zip(each, self._stored(candidates), strict=True):
+            if row is None:
                 yield fit
 
     def _files(self, candidates: list[Candidate]) -> list[Path | None]:
-        n = range(len(self.splits))
-        return [self.store.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
+        n, store = range(len(self.splits)), self.store
+        if store is None:
+            return [None for _ in candidates for _ in n]
+        return [store.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
+
+    def _stored(self, candidates: list[Candidate]) -> list[Row | None]:
+        """Return the result of each model that is in the store, and None for others."""
+        return [None if file is None else load_result(file) for file in self._files(candidates)]
 
     def _rows(
         self,
@@ -352,8 +358,7 @@ class SweepRunner:
         bar: Any,
     ) -> Iterator[Any]:
         """Yield the result of each candidate on each split, stored or computed now."""
-        files = self._files(candidates)
-        known = [load_result(file) for file in files]
+        files, known = self._files(candidates), self._stored(candidates)
         each = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
@@ -396,7 +401,7 @@ class SweepRunner:
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
             pool.set_params(path=Path(pool.path) / part)
         weights, _ = split_weights(records.fit_params, candidate.model)
-        return pool.fit(records.X, records.y, weights, groups=records.people)
+        return pool.fit(records.X, records.y, weights, groups=records.groups)
 
     @contextmanager
     def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:
@@ -412,7 +417,7 @@ class SweepRunner:
             yield
         except (BudgetExceededError, LedgerError) as error:
             result = "no result is kept"
-            if self.store.folder is not None:
+            if self.store is not None:
                 result = f"results are kept in {str(self.store.folder)!r}, from where fit goes on"
             raise type(error)(
                 f"The sweep ended {self._so_far(total)}, and {result}. Give the sweep a budget for "
@@ -484,5 +489,6 @@ def _run_jobs(fit: Callable[..., Any], jobs: list[_Job]) -> list[Any]:
     rows = []
     for job, fitting in zip(jobs, fittings, strict=True):
         rows.append(fit(fitting, *job.how))
-        store_result(rows[-1], job.file)
+        if job.file is not None and rows[-1] is not None:
+            store_result(rows[-1], job.file)
     return rows

@@ -33,21 +33,19 @@ _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits a
 
 @dataclass(frozen=True)
 class ResultStore:
-    """A folder with the results of finished fits; ``folder=None`` stores nothing.
+    """A folder with the results of finished fits.
 
     **Guarantees.** Only results are written: scores, attacks and claims, never a model. Files are
     written atomically and checked by a digest. Only their owner can read them, as no guarantee
     covers their content. The folder's plan identifies the sweep by digests, and refuses others.
     """
 
-    folder: Path | None
-    plan: str = ""  # identifies the sweep
+    folder: Path
+    plan: str  # identifies the sweep
 
     @classmethod
     def at(cls, path: Any, plan: Mapping[str, Any]) -> ResultStore:
         """Open a folder for the sweep that ``plan`` describes; refuse another sweep's."""
-        if path is None:
-            return cls(None)
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"path={str(folder)!r} is a file. Pass the name of a folder.")
@@ -74,30 +72,23 @@ class ResultStore:
             )
         return cls(folder, repr(sorted(digests.items())))
 
-    def file(self, *fit: Any) -> Path | None:
+    def file(self, *fit: Any) -> Path:
         """Return the file for the result of a fit, which plain values ``fit`` identify."""
-        if self.folder is None:
-            return None
         name = hashlib.blake2b(repr((self.plan, *fit)).encode(), digest_size=12).hexdigest()
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
         """Return the claims of all models in the folder, with refits, beside those in ``files``."""
-        if self.folder is None:
-            return []
         beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
         return [row["claim"] for row in map(_load_row, beside) if "claim" in row]
 
     def keep_refit(self, claim: Claim) -> None:
         """Record the claim of a model trained on all records."""
-        if self.folder is not None:
-            store_result({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
+        store_result({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
 
 
-def store_result(row: dict[str, Any] | None, file: Path | None) -> None:
+def store_result(row: dict[str, Any], file: Path) -> None:
     """Write the result of a fit; only warn if that fails, since the fit is done and charged."""
-    if row is None or file is None:
-        return
     content = {k: _claim_to_dict(v) if isinstance(v, Claim) else v for k, v in row.items()}
     try:
         write_file(file, _add_digest(file, content), 0o600)
@@ -109,9 +100,9 @@ def store_result(row: dict[str, Any] | None, file: Path | None) -> None:
         )
 
 
-def load_result(file: Path | None) -> dict[str, Any] | None:
+def load_result(file: Path) -> dict[str, Any] | None:
     """Return the stored result of a fit, or None."""
-    return None if file is None or not file.exists() else _load_row(file)
+    return _load_row(file) if file.exists() else None
 
 
 def describe_sweep(
@@ -145,9 +136,9 @@ def describe_sweep(
         "splits": splits,
         "scoring": sweep.scoring,
         "attack": (type(sweep.attack).__name__, attack),
-        "subgroups": first.groups,
+        "subgroups": first.subgroups,
         "further arguments": [(r.fit_params, r.score_params) for r in records.values()],
-    } | ({} if first.people is None else {"groups": first.people})
+    } | ({} if first.groups is None else {"groups": first.groups})
 
 
 def _describe_model(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:

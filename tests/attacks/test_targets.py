@@ -43,7 +43,7 @@ from skprivacy.attacks import (
 from skprivacy.attacks.membership.labeled_records import label_records
 from skprivacy.audit import audit
 from skprivacy.linear_model import FunctionalMechanismRegressor
-from skprivacy.metrics.roc_area import auc_interval
+from skprivacy.metrics.rates import auc_interval
 
 pytestmark = pytest.mark.heavy
 

@@ -14,20 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import DBSCAN
-from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    Normalizer,
-    OneHotEncoder,
-    PolynomialFeatures,
-    StandardScaler,
-)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._report_facts import format_share
@@ -63,11 +55,9 @@ class Claiming(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        if (
-            self.max_depth == 1
-        ):  # what is learned from two leaves on 1,000 rows leaks next to nothing
-            return self.tree_.predict_proba(X).round(1)
-        return self.tree_.predict_proba(X)
+        proba = self.tree_.predict_proba(X)
+        # What is learned from two leaves on 1,000 rows leaks next to nothing.
+        return proba.round(1) if self.max_depth == 1 else proba
 
     def predict(self, X):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
@@ -84,16 +74,10 @@ def honest():
 
 
 @pytest.mark.heavy
-def test_a_memorising_model_that_claims_privacy_is_caught(liar):
-    assert liar.verdict == "violated"
+def test_a_memorising_model_that_claims_privacy_is_caught_and_an_honest_one_is_not(liar, honest):
+    assert (liar.verdict, honest.verdict) == ("violated", "consistent")
     assert liar.epsilon_lower_bound > 1 > liar.claimed_epsilon
-    assert liar.to_frame()["violated"].any()
-
-
-@pytest.mark.heavy
-def test_an_honest_model_is_not_accused(honest):
-    assert honest.verdict == "consistent"
-    assert not honest.to_frame()["violated"].any()
+    assert [report.to_frame()["violated"].any() for report in (liar, honest)] == [True, False]
 
 
 @pytest.mark.parametrize("n", [28, 179, 489])
@@ -175,41 +159,6 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": BoundedColumn(-5, 5) for i in range(8)})
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("step", "covered"),
-    [
-        (StandardScaler(), False),
-        (SchemaTransformer(SCHEMA), True),
-        (Normalizer(), True),
-        (FunctionTransformer(), True),
-        ("passthrough", True),
-        (make_column_transformer((StandardScaler(), [0]), (Normalizer(), [1, 2])), False),
-        (make_column_transformer((Normalizer(), [1, 2]), remainder="passthrough"), True),
-        (make_union(Normalizer(), OneHotEncoder(handle_unknown="ignore")), False),
-        (make_pipeline(Normalizer(), StandardScaler()), False),
-        (PolynomialFeatures(degree=2), True),
-    ],
-    ids=lambda v: re.sub(r"\W+", " ", repr(v))[:40],
-)
-def test_preprocessing_outside_the_claim_is_flagged(step, covered):
-    model = make_pipeline(step, Claiming(max_depth=1)).fit(*PARTS[:2])
-    report = audit(model, *PARTS, attacks=[LossThreshold()])
-    assert (report.uncovered == {}) is covered
-    assert any("no guarantee covers the model" in text for text in report.caveats) is not covered
-    assert report.guarantee.epsilon() == CLAIM.epsilon()
-    assert report.guarantee.kind == ("proved" if covered else "estimate")
-    assert any("'estimate'" in text for text in report.caveats) is not covered
-    for text in (
-        repr(report),
-        report.to_html(),
-        report._repr_html_(),
-        json.dumps(report.to_dict()),
-    ):
-        assert ("proved" in text.replace("is not proved", "")) is covered
-
-
 def test_an_inferred_schema_is_flagged():
     model = make_pipeline(SchemaTransformer(), Claiming(max_depth=1))
     with pytest.warns(PrivacyLeakWarning):
@@ -275,14 +224,13 @@ def test_the_report_escapes_every_name(tmp_path):
 
 @pytest.mark.heavy
 def test_the_page_stands_alone_and_says_what_it_cannot_know(liar, honest):
-    for report in (liar, honest):
-        page = re.sub('base64,[^"]*', "base64,", report.to_html())
+    pages = [re.sub('base64,[^"]*', "base64,", report.to_html()) for report in (liar, honest)]
+    for page in pages:
         assert not re.search(r"(src|href)=\"(?!data:image/png;base64,)", page)
         assert "http" not in page
         assert "lower bound" in page
         assert "no privacy guarantee covers the page" in page
-    assert "violated" in liar.to_html()
-    assert "violated" not in honest.to_html()
+    assert ["violated" in page for page in pages] == [True, False]
     assert "proves no privacy" in repr(honest)
 
 
@@ -297,56 +245,46 @@ def test_auc_ceiling_by_brute_force():
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "words"),
+    ("changes", "words"),
     [
-        ({"model": Claiming()}, NotFittedError, "not fitted"),
-        ({"X_train": X[:1]}, ValueError, "X_train must have at least 2 records; got 1"),
-        ({"y_test": y[:10]}, ValueError, "X_test and y_test differ"),
-        (
-            {"y_test": np.full(1000, 7)},
-            ValueError,
-            "y_test has 1 labels that are not classes of the model",
-        ),
-        ({"X_test": X[1000:, :3]}, ValueError, "expected equal shapes"),
-        ({"alpha": 0}, ValueError, "alpha=0 must be"),
-        ({"alpha": "5%"}, ValueError, "alpha='5%' must be"),
-        ({"alpha": 1e-99}, ValueError, "alpha=1e-99 must be .* at least 1e-80"),
-        ({"attacks": []}, ValueError, "attacks is empty"),
-        ({"attacks": [LiRA]}, TypeError, "membership attacks"),
-        ({"attacks": ["lira"]}, TypeError, "Pass objects"),
-        ({"attacks": "lira"}, TypeError, r"attacks='lira' must be .* such as \[LiRA"),
-        ({"attacks": 3}, TypeError, "attacks=3 must be a list"),
-        ({"X_test": X[:1000]}, ValueError, "share 1000 of 1000 rows; non-members must be"),
-        (
-            {"X_test": y[:1000], "y_train": X[1000:]},
-            ValueError,
-            r"in the order audit\(model, X_train",
-        ),
-        ({"y_test": y[1000:, None]}, ValueError, "one label for each record"),
-        ({"model": DBSCAN().fit(X)}, TypeError, "DBSCAN must score single records"),
+        ({"model": Claiming()}, "not fitted"),
+        ({"X_train": X[:1]}, "X_train must have at least 2 records; got 1"),
+        ({"y_test": y[:10]}, "X_test and y_test differ"),
+        ({"y_test": np.full(1000, 7)}, "1 labels that are not classes of the model"),
+        ({"X_test": X[1000:, :3]}, "expected equal shapes"),
+        ({"alpha": 0}, "alpha=0 must be"),
+        ({"alpha": "5%"}, "alpha='5%' must be"),
+        ({"alpha": 1e-99}, "alpha=1e-99 must be .* at least 1e-80"),
+        ({"attacks": []}, "attacks is empty"),
+        ({"attacks": [LiRA]}, "membership attacks"),
+        ({"attacks": ["lira"]}, "Pass objects"),
+        ({"attacks": "lira"}, r"attacks='lira' must be .* such as \[LiRA"),
+        ({"attacks": 3}, "attacks=3 must be a list"),
+        ({"X_test": X[:1000]}, "share 1000 of 1000 rows; non-members must be"),
+        ({"X_test": y[:1000], "y_train": X[1000:]}, r"in the order audit\(model, X_train"),
+        ({"y_test": y[1000:, None]}, "one label for each record"),
+        ({"model": DBSCAN().fit(X)}, "DBSCAN must score single records"),
         (
             {"model": make_pipeline(Normalizer(), DBSCAN()).fit(X)},
-            TypeError,
-            r"DBSCAN must score single records\. Expected a classifier with predict_proba",
+            "Expected a classifier with predict_proba",
         ),
         (
             {"model": LinearRegression().fit(X, y), "attacks": SignalThreshold()},
-            TypeError,
-            "needs the class of each record, but LinearRegression returns residuals",
+            "LinearRegression returns residuals",
         ),
-        ({"y_train": None, "y_test": None}, ValueError, "X must have labels"),
-        ({"y_test": None}, ValueError, "both be None, or neither"),
-        ({"sample_weight": np.ones(3)}, ValueError, "one weight for each of the 2000 records"),
-        ({"sample_weight": np.ones(2000)}, ValueError, "Claiming.fit takes none"),
-        ({"n_shadows": 3}, ValueError, "even"),
+        ({"y_train": None, "y_test": None}, "X must have labels"),
+        ({"y_test": None}, "both be None, or neither"),
+        ({"sample_weight": np.ones(3)}, "one weight for each of the 2000 records"),
+        ({"sample_weight": np.ones(2000)}, "Claiming.fit takes none"),
+        ({"n_shadows": 3}, "even"),
     ],
 )
-def test_wrong_input_is_told_before_any_training(changes, error, words):
+def test_wrong_input_is_told_before_any_training(changes, words):
     model = Claiming().fit(*PARTS[:2])
     names = ("X_train", "y_train", "X_test", "y_test")
     arguments = {"model": model, **dict(zip(names, PARTS, strict=True)), **changes}
     FITS.clear()
-    with pytest.raises(error, match=words):
+    with pytest.raises((TypeError, ValueError), match=words):
         audit(**arguments)
     assert FITS == []
 
@@ -412,23 +350,18 @@ def test_what_could_not_have_been_found_is_told(n, claimed, words):
     assert report.epsilon_within_reach == pytest.approx(perfect)
 
 
-@pytest.mark.slow
-def test_accuracy_stands_beside_that_of_a_constant(honest):
-    share = max(np.mean(y[1000:]), 1 - np.mean(y[1000:]))
-    assert honest.to_dict()["majority_share"] == pytest.approx(share)
-    assert (honest.to_frame()["majority_share"] == honest.majority_share).all()
-    assert (honest.to_frame()["test_accuracy"] == honest.test_accuracy).all()
-    said = f"(most frequent class: {100 * share:.1f} %)"
-    for text in (repr(honest), honest.to_html()):
-        assert f"{100 * honest.test_accuracy:.1f} % on new records" in text
-        assert said in text
-
-
-def test_a_constant_model_is_called_useless():
+def test_accuracy_stands_beside_that_of_a_constant_model_which_is_called_useless():
     parts = X[:300], y[:300], X[1000:1300], y[1000:1300]
+    share = max(np.mean(parts[3]), 1 - np.mean(parts[3]))
     for model, useless in ((DummyClassifier(), True), (Claiming(), False)):
         report = audit(model.fit(*parts[:2]), *parts, attacks=LossThreshold())
         assert ("; the model is useless)" in repr(report)) == useless
+        assert report.to_dict()["majority_share"] == pytest.approx(share)
+        assert (report.to_frame()["majority_share"] == report.majority_share).all()
+        assert (report.to_frame()["test_accuracy"] == report.test_accuracy).all()
+        for text in (repr(report), report.to_html()):
+            assert f"{100 * report.test_accuracy:.1f} % on new records" in text
+            assert f"(most frequent class: {100 * share:.1f} %" in text
 
 
 @pytest.mark.heavy

@@ -48,10 +48,11 @@ from skprivacy.certificates import checking as verification
 from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
-from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
 from skprivacy.synthesis import MarginalSynthesizer
+
+from ..cli.shell import refuse, run, succeed
 
 X = np.random.RandomState(0).uniform(-1, 1, size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -65,7 +66,7 @@ def issued(tmp_path_factory):
     budget = PrivacyBudget(epsilon=3, delta=1e-4, path=folder / "ledger")
     model = DPSGDClassifier(epsilon=1, delta=1e-4, classes=[0, 1], budget=budget, epochs=2)
     model.fit(X[:200], Y[:200])
-    report = audit(model, X[:200], Y[:200], X[200:], Y[200:], n_shadows=4)
+    report = audit(model, X[:200], Y[:200], X[200:], Y[200:], n_shadows=4, alpha=1e-9)
     save_model(model, folder / "model.safetensors")
     create_key(folder / "key.pem")
     issue_certificate(
@@ -80,6 +81,10 @@ def issued(tmp_path_factory):
 @pytest.fixture
 def parts(issued):
     return joblib.load(issued / "parts.joblib")
+
+
+def certify(issued, model, target, file, **more):
+    return issue_certificate(model, target, key=issued / "key.pem", model_file=file, **more)
 
 
 def content(issued):
@@ -238,9 +243,7 @@ def test_a_certificate_says_whether_a_rollback_could_be_noticed(issued, tmp_path
     target = tmp_path / "certificate.json"
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        issue_certificate(
-            model, target, key=issued / "key.pem", model_file=tmp_path / "model", budget=opened
-        )
+        certify(issued, model, target, tmp_path / "model", budget=opened)
     assert any("rollback" in str(w.message) for w in warned) == (kept == "nothing")
     found = verify_certificate(target, key=issued / "key.pem.pub")
     assert found.holds
@@ -345,7 +348,7 @@ def test_another_model_file_is_refused(issued, tmp_path, parts):
     again = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(again, other)
     with pytest.raises(ValueError, match="states another guarantee"):
-        issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=other)
+        certify(issued, model, tmp_path / "c.json", other)
     assert not (tmp_path / "c.json").exists()
 
 
@@ -353,10 +356,7 @@ def test_a_model_without_a_charge_in_the_budget_gets_no_certificate(issued, tmp_
     model, _, _ = parts
     empty = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "empty", relation="zero_out")
     with pytest.raises(ValueError, match="does not hold all charges"):
-        issue_certificate(
-            model, tmp_path / "c.json", key=issued / "key.pem",
-            model_file=issued / "model.safetensors", budget=empty,
-        )  # fmt: skip
+        certify(issued, model, tmp_path / "c.json", issued / "model.safetensors", budget=empty)
 
 
 def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
@@ -364,10 +364,7 @@ def test_a_report_about_another_claim_is_refused(issued, tmp_path, parts):
     other = DPSGDClassifier(epsilon=2, delta=1e-4, classes=[0, 1], epochs=1).fit(X, Y)
     save_model(other, tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="report is about another claim"):
-        issue_certificate(
-            other, tmp_path / "c.json", key=issued / "key.pem",
-            model_file=tmp_path / "m.safetensors", report=report,
-        )  # fmt: skip
+        certify(issued, other, tmp_path / "c.json", tmp_path / "m.safetensors", report=report)
 
 
 def test_file_and_report_of_another_fit_with_the_same_claim_are_refused(issued, tmp_path, parts):
@@ -392,9 +389,7 @@ def test_only_proved_guarantees_are_certified(issued, tmp_path):
     ).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
     with pytest.raises(ValueError, match=r"proved guarantee.*'standardscaler'"):
-        issue_certificate(
-            model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib"
-        )
+        certify(issued, model, tmp_path / "c.json", tmp_path / "m.joblib")
 
 
 def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path):
@@ -407,10 +402,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
         warnings.simplefilter("ignore", PrivacyWarning)
         model = make_pipeline(scaler, last).fit(X, Y)
     joblib.dump(model, tmp_path / "m.joblib")
-    written = issue_certificate(
-        model, tmp_path / "c.json", key=issued / "key.pem", model_file=tmp_path / "m.joblib",
-        budget=budget,
-    )  # fmt: skip
+    written = certify(issued, model, tmp_path / "c.json", tmp_path / "m.joblib", budget=budget)
     assert written["claim"]["epsilon"] == pytest.approx(1.5, rel=0.01)
     found = verify_certificate(tmp_path / "c.json", tmp_path / "m.joblib")
     assert found.state == "unknown key"
@@ -419,10 +411,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
     lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
     lone.charge(last.privacy_.event, source="the model alone", relation=last.privacy_.relation)
     with pytest.raises(ValueError, match="does not hold all charges"):
-        issue_certificate(
-            model, tmp_path / "d.json", key=issued / "key.pem",
-            model_file=tmp_path / "m.joblib", budget=lone,
-        )  # fmt: skip
+        certify(issued, model, tmp_path / "d.json", tmp_path / "m.joblib", budget=lone)
 
 
 @pytest.mark.heavy
@@ -470,7 +459,7 @@ def test_a_file_that_assumes_more_than_the_certificate_is_refused(issued, tmp_pa
     stated = dataclasses.replace(model.privacy_, **changed)
     with mock.patch.object(model, "privacy_", stated):
         save_model(model, file)
-    issue_certificate(model, tmp_path / "c.json", key=issued / "key.pem", model_file=file)
+    certify(issued, model, tmp_path / "c.json", file)
     found = verify_certificate(tmp_path / "c.json", file)
     assert "another guarantee" in failed(found)["what the file states"]
 
@@ -637,35 +626,35 @@ def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
 
 @pytest.mark.heavy
 def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
-    line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
-    assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0
-    assert capsys.readouterr().out.startswith("VERIFIED: signed with the key that you passed")
+    line = f"verify {issued / 'certificate.json'} {issued / 'model.safetensors'}"
+    out, _ = succeed(f"{line} --key {issued / 'key.pem.pub'}", capsys)
+    assert out.startswith("VERIFIED: signed with the key that you passed")
     monkeypatch.setattr(verification, "has_second_accountant", lambda: False)  # a second each
-    assert main(line) == 3
-    assert capsys.readouterr().out.startswith("UNKNOWN KEY: ")
     create_key(tmp_path / "other.pem")
-    assert main([*line, "--key", str(tmp_path / "other.pem.pub")]) == 1
-    assert capsys.readouterr().out.startswith("REFUSED: the signer: signed with another key")
     (tmp_path / "c.json").write_text(json.dumps(changed_at(content(issued), ("about", "issuer"))))
-    assert main(["verify", str(tmp_path / "c.json")]) == 1
-    assert "altered after signing: about" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "none.json")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-    assert main([*line[:2], str(tmp_path / "none")]) == 2
-    capsys.readouterr()
-    assert main([*line[:2], "--key", line[1]]) == 2  # the certificate is no key
-    assert "is not a public key" in capsys.readouterr().err
+    for wrong, expected, words in [
+        (line, 3, "UNKNOWN KEY: "),
+        (f"{line} --key {tmp_path}/other.pem.pub", 1, "REFUSED: the signer: signed with another"),
+        (f"verify {tmp_path}/c.json", 1, "altered after signing: about"),
+    ]:
+        code, out, _ = run(wrong, capsys)
+        assert (code, words in out) == (expected, True)
+    refuse(f"verify {tmp_path}/none.json", capsys, "cannot be read")
+    certificate = f"verify {issued}/certificate.json"
+    refuse(f"{certificate} {tmp_path}/none", capsys)
+    refuse(f"{certificate} --key {issued}/certificate.json", capsys, "is not a public key")
 
 
 @pytest.mark.heavy
-def test_the_exit_code_holds_although_nobody_reads_the_output(issued):
-    """`skprivacy verify ... | head -1` ended with 0 for a certificate of an unknown key."""
+def test_the_exit_code_holds_although_nobody_reads_the_output(tmp_path):
+    """`skprivacy verify ... | head -1` ended with 0 for a certificate that was refused."""
+    (tmp_path / "c.json").write_text("nonsense")
     reader, writer = os.pipe()
     os.close(reader)
-    line = [sys.executable, "-m", "skprivacy", "verify", str(issued / "certificate.json")]
+    line = [sys.executable, "-m", "skprivacy", "verify", str(tmp_path / "c.json")]
     ended = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert (ended.returncode, ended.stderr) == (3, "")
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
@@ -708,21 +697,19 @@ def test_what_guarantees_nothing_is_refused(issued, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "checks",
+    ("held", "left"),
     [
-        (),
-        (verification.CertificateCheck("the signer", "holds", ""),),
-        (verification.CertificateCheck("the signature", "holds", ""),),
-        (verification.CertificateCheck("epsilon of the model", "holds", ""),),
-        (
-            verification.CertificateCheck("the signature", "holds", ""),
-            verification.CertificateCheck("the signer", "holds", ""),
-            verification.CertificateCheck("epsilon of the model", "not checked", ""),
-        ),
+        ((), ()),
+        (("the signer",), ()),
+        (("the signature",), ()),
+        (("epsilon of the model",), ()),
+        (("the signature", "the signer"), ("epsilon of the model",)),
     ],
 )
-def test_nothing_holds_where_signature_or_epsilon_was_not_checked(checks):
-    found = verification.CertificateVerification(checks)
+def test_nothing_holds_where_signature_or_epsilon_was_not_checked(held, left):
+    checks = [verification.CertificateCheck(name, "holds", "") for name in held]
+    checks += [verification.CertificateCheck(name, "not checked", "") for name in left]
+    found = verification.CertificateVerification(tuple(checks))
     assert found.state == "refused"
     assert not found.holds
     assert repr(found).startswith("REFUSED: ")

@@ -29,6 +29,7 @@ from skprivacy.certificates.signing import private_key, sign
 from skprivacy.preprocessing import BoundedColumn, LocalPerturbation, Schema
 
 from ..contracts.cases import CASES, LABELS, PUBLIC, Case, three_classes
+from .test_certificates import changed_at
 
 pytestmark = pytest.mark.heavy
 
@@ -169,15 +170,6 @@ def places(event, path=("claim", "guarantee", "event")):
             yield from places(value, (*path, key))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield (*path, key)
-
-
-def changed_at(original, path, change):
-    changed = copy.deepcopy(original)
-    inner = changed
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = change(inner[path[-1]])
-    return changed
 
 
 def with_exact_noise(original):

@@ -2,78 +2,75 @@
 
 import json
 import shutil
-from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from skprivacy.accounting import LaplaceEvent, PrivacyBudget, RepeatedEvent
-from skprivacy.cli import main
 
 from ..accounting.budget.budgets import verify_ledger
+from .shell import refuse, run, succeed
 
-STEP = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "100"]
+STEP = "--noise-multiplier 1.1 --sampling-rate 0.01 --steps 100"
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def ledger(tmp_path, capsys):
     path = str(tmp_path / "adult.ledger")
-    assert main(["budget", "create", path, "--epsilon", "3", "--delta", "1e-5"]) == 0
+    succeed(f"budget create {path} --epsilon 3 --delta 1e-5", capsys)
     return path
 
 
 @pytest.mark.heavy
 def test_budget_from_first_charge_to_refusal(ledger, tmp_path, capsys):
-    assert main(["budget", "what-if", ledger, *STEP]) == 0
-    fits = int(capsys.readouterr().out.splitlines()[-1].split()[0])
+    out, _ = succeed(f"budget what-if {ledger} {STEP}", capsys)
+    fits = int(out.splitlines()[-1].split()[0])
     assert fits > 20
     for _ in range(fits):
-        assert main(["budget", "spend", ledger, *STEP, "--source", "epoch"]) == 0
-    assert main(["budget", "spend", ledger, *STEP]) == 1
-    refusal = capsys.readouterr().out
-    assert "would be overspent" in refusal
-    assert "`skprivacy budget what-if` in a shell" in refusal
-    assert main(["budget", "what-if", ledger, *STEP]) == 1
-    csv, png = tmp_path / "spend.csv", tmp_path / "spend.png"
-    assert main(["budget", "show", ledger, "--csv", str(csv), "--plot", str(png)]) == 0
-    assert "last digest" in capsys.readouterr().out
-    assert len(pd.read_csv(csv)) == fits
+        succeed(f"budget spend {ledger} {STEP} --source epoch", capsys)
+    code, out, _ = run(f"budget spend {ledger} {STEP}", capsys)
+    assert code == 1
+    assert "would be overspent" in out
+    assert "`skprivacy budget what-if` in a shell" in out
+    assert run(f"budget what-if {ledger} {STEP}", capsys)[0] == 1
+    png = tmp_path / "spend.png"
+    shown, _ = succeed(f"budget show {ledger} --plot {png}", capsys)
+    assert "last digest" in shown
+    assert shown.count(" epoch ") == fits
     assert png.stat().st_size > 1000
 
 
 @pytest.mark.parametrize("action", ["what-if", "spend"])
-@pytest.mark.parametrize("steps", ["0", "-3"])
-def test_zero_steps_are_refused_in_the_shell(ledger, action, steps, capsys):
-    assert main(["budget", action, ledger, "--noise-multiplier", "1", "--steps", steps]) == 2
-    assert f"--steps={steps} releases nothing" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("--noise-multiplier 1 --steps 0", "--steps=0 releases nothing"),
+        ("--noise-multiplier 1 --steps -3", "--steps=-3 releases nothing"),
+        ("--epsilon 0", "--epsilon=0 releases nothing. Give a number above 0."),
+    ],
+)
+def test_what_releases_nothing_is_refused(ledger, action, release, words, capsys):
+    refuse(f"budget {action} {ledger} {release}", capsys, words)
     assert len(PrivacyBudget.open(ledger).entries()) == 0
-
-
-@pytest.mark.parametrize("action", ["what-if", "spend"])
-def test_zero_epsilon_is_refused_in_the_shell(ledger, action, capsys):
-    assert main(["budget", action, ledger, "--epsilon", "0"]) == 2
-    assert "--epsilon=0 releases nothing. Give a number above 0." in capsys.readouterr().err
-    assert len(PrivacyBudget.open(ledger).entries()) == 0
-    assert main(["budget", action, ledger, "--epsilon", "0", "--delta", "1e-7"]) == 0
+    succeed(f"budget {action} {ledger} --epsilon 0 --delta 1e-7", capsys)
 
 
 def test_counting_ends_where_it_says(ledger, capsys):
     """It once answered 2199023255551 for what costs nothing."""
-    event = json.dumps(RepeatedEvent(LaplaceEvent(1.0), 0).to_dict())
-    assert main(["budget", "what-if", ledger, "--event", event]) == 0
-    assert "at least 1099511627776 more such releases fit: Repeated" in capsys.readouterr().out
+    event = json.dumps(RepeatedEvent(LaplaceEvent(1.0), 0).to_dict(), separators=(",", ":"))
+    out, _ = succeed(f"budget what-if {ledger} --event {event}", capsys)
+    assert "at least 1099511627776 more such releases fit: Repeated" in out
 
 
 def test_any_event_and_any_scope(ledger, capsys):
-    event = json.dumps(LaplaceEvent(10.0).to_dict())
-    to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
-    assert main(["budget", *to_ann]) == 2
-    assert (
+    event = json.dumps(LaplaceEvent(10.0).to_dict(), separators=(",", ":"))
+    to_ann = f"budget spend {ledger} --event {event} --scope adult/=ann"
+    words = (
         "there is no scope 'adult/=ann'; the budget has no scopes yet. Add --new-scope to charge "
-        "a new one." in capsys.readouterr().err
+        "a new one."
     )
-    assert main(["budget", *to_ann, "--new-scope"]) == 0
-    assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
+    refuse(to_ann, capsys, words)
+    succeed(f"{to_ann} --new-scope", capsys)
+    succeed(f"budget spend {ledger} --epsilon 0.1 --scope adult", capsys)
     assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
 
@@ -81,24 +78,22 @@ def test_any_event_and_any_scope(ledger, capsys):
 def test_what_if_explains_a_refusal(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
     budget.reserve(LaplaceEvent(0.5))
-    assert main(["budget", "what-if", ledger, "--epsilon", "2"]) == 1
-    told = capsys.readouterr().out
+    code, told, _ = run(f"budget what-if {ledger} --epsilon 2", capsys)
+    assert code == 1
     assert "0 more such releases fit: ApproxDPEvent(epsilon=2.0" in told
     assert "counts epsilon=2, delta=0 as spent, and epsilon=4" in told
-    assert main(["budget", "what-if", ledger, "--noise-multiplier", ".1"]) == 1
-    assert "Use a smaller epsilon, which takes more noise" in capsys.readouterr().out
+    code, told, _ = run(f"budget what-if {ledger} --noise-multiplier .1", capsys)
+    assert (code, "Use a smaller epsilon, which takes more noise" in told) == (1, True)
     assert len(budget.entries()) == 1
 
 
 def test_show_explains_charges_without_an_outcome(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
     budget.charge(LaplaceEvent(10.0))
-    assert main(["budget", "show", ledger]) == 0
-    assert "it stays charged" not in capsys.readouterr().out
+    assert "it stays charged" not in succeed(f"budget show {ledger}", capsys)[0]
     budget.reserve(LaplaceEvent(10.0))
     budget.fail(budget.reserve(LaplaceEvent(10.0)).receipt.charge_id)
-    assert main(["budget", "show", ledger]) == 0
-    told = capsys.readouterr().out
+    told, _ = succeed(f"budget show {ledger}", capsys)
     assert "reserved: running, or its process was killed; it stays charged" in told
     assert "fail: it ended in an error; it stays charged" in told
 
@@ -106,216 +101,182 @@ def test_show_explains_charges_without_an_outcome(ledger, capsys):
 def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     PrivacyBudget.open(ledger).scope("adult", 0.2)
     for action in ("spend", "what-if", "show"):
-        release = [] if action == "show" else ["--epsilon", "1"]
-        assert main(["budget", action, ledger, *release, "--scope", "adutl"]) == 2
-        error = capsys.readouterr().err
-        assert "there is no scope 'adutl'; the scopes are adult." in error
+        line = f"budget {action} {ledger} --scope adutl{' --epsilon 1' * (action != 'show')}"
+        error = refuse(line, capsys, "there is no scope 'adutl'; the scopes are adult.")
         assert ("--new-scope" in error) == (action != "show")  # which has no such option
-    assert main(["budget", "spend", ledger, "--epsilon", "1", "--scope", "adult"]) == 1
+    assert run(f"budget spend {ledger} --epsilon 1 --scope adult", capsys)[0] == 1
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
 def test_a_scope_is_given_a_cap_once(ledger, capsys):
-    scope = ["budget", "scope", ledger]
-    assert main([*scope, "adult", "--epsilon", "0.2", "--delta", "1e-6"]) == 0
-    assert "PrivacyBudget(epsilon=0.2, delta=1e-06) for /adult/: 0 spent" in capsys.readouterr().out
-    assert main([*scope, "/adult/pilot/", "--epsilon", "0.1"]) == 0
-    spend = ["budget", "spend", ledger, "--epsilon", "0.15", "--scope"]
-    assert main([*spend, "adult/pilot"]) == 1
-    assert main([*spend, "adult"]) == 0
-    assert main(["budget", "show", ledger]) == 0
-    told = capsys.readouterr().out
+    scope = f"budget scope {ledger}"
+    told, _ = succeed(f"{scope} adult --epsilon 0.2 --delta 1e-6", capsys)
+    assert "PrivacyBudget(epsilon=0.2, delta=1e-06) for /adult/: 0 spent" in told
+    succeed(f"{scope} /adult/pilot/ --epsilon 0.1", capsys)
+    spend = f"budget spend {ledger} --epsilon 0.15 --scope"
+    assert run(f"{spend} adult/pilot", capsys)[0] == 1
+    succeed(f"{spend} adult", capsys)
+    told, _ = succeed(f"budget show {ledger}", capsys)
     assert "PrivacyBudget(epsilon=0.2, delta=1e-06) for /adult/: 0.15 spent by 1 charge" in told
     assert "PrivacyBudget(epsilon=0.1, delta=0) for /adult/pilot/: 0 spent" in told
-    assert main(["budget", "show", ledger, "--scope", "adult"]) == 0
-    assert capsys.readouterr().out.count("for /adult/:") == 1
-    assert main([*scope, "adult", "--epsilon", "0.3"]) == 2
-    assert "already has the cap" in capsys.readouterr().err
-    assert main([*scope, "adlut/pilot", "--epsilon", "0.1"]) == 2
-    assert (
-        "there is no scope 'adlut'; the scopes are adult, adult/pilot." in capsys.readouterr().err
-    )
-    assert main([*scope, "/", "--epsilon", "0.1"]) == 2
-    assert "name='' must be a non-empty string" in capsys.readouterr().err
+    assert succeed(f"budget show {ledger} --scope adult", capsys)[0].count("for /adult/:") == 1
+    for name, words in (
+        ("adult", "already has the cap"),
+        ("adlut/pilot", "there is no scope 'adlut'; the scopes are adult, adult/pilot."),
+        ("/", "name='' must be a non-empty string"),
+    ):
+        code, _, err = run(f"{scope} {name} --epsilon 0.3", capsys)
+        assert (code, words in err) == (2, True)
     verify_ledger(ledger)
 
 
 @pytest.mark.parametrize("name", ["adult", "/adult", "adult/", "/adult/"])
 def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
     PrivacyBudget.open(ledger).scope("adult", 0.2)
-    spend = ["budget", "spend", ledger, "--scope", name]
-    assert main([*spend, "--epsilon", "1"]) == 1
-    assert main([*spend, "--epsilon", "0.1", "--new-scope"]) == 0
+    spend = f"budget spend {ledger} --new-scope --epsilon"
+    assert run(f"{spend} 1 --scope {name}", capsys)[0] == 1
+    succeed(f"{spend} 0.1 --scope {name}", capsys)
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/"]
     for wrong in ("", "//", "adult//x"):
-        assert main([*spend[:-1], wrong, "--epsilon", "0.1", "--new-scope"]) == 2
-        assert f"scope={wrong!r} must be" in capsys.readouterr().err
+        refuse(f"{spend} 0.1 --scope={wrong}", capsys, f"scope={wrong!r} must be")
     verify_ledger(ledger)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "other", "words"),
     [
-        ("relation", "zero_out", ["--relation", "replace_one"], "'replace_one'"),
-        ("unit", "patient", [], "unit='record' and the budget for unit='patient'"),
+        ("relation", "zero_out", "--relation replace_one", "'replace_one'"),
+        ("unit", "patient", "", "unit='record' and the budget for unit='patient'"),
     ],
 )
 def test_relation_and_unit_are_shown_and_stored(
     name, value, other, words, ledger, tmp_path, capsys
 ):
-    assert main(["budget", "show", ledger]) == 0
-    assert f"{name}: that of the first charge" in capsys.readouterr().out
-    spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
-    assert main([*spend, f"--{name}", value]) == 0
-    assert f"{name}: {value}" in capsys.readouterr().out
-    assert main([*spend, *other]) == 2
-    assert words in capsys.readouterr().err
-    fixed = str(tmp_path / "fixed.ledger")
-    assert main(["budget", "create", fixed, "--epsilon", "1", f"--{name}", value]) == 0
-    assert f"{name}: {value}" in capsys.readouterr().out
+    shown, _ = succeed(f"budget show {ledger}", capsys)
+    assert f"{name}: that of the first charge" in shown
+    spend = f"budget spend {ledger} --epsilon 0.1"
+    create = f"budget create {tmp_path / 'fixed.ledger'} --epsilon 1"
+    for line in (spend, create):
+        assert f"{name}: {value}" in succeed(f"{line} --{name} {value}", capsys)[0]
+    refuse(f"{spend} {other}", capsys, words)
 
 
 @pytest.mark.parametrize("content", ["age,ill\n30,no\n" * 50, ""])
 def test_other_file_is_refused_as_a_ledger(content, tmp_path, capsys):
     path = tmp_path / "patients.csv"
     path.write_text(content)
-    for arguments in (["show", str(path)], ["create", str(path), "--epsilon", "1"]):
-        assert main(["budget", *arguments]) == 2
-        assert "patients.csv is not a privacy ledger" in capsys.readouterr().err
+    for line in (f"show {path}", f"create {path} --epsilon 1"):
+        refuse(f"budget {line}", capsys, "patients.csv is not a privacy ledger")
     assert path.read_text() == content
 
 
 def test_compare_accountants_marks_estimates(capsys):
-    assert main(["budget", "compare", *STEP, "--delta", "1e-5"]) == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    out, _ = succeed(f"budget compare {STEP} --delta 1e-5", capsys)
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert "estimate" in lines["gdp"]
     assert "proved" in lines["pld"]
     assert float(lines["pld"].split()[0]) < float(lines["rdp"].split()[0])
 
 
+PLAIN = "compare --delta 1e-5"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (["show", "nowhere.ledger"], "no ledger nowhere.ledger. Create one with `skprivacy budget"),
-        (["create", "no/x", "--epsilon", "1"], "there is no folder"),
+        ("show nowhere.ledger", "no ledger nowhere.ledger. Create one with `skprivacy budget"),
+        ("create no/x --epsilon 1", "there is no folder"),
+        (f"{PLAIN} --event {{}} --noise-multiplier 1", "only one of --noise-multiplier, --event"),
+        ("create x --epsilon -1", "epsilon=-1.0"),
+        ("create x --epsilon 1 --delta 0.1 --records 50", "below 1/n"),
+        ("create x --epsilon 1 --delta 1e-5 --records 0", "n_records=0"),
+        (PLAIN, "the release is not described"),
+        (f"{PLAIN} --event {{", "--event must be JSON"),
+        (f'{PLAIN} --event {{"type":"Nothing"}}', "known event"),
         (
-            ["compare", "--delta", "1e-5", "--event", "{}", "--noise-multiplier", "1"],
-            "only one of --noise-multiplier, --event can describe the release",
-        ),
-        (["create", "x", "--epsilon", "-1"], "epsilon=-1.0"),
-        (["create", "x", "--epsilon", "1", "--delta", "0.1", "--records", "50"], "below 1/n"),
-        (["compare", "--delta", "1e-5"], "the release is not described"),
-        (["compare", "--delta", "1e-5", "--event", "{"], "--event must be JSON"),
-        (["compare", "--delta", "1e-5", "--event", '{"type": "Nothing"}'], "known event"),
-        (
-            [
-                "compare",
-                "--delta",
-                "1e-5",
-                "--event",
-                '{"type": "GNMaxVote", "noise_multiplier": 40, "votes": [9, 1]}',
-            ],
+            f'{PLAIN} --event {{"type":"GNMaxVote","noise_multiplier":40,"votes":[9,1]}}',
             "private votes",
         ),
-        (["compare", "--delta", "2", "--noise-multiplier", "1"], "delta=2.0"),
-        (["create", "x", "--epsilon", "1", "--delta", "1e-5", "--records", "0"], "n_records=0"),
-        (["compare", "--delta", "1e-5", "--noise-multiplier", "1e300"], "noise_multiplier=1e+300"),
-        (
-            ["compare", "--delta", "1e-5", "--noise-multiplier", "1", "--sampling-rate", "0"],
-            "sampling_rate=0",
-        ),
+        ("compare --delta 2 --noise-multiplier 1", "delta=2.0"),
+        (f"{PLAIN} --noise-multiplier 1e300", "noise_multiplier=1e+300"),
+        (f"{PLAIN} --noise-multiplier 1 --sampling-rate 0", "sampling_rate=0"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, capsys, tmp_path, monkeypatch):
+def test_mistakes_are_explained(line, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["budget", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
+    refuse(f"budget {line}", capsys, message)
 
 
-@pytest.mark.parametrize("option", ["--csv", "--plot"])
-def test_no_output_overwrites_a_ledger(ledger, option, tmp_path, capsys):
+def test_no_output_overwrites_a_ledger(ledger, tmp_path, capsys):
     other = str(tmp_path / "other.ledger")
     PrivacyBudget(1.0, path=other)
     for target in (ledger, other):
-        assert main(["budget", "show", ledger, option, target]) == 2
-        assert "is not overwritten" in capsys.readouterr().err
+        refuse(f"budget show {ledger} --plot {target}", capsys, "is not overwritten")
         verify_ledger(target)
     with pytest.raises(ValueError, match="is not overwritten"):
         PrivacyBudget.open(ledger).export(ledger)
     verify_ledger(ledger)
 
 
-def test_texts_of_a_ledger_steer_no_terminal_and_no_spreadsheet(ledger, tmp_path, capsys):
+def test_texts_of_a_ledger_steer_no_terminal(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
-    budget.reserve(LaplaceEvent(10.0), source="=cmd|' /C calc'!A0")
     budget.reserve(LaplaceEvent(10.0), source="mean\x1b]0;owned\x07\x9b")
-    csv = tmp_path / "charges.csv"
-    assert main(["budget", "show", ledger, "--csv", str(csv)]) == 0
-    printed = capsys.readouterr()
-    assert not {"\x1b", "\x07", "\x9b"} & set(printed.out + printed.err)
-    assert "mean\\x1b]0;owned" in printed.out
-    table = pd.read_csv(csv)
-    assert table["source"].iloc[0] == "'=cmd|' /C calc'!A0"
-    assert main(["budget", "show", ledger, "--scope", "\x1b[2Jelse"]) == 2
-    assert "\x1b" not in capsys.readouterr().err
+    out, err = succeed(f"budget show {ledger}", capsys)
+    assert not {"\x1b", "\x07", "\x9b"} & set(out + err)
+    assert "mean\\x1b]0;owned" in out
+    assert "\x1b" not in refuse(f"budget show {ledger} --scope \x1b[2Jelse", capsys)
 
 
 def test_a_kept_digest_is_checked(ledger, capsys):
     digest = PrivacyBudget.open(ledger).digest
-    assert main(["budget", "spend", ledger, "--epsilon", "0.1"]) == 0
-    assert main(["budget", "show", ledger, "--expect", digest]) == 0
-    assert main(["budget", "show", ledger, "--expect", "0" * 64]) == 2
-    assert "last lines were cut off" in capsys.readouterr().err
+    succeed(f"budget spend {ledger} --epsilon 0.1", capsys)
+    succeed(f"budget show {ledger} --expect {digest}", capsys)
+    refuse(f"budget show {ledger} --expect {'0' * 64}", capsys, "last lines were cut off")
 
 
-def shown_digest(capsys):
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert line.startswith("ledger digest: ")
-    return line.removeprefix("ledger digest: ")
+def succeed_with_digest(line, capsys):
+    """Return the digest that a command shows."""
+    last = succeed(line, capsys)[0].splitlines()[-1]
+    assert last.startswith("ledger digest: ")
+    return last.removeprefix("ledger digest: ")
 
 
 def test_each_charge_shows_the_digest_that_the_next_command_expects(tmp_path, capsys):
-    ledger, older = str(tmp_path / "adult.ledger"), tmp_path / "older"
-    assert main(["budget", "create", ledger, "--epsilon", "1"]) == 0
-    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--expect"]
-    assert main([*spend, shown_digest(capsys)]) == 0
+    ledger, older = tmp_path / "adult.ledger", tmp_path / "older"
+    digest = succeed_with_digest(f"budget create {ledger} --epsilon 1", capsys)
+    spend = f"budget spend {ledger} --epsilon 0.1 --expect"
+    digest = succeed_with_digest(f"{spend} {digest}", capsys)
     shutil.copy(ledger, older)
-    assert main([*spend, shown_digest(capsys), "--source", "mean"]) == 0
-    digest = shown_digest(capsys)
+    digest = succeed_with_digest(f"{spend} {digest} --source mean", capsys)
     assert PrivacyBudget.open(ledger).digest.startswith(digest)
-    scope = ["budget", "scope", ledger, "adult", "--epsilon", "0.5", "--expect"]
-    what_if = ["budget", "what-if", ledger, "--epsilon", "0.1", "--expect"]
-    show = ["budget", "show", ledger, "--expect"]
     shutil.copy(older, ledger)
-    for command in (spend, scope, what_if, show):
-        assert main([*command, digest]) == 2
-        assert "restored from an older copy" in capsys.readouterr().err
-    assert Path(ledger).read_bytes() == older.read_bytes()
-    assert main([*spend, digest[:8]]) == 2
-    assert "at least 16 hexadecimal digits" in capsys.readouterr().err
+    for line in (
+        spend,
+        f"budget scope {ledger} adult --epsilon 0.5 --expect",
+        f"budget what-if {ledger} --epsilon 0.1 --expect",
+        f"budget show {ledger} --expect",
+    ):
+        refuse(f"{line} {digest}", capsys, "restored from an older copy")
+    assert ledger.read_bytes() == older.read_bytes()
+    refuse(f"{spend} {digest[:8]}", capsys, "at least 16 hexadecimal digits")
 
 
 def test_a_counter_is_created_and_named(tmp_path, capsys):
-    ledger, counter = str(tmp_path / "adult.ledger"), str(tmp_path / "counter")
-    assert main(["budget", "create", ledger, "--epsilon", "1", "--counter", counter]) == 0
-    shutil.copy(ledger, older := tmp_path / "older")
-    spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
-    assert main(spend) == 0
-    assert main(["budget", "show", ledger]) == 0
-    printed = capsys.readouterr()
-    assert f"A rollback of the ledger is noticed by its counter {counter}." in printed.out
-    assert "WARNING" not in printed.err
+    ledger, counter, older = (tmp_path / name for name in ("adult.ledger", "counter", "older"))
+    succeed(f"budget create {ledger} --epsilon 1 --counter {counter}", capsys)
+    shutil.copy(ledger, older)
+    spend = f"budget spend {ledger} --epsilon 0.1"
+    succeed(spend, capsys)
+    out, err = succeed(f"budget show {ledger}", capsys)
+    assert f"A rollback of the ledger is noticed by its counter {counter}." in out
+    assert "WARNING" not in err
     shutil.copy(older, ledger)
-    assert main(spend) == 2
-    assert "behind its counter" in capsys.readouterr().err
+    refuse(spend, capsys, "behind its counter")
 
 
 def test_show_says_that_a_rollback_cannot_be_noticed(ledger, capsys):
-    assert main(["budget", "show", ledger]) == 0
-    printed = capsys.readouterr()
-    assert "A rollback of the ledger to an older copy cannot be noticed" in printed.out
-    assert "create the budget with a counter" in printed.err
-    assert main(["budget", "show", ledger, "--expect", PrivacyBudget.open(ledger).digest]) == 0
-    assert "cannot be noticed" not in "".join(capsys.readouterr())
+    out, err = succeed(f"budget show {ledger}", capsys)
+    assert "A rollback of the ledger to an older copy cannot be noticed" in out
+    assert "create the budget with a counter" in err
+    expect = f"budget show {ledger} --expect {PrivacyBudget.open(ledger).digest}"
+    assert "cannot be noticed" not in "".join(succeed(expect, capsys))

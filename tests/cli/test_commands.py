@@ -69,7 +69,7 @@ def test_sweep_of_a_table(folder, capsys):
     pytest.importorskip("torch")
     code, out, err = run(
         "sweep data.csv --schema schema.json --epsilons 1 10,inf --cv 2 --delta 1e-4 --quiet "
-        "--out report.html --plot curve.png --csv results.csv",
+        "--out results.csv --plot curve.png",
         capsys,
     )
     assert code == 0
@@ -89,10 +89,6 @@ def test_sweep_of_a_table(folder, capsys):
         assert f"{value:.3f}" in out
     assert "not private" in out
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "data.csv" in page
-    assert "data:image/png;base64," in page
-    assert "Looking at results costs privacy too" in page
 
 
 # How often an honest model is accused: the noise of training is fresh.
@@ -104,7 +100,7 @@ def test_audit_of_an_honest_model(folder, capsys):
     pytest.importorskip("torch")
     code, out, _ = run(
         "audit data.csv --schema schema.json --epsilon 1 --delta 1e-4 --n-shadows 2 --quiet "
-        f"--out audit.html --csv audit.csv --subgroups city {NEVER}",
+        f"--out audit.html --subgroups city {NEVER}",
         capsys,
     )
     assert code == 0
@@ -112,7 +108,6 @@ def test_audit_of_an_honest_model(folder, capsys):
     assert "city Rome" in (folder / "audit.html").read_text(encoding="utf-8")
     assert re.search(r"accuracy: [\d.]+ % on new records, .*\(most frequent class: [\d.]+ %\)", out)
     assert "zero-out" in out
-    assert pd.read_csv(folder / "audit.csv")["violated"].tolist() == [False, False]
     assert "Audit: consistent" in (folder / "audit.html").read_text(encoding="utf-8")
 
 
@@ -194,26 +189,14 @@ def test_categories_that_look_missing_are_categories(folder):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (
-            "sweep nowhere.csv --target y",
-            "nowhere.csv is neither a file nor the name of a data set",
-        ),
+        ("sweep nowhere.csv --target y", "nowhere.csv is neither a file nor the name of a data"),
         ("sweep data.csv", "Give the column to predict by --target NAME"),
-        (
-            "sweep data.csv --target sick",
-            "no column 'sick' among its 3. Does it have a header line?",
-        ),
+        ("sweep data.csv --target sick", "no column 'sick' among its 3. Does it have a header"),
         ("sweep data.csv --target ill --schema no.json", "no schema file no.json"),
         ("sweep data.csv --target ill --schema bad.json", "bad.json is not valid JSON"),
         ("audit data.csv --target ill --schema nothing.json", "'upper' is missing"),
-        (
-            "audit data.csv --target age --schema schema.json",
-            "--target 'age' differs from the schema's target 'ill'",
-        ),
-        (
-            "audit data.csv --target age --schema open.json",
-            "--target 'age' is also a feature of the schema. Remove it there.",
-        ),
+        ("audit data.csv --target age --schema schema.json", "differs from the schema's target"),
+        ("audit data.csv --target age --schema open.json", "'age' is also a feature of the schema"),
         ("sweep narrow.csv --schema schema.json", "lacks columns of the schema: city"),
         ("sweep one.csv --target ill", "must have at least two classes; it has one"),
         ("audit real.csv --target ill --attack shokriattack", "compares classes"),
@@ -225,10 +208,7 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep data.csv --schema schema.json --resume data.csv", "is a file"),
         ("sweep data.csv --schema schema.json --attack loss,lira", "must be one attack"),
         ("sweep gaps.csv --target ill", "must not have missing values; it has 4"),
-        (
-            "sweep maybe.csv --schema schema.json",
-            "is not one of the schema's classes",
-        ),
+        ("sweep maybe.csv --schema schema.json", "is not one of the schema's classes"),
         ("sweep header.csv --target ill", "must have at least one row"),
         ("sweep empty.csv --target ill", "cannot be read"),
         ("sweep ragged.csv --target b", "cannot be read"),
@@ -248,10 +228,7 @@ def test_categories_that_look_missing_are_categories(folder):
         ("sweep data.csv --schema schema.json --cv 290", "rarest class has"),
         ("sweep data.csv --schema schema.json --rows 0", "--rows must be at least 1"),
         ("sweep data.csv --schema schema.json --attack lira --n-shadows 3", "even number"),
-        (
-            "sweep data.csv --schema schema.json --attack magic",
-            "'magic' is not known. The names are loss, lira",
-        ),
+        ("sweep data.csv --schema schema.json --attack magic", "The names are loss, lira"),
         ("sweep data.csv --schema schema.json --out no/report.html", "there is no folder"),
         ("sweep data.csv --schema schema.json --out subfolder", "is a folder"),
         ("sweep data.csv --schema schema.json --plot curve.jpeg", "must end in .png"),
@@ -286,7 +263,7 @@ def written_commands():
 @pytest.mark.heavy
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
-    words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
+    words = line.split()
     assert callable(make_parser(words).parse_args(words).run)
 
 

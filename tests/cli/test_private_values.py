@@ -12,6 +12,7 @@ import pytest
 from skprivacy.cli import main
 
 from ..fuzz.markers import NUMBER, TEXT, hear
+from .shell import refuse
 
 N = 40
 AGE = np.arange(N) * 2
@@ -86,7 +87,7 @@ def told(folder, line):
     for name in ("p.csv", "draft.json"):
         (folder / name).unlink(missing_ok=True)
     assert heard.error is None
-    assert codes[0] in (0, 1, 2)
+    assert codes[0] in (0, 1, 2, 3)
     return heard.leaks()
 
 
@@ -121,5 +122,4 @@ def test_a_pipe_in_place_of_a_table_is_not_waited_for(
     os.mkfifo(tmp_path / "t.csv")
     line = COMMANDS.get(command, "schema check ill.json t.csv")
     line = line.replace("t.csv", str(tmp_path / "t.csv"))
-    assert main(line.split()) == 2
-    assert "a device or a pipe" in capsys.readouterr().err
+    refuse(line, capsys, "a device or a pipe")

@@ -15,14 +15,14 @@ from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
-from .shell import refuse, run, succeed
+from .shell import refuse, succeed
 
 N = 400
 TRAIN = (
     "train t.csv --schema s.json --model ObjectivePerturbationClassifier --epsilon 2 --quiet "
     "--save m.safetensors"
 )
-AUDIT = "audit m.safetensors t.csv --attack loss --quiet"
+AUDIT = "audit m.safetensors t.csv --attack loss --quiet --alpha 1e-9"  # how often it accuses
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_trained_model_is_audited_with_its_own_members(folder, capsys, monke
         return audit_function(model, X_train, y_train, X_test, y_test, **given)
 
     monkeypatch.setitem(vars(__import__("sys").modules["skprivacy.audit"]), "audit", noting)
-    out, _ = succeed(f"{AUDIT} --members members.csv --out a.html --csv a.csv", capsys)
+    out, _ = succeed(f"{AUDIT} --members members.csv --out a.html", capsys)
     digest = hashlib.sha256((folder / "m.safetensors").read_bytes()).hexdigest()
     assert f"model file: m.safetensors, SHA-256 {digest}" in out
     assert "claimed: 2.00-DP" in out
@@ -102,7 +102,7 @@ def test_two_tables_are_members_and_others(folder, capsys):
     member = pd.read_csv("members.csv")["member"] == 1
     table[member].to_csv("in.csv", index=False)
     table[~member].to_csv("out.csv", index=False)
-    line = "audit m.safetensors in.csv --non-members out.csv --attack loss --quiet --out b.json"
+    line = AUDIT.replace("t.csv", "in.csv") + " --non-members out.csv --out b.json"
     succeed(line, capsys)
     succeed(f"{AUDIT} --members members.csv --out a.json", capsys)
     found = [json.loads((folder / name).read_text()) for name in ("a.json", "b.json")]
@@ -110,20 +110,19 @@ def test_two_tables_are_members_and_others(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("claim", "code", "words"),
+    ("claim", "words"),
     [
-        ("3", 0, "claimed: 3.00-DP, add-remove"),
-        ("3,1e-6", 0, "claimed: (3.00, 1e-06)-DP, add-remove"),
-        ("guarantee.json", 0, "claimed: (3.00, 1e-05)-DP, zero-out"),
-        ("event.json", 0, "1e-05)-DP, add-remove"),
+        ("3", "claimed: 3.00-DP, add-remove"),
+        ("3,1e-6", "claimed: (3.00, 1e-06)-DP, add-remove"),
+        ("guarantee.json", "claimed: (3.00, 1e-05)-DP, zero-out"),
+        ("event.json", "1e-05)-DP, add-remove"),
     ],
 )
-def test_a_claim_is_passed_as_number_pair_or_file(claim, code, words, folder, capsys):
+def test_a_claim_is_passed_as_number_pair_or_file(claim, words, folder, capsys):
     stated = PrivacyGuarantee(ApproxDPEvent(3.0, 1e-5), 1e-5, relation="zero_out")
     (folder / "guarantee.json").write_text(json.dumps(stated.to_dict()))
     (folder / "event.json").write_text(json.dumps(GaussianEvent(1.0).to_dict()))
-    found, out, _ = run(f"{AUDIT} --members members.csv --claim {claim}", capsys)
-    assert found == code
+    out, _ = succeed(f"{AUDIT} --members members.csv --claim {claim}", capsys)
     assert words in out
     assert "claimed by the model itself: 2.00-DP" in out
 

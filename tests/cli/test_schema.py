@@ -13,12 +13,13 @@ import pytest
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit, claim_of
 from skprivacy.certificates import issue_certificate, verify_certificate
-from skprivacy.cli import main
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.persistence import load_model, save_model
 from skprivacy.preprocessing import LocalPerturbation, Schema, make_private_pipeline
 from skprivacy.synthesis import MarginalSynthesizer
+
+from .shell import refuse, run, succeed
 
 READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 RNG = np.random.default_rng(0)
@@ -37,8 +38,8 @@ TABLE = pd.DataFrame(
 def folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     TABLE.to_csv("visits.csv", index=False)
-    assert main(["schema", "draft", "visits.csv", "--target", "ill", "--out", "s.json"]) == 0
-    assert "PatNr: left out: its name says that it identifies people" in capsys.readouterr().err
+    _, err = succeed("schema draft visits.csv --target ill --out s.json", capsys)
+    assert "PatNr: left out: its name says that it identifies people" in err
     return tmp_path
 
 
@@ -57,17 +58,15 @@ def terminal(monkeypatch):
         yield answer
 
 
-def confirm(capsys, *options):
-    code = main(["schema", "confirm", "s.json", *options])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
+def confirm(capsys, options=""):
+    return run(f"schema confirm s.json {options}", capsys)
 
 
 def test_each_column_is_asked_about_at_a_terminal(folder, terminal, capsys):
     facts = json.loads((folder / "s.json").read_text())
     (folder / "s.json").write_text(json.dumps({"$schema": "skprivacy.schema.json"} | facts))
     terminal("yes\nperhaps\nno\ny\n")
-    code, out, err = confirm(capsys, "visits.csv", "--by", "Ann Example")
+    code, out, err = confirm(capsys, "visits.csv --by Ann")
     assert code == 1
     assert out.count("[yes/no/quit]") == 4  # one answer was none of them
     for words in ("age: a number from ", "ward: one of 2 categories: 'A', 'B'", "ill: the target"):
@@ -76,7 +75,7 @@ def test_each_column_is_asked_about_at_a_terminal(folder, terminal, capsys):
     assert "not confirmed: ward." in err
     schema = Schema.from_json("s.json")
     assert schema.unconfirmed == ("ward",)
-    assert schema["age"].confirmed.by == "Ann Example"
+    assert schema["age"].confirmed.by == "Ann"
     terminal("yes\n")
     assert confirm(capsys)[0] == 0
     assert confirm(capsys)[2] == "s.json: no column is unconfirmed.\n"
@@ -86,9 +85,7 @@ def test_each_column_is_asked_about_at_a_terminal(folder, terminal, capsys):
 def test_without_a_terminal_answers_must_be_piped_on_purpose(folder, monkeypatch, capsys):
     before = (folder / "s.json").read_bytes()
     monkeypatch.setattr("sys.stdin", StringIO("yes\n" * 9))
-    code, out, err = confirm(capsys)
-    assert (code, out) == (2, "")
-    assert "standard input is not a terminal" in err
+    refuse("schema confirm s.json", capsys, "standard input is not a terminal")
     assert (folder / "s.json").read_bytes() == before
     code, _, err = confirm(capsys, "--answers-from-stdin")
     assert (code, err) == (0, "s.json: every column is confirmed.\n")
@@ -118,10 +115,7 @@ def test_a_switched_flag_proves_nothing(folder, capsys):
     text = (folder / "s.json").read_text()
     (folder / "s.json").write_text(text.replace('"inferred": true', '"inferred": false'))
     line = "train visits.csv --schema s.json --model ObjectivePerturbationClassifier"
-    assert main(line.split()) == 2
-    printed = capsys.readouterr()
-    assert "proved" not in printed.out
-    assert "`skprivacy schema confirm FILE`" in printed.err
+    refuse(line, capsys, "`skprivacy schema confirm FILE`")
 
 
 def test_a_schema_written_by_hand_needs_no_confirmation(folder, capsys):
@@ -132,14 +126,13 @@ def test_a_schema_written_by_hand_needs_no_confirmation(folder, capsys):
 
 
 def test_check_counts_the_rows_of_people(folder, capsys):
-    assert main(["schema", "check", "s.json", "visits.csv"]) == 0
-    out = capsys.readouterr().out
+    check = "schema check s.json visits.csv"
+    out, _ = succeed(check, capsys)
     sizes = TABLE["PatNr"].value_counts()
     told = f"{len(sizes)} people have {N / len(sizes):.1f} rows each on average, {sizes.max()} at"
     assert f"PatNr (an identifier by its name): {told}" in out
-    assert main(["schema", "check", "s.json", "visits.csv", "--groups", "PatNr"]) == 0
-    assert f"PatNr (as given): {told}" in capsys.readouterr().out
-    assert main(["schema", "check", "s.json", "visits.csv", "--groups", "age"]) == 2
+    assert f"PatNr (as given): {told}" in succeed(f"{check} --groups PatNr", capsys)[0]
+    assert run(f"{check} --groups age", capsys)[0] == 2
 
 
 @pytest.fixture
@@ -178,7 +171,7 @@ def test_models_that_read_a_schema_themselves_state_the_assumption(folder, capsy
     X = TABLE[list(schema)]
     for private in (LocalPerturbation(schema), MarginalSynthesizer(schema=schema)):
         assert READ_OFF in private.fit(X).privacy_.assumptions
-    assert main(["key", "k.pem"]) == 0
+    succeed("key k.pem", capsys)
     save_model(private, "m.safetensors")
     assert READ_OFF in load_model("m.safetensors").privacy_.assumptions
     issue_certificate(private, "c.json", key="k.pem", model_file="m.safetensors")

@@ -96,7 +96,7 @@ def test_exposed_records_are_named_on_request_by_their_rows(folder, capsys, monk
 
 @pytest.mark.slow
 def test_a_sweep_of_a_regression(folder, capsys):
-    line = f"sweep {NUMBERS} --epsilons 1 10 --cv 3 --out s.html --csv s.csv --plot s.png"
+    line = f"sweep {NUMBERS} --epsilons 1 10 --cv 3 --out s.csv --plot s.png"
     out, _ = succeed(f"{line} --subgroups area", capsys)
     assert "Test R²" in out
     assert "accuracy" not in out
@@ -105,8 +105,7 @@ def test_a_sweep_of_a_regression(folder, capsys):
     assert scores["histogram gradient boosting"] > 0.9
     assert -0.1 < scores["mean"] <= 0
     assert np.isfinite(table["test_score"]).all()
-    page = (folder / "s.html").read_text(encoding="utf-8")
-    assert "north" in page
+    assert "north" in out
     assert "south" in out
 
 
@@ -114,7 +113,8 @@ def test_a_rare_class_gets_its_own_scores_and_a_constant_model_no_recommendation
     table = pd.read_csv("houses.csv")
     table["sold"] = np.where(table["rooms"] > 8.2, "yes", "no")  # one in ten
     table.to_csv("rare.csv", index=False)
-    line = f"sweep {CLASSES.replace('houses', 'rare')} --epsilons 0.01 0.02 --cv 2 --csv s.csv"
+    line = f"sweep {CLASSES.replace('houses', 'rare')} --epsilons 0.01 0.02 --cv 2 --out s.csv"
+    line += " --set noise_seed=1"  # one in a hundred random models is better than a constant
     out, _ = succeed(line, capsys)
     shown = pd.read_csv(folder / "s.csv")
     assert {"test_score", "test_balanced_accuracy", "test_average_precision"} <= set(shown)
@@ -131,15 +131,14 @@ def test_a_rare_class_gets_its_own_scores_and_a_constant_model_no_recommendation
 
 
 def test_a_sweep_is_scored_as_asked(folder, capsys):
-    line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --scoring balanced_accuracy,f1 --out s.html"
-    out, _ = succeed(f"{line} --csv s.csv", capsys)
+    line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --scoring balanced_accuracy,f1 --out s.csv"
+    out, _ = succeed(line, capsys)
     assert "Test balanced_accuracy" in out
     assert "Test f1" in out
     shown = pd.read_csv(folder / "s.csv")
     assert "test_f1" in shown
     assert "test_balanced_accuracy" not in shown  # it is the first, test_score
     assert shown["test_score"].iloc[-1] == 0.5
-    assert "Test balanced_accuracy" in (folder / "s.html").read_text(encoding="utf-8")
 
 
 def test_an_attack_that_compares_classes_is_refused_before_any_charge(folder, capsys):
@@ -211,10 +210,7 @@ def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, f
         (f"sweep {NUMBERS} --epsilons 1 --cv 1", "--cv must be at least 2"),
         (f"sweep {NUMBERS} --epsilons 1 --scoring f1", "--scoring f1 does not suit the target"),
         (f"sweep {CLASSES} --epsilons 1 --scoring f1,f2", "--scoring 'f2' is not known"),
-        (
-            f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1",
-            "alpha",
-        ),
+        (f"sweep {CLASSES.replace('Output', 'Objective')} --epsilons 1 --set alpha=-1", "alpha"),
     ],
 )
 def test_mistakes_are_one_line_before_any_charge(line, words, folder, capsys, monkeypatch):
@@ -295,7 +291,7 @@ def test_reports_say_that_a_rollback_cannot_be_noticed(folder, capsys):
     run("budget create b.ledger --epsilon 12", capsys)
     run("budget create counted.ledger --epsilon 12 --counter counter", capsys)
     digest = PrivacyBudget.open("b.ledger").digest
-    line = f"audit {CLASSES} --epsilon 1 --attack loss --rows 200"
+    line = f"audit {CLASSES} --epsilon 1 --attack loss --rows 200 --alpha 1e-9"
     for ledger, noticed in (
         ("b.ledger", False), (f"b.ledger --expect {digest}", True), ("counted.ledger", True)
     ):  # fmt: skip

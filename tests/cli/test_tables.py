@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.cli import main
 from skprivacy.cli import tables as _tables
 from skprivacy.cli.console import UserError
+
+from .shell import refuse, succeed
 
 TABLE = pd.DataFrame(
     {
@@ -133,22 +134,21 @@ def test_names_of_columns_steer_no_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = pd.DataFrame({"\x1b[31mage": range(40), "label": ["no", "\x1b]0;yes\x07"] * 20})
     table.to_csv("table.csv", index=False)
-    assert main(["schema", "draft", "table.csv", "--target", "label", "--out", "schema.json"]) == 0
-    assert main(["schema", "check", "schema.json", "table.csv"]) == 0
-    assert main(["train", "table.csv", "--target", "nowhere", "--save", "model"]) == 2
-    printed = capsys.readouterr()
-    assert not {"\x1b", "\x07"} & set(printed.out + printed.err)
-    assert "\\x1b[31mage" in printed.err
+    draft = succeed("schema draft table.csv --target label --out schema.json", capsys)
+    check = succeed("schema check schema.json table.csv", capsys)
+    told = [*draft, *check, refuse("train table.csv --target nowhere --save model", capsys)]
+    assert not {"\x1b", "\x07"} & set("".join(told))
+    assert "\\x1b[31mage" in "".join(told)
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "audit-predictions t.csv --out t.csv",
-        "audit-predictions t.csv --shadows s.csv t.csv --csv ./s.csv",
-        "audit t.csv --target ward --schema s.csv --csv s.csv",
+        "audit-predictions t.csv --shadows s.csv t.csv --out ./s.csv",
+        "audit t.csv --target ward --schema s.csv --out s.csv",
         "audit t.csv --target ward --exposed t.csv",
-        "sweep t.csv --target ward --csv t.csv",
+        "sweep t.csv --target ward --out t.csv",
         "train t.csv --target ward --key s.csv --save m.safetensors --certificate s.csv",
         "train t.csv --target ward --public s.csv --save link.safetensors",
         "predict m.safetensors t.csv --out t.csv",
@@ -162,13 +162,12 @@ def test_no_command_overwrites_what_it_reads(line, tmp_path, monkeypatch, capsys
         TABLE.to_csv(name, index=False)
     Path("link.safetensors").symlink_to("s.csv")
     before = [Path(name).read_bytes() for name in ("t.csv", "s.csv")]
-    assert main(line.split()) == 2
-    assert "is a file that this command reads, and is not overwritten" in capsys.readouterr().err
+    refuse(line, capsys, "is a file that this command reads, and is not overwritten")
     assert [Path(name).read_bytes() for name in ("t.csv", "s.csv")] == before
 
 
 def test_no_output_overwrites_another(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     TABLE.to_csv("t.csv", index=False)
-    assert main(["audit", "t.csv", "--target", "ward", "--out", "a.csv", "--csv", "./a.csv"]) == 2
-    assert "--out and --csv are one file. Pass two names." in capsys.readouterr().err
+    line = "audit t.csv --target ward --out a.csv --exposed ./a.csv"
+    refuse(line, capsys, "--out and --exposed are one file. Pass two names.")

@@ -110,7 +110,7 @@ def test_from_a_table_to_a_certificate(folder, capsys, monkeypatch):
     assert len(shown) == N + 1
     succeed("predict model.safetensors patients.csv --out p.csv", capsys)
     truth = pd.read_csv(folder / "patients.csv", sep=";")["ill"]
-    assert (pd.read_csv(folder / "p.csv")["prediction"] == truth).mean() > 0.8
+    assert (pd.read_csv(folder / "p.csv")["prediction"] == truth).mean() > 0.5  # about .94
     code, out, _ = run(line, capsys)  # 2 + 2 exceed the cap of 3
     assert code == 1
     assert "refused" in out
@@ -183,64 +183,19 @@ def test_a_model_is_scored_beside_the_most_frequent_class(folder, capsys):
     assert "The model is useless by R2: it is not better than the mean." in out
 
 
-def test_options_from_a_file(folder, capsys):
-    (folder / "run.toml").write_text(
-        'data = "patients.csv"\nschema = "schema.json"\nepsilon = 3\nquiet = true\n'
-        'model = "ObjectivePerturbationClassifier"\nhold-out = 0.5\n[set]\nalpha = 0.01\n'
-    )
-    out, _ = succeed("train --config run.toml", capsys)
-    assert "3.00-DP" in out
-    assert "200 other records" in out
-    _, out, _ = run("train --config=run.toml --epsilon 2", capsys)
-    assert "2.00-DP" in out
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("epsilo = 1", "'epsilo' is not an option of this command"),
-        ("epsilon = 'one'", "epsilon = 'one'"),
-        ("epsilon = true", "epsilon = True"),
-        ("quiet = 1", "must be true or false"),
-        ("decimal = '!'", "invalid choice: '!'"),
-        ("target = true", "target = True must be text or a number"),
-        ("[model]\nname = 1", r"[model] is a table"),
-        ("a = ", "is not TOML"),
-    ],
-)
-def test_a_wrong_file_of_options(text, words, folder, capsys):
-    (folder / "run.toml").write_text(text)
-    refuse("train patients.csv --config run.toml", capsys, words)
-    refuse("train patients.csv --config none.toml", capsys, "none.toml cannot be read")
-
-
-def test_parameters_in_a_file(folder, capsys):
+def test_parameters_of_the_model(folder, capsys):
     pytest.importorskip("torch")
-    (folder / "run.toml").write_text(
-        "[set]\nhidden_layer_sizes = [4, 3]\nepochs = 1\noptimizer__momentum = 0.5\n"
-    )
-    line = "train patients.csv --schema schema.json --config run.toml --save m.safetensors"
-    succeed(f"{line} --delta 1e-4", capsys)
+    line = "train patients.csv --schema schema.json --save m.safetensors --delta 1e-4"
+    parameters = (
+        "hidden_layer_sizes=(4,3)", "epochs=2", "optimizer=adam", "optimizer__momentum=0.5",
+        "max_grad_norm__method=automatic", "class_prior=[0.9,0.1]",
+    )  # fmt: skip
+    succeed(" --set ".join([line, *parameters]), capsys)
     model = load_model("m.safetensors")[-1]
     assert model.hidden_layer_sizes in ((4, 3), [4, 3])
-    assert model.optimizer.momentum == 0.5
-    changed = "--set epochs=2 --set optimizer=adam --set max_grad_norm__method=automatic"
-    changed += " --set class_prior=[0.9,0.1]"
-    succeed(f"{line} --delta 1e-4 {changed}", capsys)
-    model = load_model("m.safetensors")[-1]
     assert (model.epochs, model.optimizer.method, model.optimizer.momentum) == (2, "adam", 0.5)
     assert model.max_grad_norm.method == "automatic"
     assert model.class_prior_ == pytest.approx([0.9, 0.1])
-
-
-def test_lists_in_a_file(folder, capsys):
-    (folder / "sweep.toml").write_text(
-        'data = "patients.csv"\nschema = "schema.json"\nepsilons = [1, inf]\ncv = 2\n'
-        'model = "OutputPerturbationClassifier"\nquiet = true\ncsv = "out.csv"\n'
-    )
-    succeed("sweep --config sweep.toml", capsys)
-    table = pd.read_csv(folder / "out.csv")
-    assert table["epsilon"][~table["baseline"]].tolist() == [1, np.inf]
 
 
 @pytest.mark.parametrize(
@@ -250,10 +205,7 @@ def test_lists_in_a_file(folder, capsys):
         ("--model Perceptron", "--model 'Perceptron' is not known"),
         ("--model os.path", "is not an estimator"),
         ("--model no.such.Thing", "No module named"),
-        (
-            "--model AdaSSPRegressor",
-            "predicts numbers, but the target of patients.csv holds classes",
-        ),
+        ("--model AdaSSPRegressor", "predicts numbers, but the target of patients.csv holds"),
         ("--set epochs", "expected NAME=VALUE"),
         (f"{LINEAR} --set epochs=5", "'epochs'. The parameters of ObjectivePerturbationClassifier"),
         ("--set epoch=5", "no parameter 'epoch'. The parameters of DPSGDClassifier are"),
@@ -301,18 +253,12 @@ def test_training_shows_the_digest_that_it_expects_next_time(folder, capsys):
     code, out, _ = run(f"{train} --set epochs=5 --expect {digest}", capsys)
     assert (code, out) == (2, "")  # a mistake after the digest was accepted
     (folder / "b.ledger").write_bytes(older)
-    for command in ("train", "audit", "sweep"):
-        line = f"{command} patients.csv --schema schema.json {LINEAR} --budget b.ledger"
-        line += " --epsilons 1" if command == "sweep" else ""
-        code, out, err = run(f"{line} --expect {digest}", capsys)
-        assert (code, out) == (2, "")
-        assert "restored from an older copy" in err
+    rest = train.removeprefix("train")
+    for line in (f"train{rest}", f"audit{rest}", f"sweep{rest} --epsilons 1"):
+        refuse(f"{line} --expect {digest}", capsys, "restored from an older copy")
     assert (folder / "b.ledger").read_bytes() == older
-    refuse(
-        f"train patients.csv --schema schema.json {LINEAR} --expect x",
-        capsys,
-        "Pass --budget LEDGER as well",
-    )
+    line = f"{train.partition(' --budget')[0]} --expect x"
+    refuse(line, capsys, "Pass --budget LEDGER as well")
 
 
 def test_a_failed_fit_that_was_charged_shows_the_digest(folder, capsys, monkeypatch):
@@ -428,7 +374,6 @@ def test_a_draft_overwrites_no_schema(folder, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Schema.from_json(out).inferred
-    assert json.loads(run("schema format", capsys)[1])["title"] == "Schema of skprivacy"
 
 
 @pytest.mark.parametrize(

@@ -643,12 +643,12 @@ def rightness(y, predicted):
     return np.where(y == predicted, 0.98182818, 0.05123456)
 
 
-def _search(n_records: int | None = None, random_state: int | None = None, **params: Any) -> Any:
+def _search(n_records: int | None = None, **params: Any) -> Any:
     relation = relation_for(n_records)
     model = FunctionalMechanismClassifier(bounds=BOUNDS, relation=relation, **CLASSES)
     defaults = {
         "epsilon": 12.0, "delta": 0.0, "n_trials": TRIALS, "test_size": SHARE,
-        "n_records": n_records, "random_state": random_state, "scoring": rightness,
+        "n_records": n_records, "scoring": rightness,
     }  # fmt: skip
     return SettledSearch(model, {"order": [1, 2], "radius": [1.0, None]}, **{**defaults, **params})
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 import skprivacy
 from skprivacy import audit, load_model, save_model
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, weakest_arithmetic
-from skprivacy.accounting.noise_arithmetic import ARITHMETIC_IN_WORDS, StatesArithmetic
+from skprivacy.accounting.guarantee import ARITHMETIC_IN_WORDS
 from skprivacy.audit import claim_of
 from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
@@ -34,6 +34,7 @@ from skprivacy.mechanisms import (
     RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.base import StatesArithmetic
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler, private_mean

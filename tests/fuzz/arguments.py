@@ -108,7 +108,7 @@ NEEDED: dict[str, Any] = {
     "sweep": model_selection.PrivacySweepCV(
         private(), epsilons=[0.5, 1.0], cv=2, baseline=None).fit(X, y),
     "release": len, "neighbours": [(X, X[:-1])], "claim": GUARANTEE, "loss": 0.1,
-    "param_distributions": {"alpha": [0.1, 1.0]}, "alphas": [0.1, 1.0], "share": 0.5,
+    "param_grid": {"alpha": [0.1, 1.0]}, "alphas": [0.1, 1.0], "share": 0.5,
     "n_per_class": 2,
 }  # fmt: skip
 # What a parameter gets even if it has a default: it makes a call cheap, or the same again.

@@ -53,7 +53,7 @@ EXEMPT: dict[str, set[str]] = {
     "as scikit-learn's displays, it keeps what it is given and matplotlib draws it": {
         "MembershipRocDisplay", "MembershipRocDisplay.plot", "PrivacyUtilityDisplay",
         "PrivateAdditiveDisplay", "PrivateAdditiveDisplay.plot",
-        "PrivacySweepCV.plot", "PrivacySweepCV.plot_by_group", "PrivacyBudget.plot",
+        "PrivacySweepCV.plot", "PrivacyBudget.plot",
     },
     "a test of its own in test_files.py": {
         "AttackResult.from_dict", "LabelInferenceResult.from_dict", "PrivacyGuarantee.from_dict",

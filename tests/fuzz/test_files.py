@@ -299,12 +299,12 @@ LINES = [
     "schema check schema.json table.csv --encoding utf-8",
     "key another.pem",
     "verify certificate model.safetensors --key key.pem.pub --schema schema.json",
-    "audit-predictions scores.csv --epsilon 1 --delta 1e-6 --alpha 0.05 --csv audit.csv",
+    "audit-predictions scores.csv --epsilon 1 --delta 1e-6 --alpha 0.05 --out audit.csv",
     "budget create new.ledger --epsilon 1 --delta 1e-6 --filter adaptive --records 100",
     "budget scope ledger part --epsilon 0.5 --delta 1e-7",
     "budget spend ledger --noise-multiplier 30 --sampling-rate 0.1 --steps 10 --source me",
     "budget what-if ledger --noise laplace --noise-multiplier 30 --scope /",
-    "budget show ledger --csv ledger.csv --scope /",
+    "budget show ledger --scope /",
     "budget compare --noise-multiplier 3 --steps 10 --delta 1e-6 --relation add_remove",
     "datasets adult",
 ]
@@ -317,7 +317,7 @@ ODD = st.one_of(
 )  # fmt: skip
 OUTPUTS = {
     "saved.safetensors", "predictions.csv", "draft.json", "another.pem", "another.pem.pub",
-    "audit.csv", "new.ledger", "ledger.csv",
+    "audit.csv", "new.ledger",
 }  # fmt: skip
 
 

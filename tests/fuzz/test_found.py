@@ -53,7 +53,6 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
 from skprivacy.preprocessing.schema_draft import draft_schema
 
@@ -176,7 +175,6 @@ FOUND = [
     ("path", lambda: certificates.verify_certificate("\ud800")),
     ("model", lambda: persistence.save_model(3, "no")),
     ("strict", lambda: config_context(strict=np.array([])).__enter__()),
-    ("model", lambda: loss_auc(3, X, y, X, y)),
     ("cv", lambda: model_selection.make_leakage_scorer(X, y, cv=0)),
     ("noise", lambda: ensemble.GNMax(DAY)),
     ("max_grad_norm", lambda: GradientHead(max_grad_norm="a")),
@@ -252,7 +250,6 @@ FOUND = [
         X + 1.0).score_samples(containers.TABLES["structured"](X))),
     ("X_train", lambda: audit.audit(TARGET, TENSOR, y, X, y)),
     ("last", lambda: preprocessing.DateColumn("2020-01-01", pd.NaT)),
-    ("y_test", lambda: loss_auc(TARGET, X, y, X, MARKED)),
     ("max_group_size", lambda: preprocessing.private_group_size(y, max_group_size=10**9,
         epsilon=1.0)),
     ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
@@ -271,7 +268,6 @@ FOUND = [
         3]])),
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
-    ("X_train", lambda: loss_auc(TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
     ("y_train", lambda: audit.audit_predictions(np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES],
         y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),

@@ -9,8 +9,13 @@ from scipy.stats import binom, false_discovery_control, multinomial
 from skprivacy.metrics import auc, epsilon_lower_bound
 from skprivacy.metrics import evidence as _evidence
 from skprivacy.metrics.evidence import mean_lower_bound
-from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.metrics.roc_area import auc_interval, auc_p_value, benjamini_hochberg, holm
+from skprivacy.metrics.rates import (
+    auc_interval,
+    auc_p_value,
+    benjamini_hochberg,
+    clopper_pearson,
+    holm,
+)
 
 from .scores import responses
 

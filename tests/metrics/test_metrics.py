@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, t
 from sklearn.metrics import roc_auc_score
 
-from skprivacy.metrics import auc, epsilon_lower_bound, evidence, rates, roc_area, tpr_at_fpr
+from skprivacy.metrics import auc, epsilon_lower_bound, evidence, rates, tpr_at_fpr
 from skprivacy.metrics.epsilon import epsilon_from_counts
-from skprivacy.metrics.rates import advantage, clopper_pearson, roc
-from skprivacy.metrics.roc_area import auc_interval
+from skprivacy.metrics.rates import advantage, auc_interval, clopper_pearson, roc
 
 from .scores import responses
 
@@ -129,7 +128,7 @@ def test_an_error_probability_that_rounding_takes_from_one_has_an_interval():
 
 def test_nan_is_an_error_and_never_an_interval(monkeypatch):
     """Clamped by Python's min and max it was (0, 1), or an epsilon of 0, without a word."""
-    monkeypatch.setattr(roc_area, "stdtrit", lambda df, p: np.nan)
+    monkeypatch.setattr(rates, "stdtrit", lambda df, p: np.nan)
     with pytest.raises(ArithmeticError, match=r"around an area of 0\.875"):
         auc_interval([3, 2], [2, 1])
     monkeypatch.setattr(rates, "betaincinv", lambda a, b, p: a * np.nan)
@@ -151,12 +150,12 @@ def test_ends_on_the_wrong_side_of_a_rate_are_an_error(monkeypatch, wrong):
 
 def test_planted_ranks_of_an_old_scipy_are_caught(monkeypatch):
     """Before scipy 1.13 ``rankdata`` gave NaN for a sample that holds both infinities."""
-    right = roc_area._share_below
+    right = rates._share_below
 
     def wrong(scores, others):
         return right(scores, others) * (np.nan if np.isinf(scores).any() else 1.0)
 
-    monkeypatch.setattr(roc_area, "_share_below", wrong)
+    monkeypatch.setattr(rates, "_share_below", wrong)
     with pytest.raises(ArithmeticError, match="around an area of"):
         auc_interval([3, 2], [2, 1])
 

@@ -210,7 +210,7 @@ def searched(**params):
 
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The scores")
-def test_a_search_by_people_holds_people_out_and_protects_them(given):
+def test_a_search_by_people_holds_groups_out_and_protects_them(given):
     budget = PrivacyBudget(epsilon=9.0, delta=1e-6, unit="patient", relation="zero_out")
     drawn = []
     whole = HeldOut.draw.__func__
@@ -225,7 +225,7 @@ def test_a_search_by_people_holds_people_out_and_protects_them(given):
     assert search.plan_.guarantee.unit == "patient"
     assert 7.9 < budget.spent() <= 8.0
     (data,) = drawn
-    assert data.people_out.n == data.expected == 12  # a fifth of the people
+    assert data.groups_out.n == data.expected == 12  # a fifth of the people
     inside = {tuple(row) for row in data.X_fit}
     whose = [set(PATIENT[[tuple(row) in inside for row in X] == np.array(k)]) for k in (1, 0)]
     assert not whose[0] & whose[1]

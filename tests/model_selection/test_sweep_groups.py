@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from markupsafe import escape
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.tree import DecisionTreeClassifier
@@ -15,12 +16,12 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LabeledRecords, LossThreshold
 from skprivacy.audit import About
-from skprivacy.metrics.roc_area import auc_p_value
+from skprivacy.metrics.rates import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
 from skprivacy.model_selection.sweep_groups import tabulate_groups
+from skprivacy.model_selection.sweep_report import _draw_groups, sweep_facts, sweep_to_dict
 from skprivacy.model_selection.sweep_report import page as page_of
-from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict
 from skprivacy.model_selection.sweep_results import _largest_loss
 
 from .test_sweep import Noisy, sweep_of
@@ -128,7 +129,7 @@ def test_the_page_the_picture_and_the_table_show_it(sweep):
     shown = page_of(sweep, About(), ["one < two"], sweep.plot().figure_)
     assert [text for text in words if str(escape(text)) not in shown] == []
     assert page.count('src="data:image/png') == 2
-    display = sweep.plot_by_group()
+    display = _draw_groups(sweep, None)
     above, below = display.axes_
     drawn = {c.get_label().split(":")[0]: c.lines[0].get_ydata() for c in above.containers}
     table = sweep.by_group()
@@ -193,6 +194,23 @@ def figures(rng, n_splits, loss, sizes):
     return rows, reference
 
 
+def tabulated(found, *splits):
+    rows = [{"model": "", "epsilon": 1.0, "groups": found[0]}]
+    return tabulate_groups(rows, found[1], ("it", "free"), *splits)
+
+
+def test_the_intervals_hold_together_over_the_whole_table():
+    rows, reference = figures(np.random.default_rng(0), 5, {"a": 0.1, "b": 0.1}, {"a": 60, "b": 90})
+    candidates = [{"model": "", "epsilon": e, "groups": rows} for e in (1.0, 2.0)]
+    few, many = (
+        tabulate_groups(candidates[:n], reference, ("it", "free"), Splits(5, 0.25), 0.05)
+        for n in (1, 2)
+    )
+    wider = [(table["loss_high"] - table["loss_low"]).iloc[0] for table in (many, few)]
+    quantiles = stats.t.ppf([1 - 0.05 / 8, 1 - 0.05 / 4], 4)  # Bonferroni, two-sided
+    assert wider[0] / wider[1] == pytest.approx(quantiles[0] / quantiles[1])
+
+
 @pytest.mark.slow
 def test_false_alarms_are_as_rare_as_promised_over_the_whole_table():
     """Groups of 5 to 200 records, none of which pays more than others or is exposed."""
@@ -220,10 +238,7 @@ def test_two_splits_that_happen_to_agree_are_no_certainty():
     for row, free in zip(rows, reference, strict=True):
         row["a"]["score"], free["a"]["score"] = 0.6, 0.8
         row["a"]["others"], free["a"]["others"] = 0.7, 0.8
-    table = tabulate_groups(
-        [{"model": "", "epsilon": 1.0, "groups": rows}], reference, ("it", "free"),
-        Splits(2, 1.0), 0.05,
-    )  # fmt: skip
+    table = tabulated((rows, reference), Splits(2, 1.0), 0.05)
     assert not table["pays"].any()
     assert (table["loss_high"] > table["loss_low"]).all()
 
@@ -232,9 +247,7 @@ def coarse_intervals(largest_loss):
     """Two splits of five records: Student's quantile of one degree of freedom is enormous."""
     sizes = {"a": 5, "b": 300, "c": 300}
     found = figures(np.random.default_rng(0), 2, dict.fromkeys("abc", 0.1), sizes)
-    rows = [{"model": "", "epsilon": 1.0, "groups": found[0]}]
-    given = ("it", "free"), Splits(2, 1.0), 0.05
-    return tabulate_groups(rows, found[1], *given, largest_loss)
+    return tabulated(found, Splits(2, 1.0), 0.05, largest_loss)
 
 
 def test_a_loss_of_accuracy_lies_between_its_least_and_its_largest_value():
@@ -274,11 +287,8 @@ def test_only_scores_that_are_shares_have_a_largest_loss(scoring, largest):
 def test_what_is_planted_is_found():
     rng = np.random.default_rng(0)
     sizes = {"a": 300, "b": 300, "c": 300}
-    rows, reference = figures(rng, 5, {"a": 0.0, "b": 0.0, "c": 0.3}, sizes)
-    table = tabulate_groups(
-        [{"model": "", "epsilon": 1.0, "groups": rows}], reference, ("it", "free"),
-        Splits(5, 0.25), 0.95,
-    )  # fmt: skip
+    found = figures(rng, 5, {"a": 0.0, "b": 0.0, "c": 0.3}, sizes)
+    table = tabulated(found, Splits(5, 0.25), 0.95)
     assert table["pays"].tolist() == [False, False, True]
 
 

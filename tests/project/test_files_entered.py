@@ -12,8 +12,8 @@ LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 18,
     "FunctionalMechanismRegressor.fit": 17,
-    "audit of a forest": 32,
-    "PrivacySweepCV.fit of a linear model": 39,
+    "audit of a forest": 30,
+    "PrivacySweepCV.fit of a linear model": 35,
 }
 
 

@@ -163,10 +163,6 @@ class AttributeResult(FactReport):
             ),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures as JSON-serialisable values."""
-        return self.facts().to_dict()
-
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)

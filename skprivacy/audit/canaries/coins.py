@@ -53,9 +53,8 @@ class CanaryRun:
     trained: NDArray[np.bool_]  # the coins
     scores: NDArray[np.float64]
     sampled: bool = True  # whether records were sampled as the claim says, where this is observed
-    # p-value of each test of the noise, and the noise's grid, where the noise is observed
+    # p-value of each test of the noise, where it is observed
     noise_tests: dict[str, float] = field(default_factory=dict)
-    noise_grid: float = 0.0
     apart: bool = False  # whether each canary had its own fit
     # Event of the fit at another noise multiplier, where it is known.
     event_at: Callable[[float], Event] | None = None

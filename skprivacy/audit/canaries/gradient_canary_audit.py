@@ -118,7 +118,6 @@ def run_with_gradients(
         scores=sums.scores(),
         sampled=sums.participation.surprise() > NEVER,
         noise_tests=sums.noise.p_values(),
-        noise_grid=sums.noise.grid(),
         event_at=config.event_at,
     )
 

@@ -25,8 +25,6 @@ NOISE_FAULTS = {
     "reuse": "the noise of two steps is correlated",
     "shift": "the weights of a step share a part of their noise",
 }
-MAX_GRID = 2.0**-17  # in deviations of the noise; the grid of half precision is about 2**-11
-_FEWEST_REPEATS = 20  # an estimate of the grid from fewer is too rough
 _MAX_VALUES = 1 << 20  # kept of all steps together
 _BLOCK = 1024  # steps whose correlations are computed at a time
 Float64Array = NDArray[np.float64]
@@ -45,7 +43,6 @@ class NoiseTest:
         self._to_normal = _TO_NORMAL[config.noise]
         self._weights = np.flatnonzero(absent)[: max(2, _MAX_VALUES // config.n_steps)]
         self._normal: list[Float64Array] = []
-        self._noisy: list[Float64Array] = []
 
     def add(self, noisy: Float64Array, clean: Float64Array) -> None:
         """Add a step: its noisy sum, and the sum of the other records without noise."""
@@ -54,7 +51,6 @@ class NoiseTest:
         noisy, clean = noisy[self._weights], clean[self._weights]
         normal = self._to_normal(subtract_records(noisy, clean) / self._std)
         self._normal.append(_drop_direction(normal, clean))
-        self._noisy.append(noisy / self._std)
 
     def p_values(self) -> dict[str, float]:
         """Return the p-value of each key of ``NOISE_FAULTS``."""
@@ -77,17 +73,6 @@ class NoiseTest:
             "reuse": _test_reuse(directions),
             "shift": _test_shift(directions),
         }
-
-    def grid(self) -> float:
-        """Return the estimated grid of the noise, in its deviations; 0 if it is fine."""
-        if not self._noisy:
-            return 0.0
-        values = np.concatenate(self._noisy)
-        counts = np.unique(values, return_counts=True)[1].astype(float)
-        pairs = float(np.sum(counts * (counts - 1)) / 2)
-        # Two standard normals on a grid of width w are equal with probability w / (2 sqrt(pi)).
-        grid = 4 * math.sqrt(math.pi) * pairs / len(values) ** 2
-        return grid if pairs >= _FEWEST_REPEATS and grid > MAX_GRID else 0.0
 
 
 def subtract_records(noisy: Float64Array, clean: Float64Array) -> Float64Array:

@@ -249,9 +249,6 @@ class OneRunAuditReport(FactReport):
         p-value of each test of the noise: "one step" and "all steps" (too little noise), "shape",
         "reuse" (correlated steps) and "shift" (noise that weights share). Empty without gradient
         canaries.
-    noise_grid : float
-        Estimated grid of the noise, in standard deviations of the noise, if noisy values repeat as
-        after rounding to half precision. 0 if they do not repeat.
     within_reach : bool
         Whether the audit could refute the claim, if all guesses were right.
     untested : str
@@ -279,7 +276,6 @@ class OneRunAuditReport(FactReport):
     guess_sizes: tuple[int, ...]
     sampled: bool
     noise_tests: dict[str, float]
-    noise_grid: float
     within_reach: bool
     untested: str
     bounds: tuple[GuessBound, ...]
@@ -433,7 +429,6 @@ def guess_and_test(
         guess_sizes=sizes,
         sampled=run.sampled,
         noise_tests=run.noise_tests,
-        noise_grid=run.noise_grid,
         within_reach=refuted(guesses),
         untested=untested,
         bounds=tuple(replace(bound, alpha=float(alpha)) for bound in bounds),
@@ -587,7 +582,7 @@ def _explain_excess(report: OneRunAuditReport) -> tuple[list[str], str]:
 
 def _noise_facts(report: OneRunAuditReport) -> list[Fact]:
     """Return what the test of the noise found; without gradient canaries, values alone."""
-    tests, faults, grid = report.noise_tests, report.noise_faults, report.noise_grid
+    tests, faults = report.noise_tests, report.noise_faults
     if faults:
         found = "; ".join(f"{NOISE_FAULTS[name]} (p = {tests[name]:.2g})" for name in faults)
     elif tests:
@@ -598,15 +593,7 @@ def _noise_facts(report: OneRunAuditReport) -> list[Fact]:
         )
     else:
         found = ""
-    repeats = (
-        f"noisy values repeat, as if rounded to {grid:.2g} of the noise's standard deviation. Half "
-        "precision does this; the claim does not cover what such rounding reveals"
-    )
-    return [
-        Fact("noise_tests", tests, found, label="noise"),
-        *values(report, "noise_faults"),
-        Fact("noise_grid", grid, repeats if grid else "", "warning"),
-    ]
+    return [Fact("noise_tests", tests, found, label="noise"), *values(report, "noise_faults")]
 
 
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:

@@ -123,7 +123,7 @@ class SynthesizerAuditReport(FactReport):
         for (seen, report), shown in zip(views, self.shown_mu, strict=True):
             right = f"{report.right:,} of {report.guesses:,} guesses right, mu about {shown:.3g}"
             facts += [
-                Fact(seen, report.facts().to_dict(), right, label=seen),
+                Fact(seen, report.to_dict(), right, label=seen),
                 *details(map(repr, report.bounds)),
             ]
         if not (self.tables.within_reach or self.tables.untested):

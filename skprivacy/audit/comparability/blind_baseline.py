@@ -74,17 +74,20 @@ class SampleUnits:
 
     @classmethod
     def from_records(
-        cls, X_in: Any, y_in: Any, X_out: Any, y_out: Any, people: MemberGroups | None = None
+        cls, X_in: Any, y_in: Any, X_out: Any, y_out: Any, member_groups: MemberGroups | None = None
     ) -> SampleUnits:
-        """Encode the records of both samples; with ``people``, their groups are the units."""
+        """Encode the records of both samples, or their groups if ``member_groups`` are given."""
         X, n_in = concat(X_in, X_out), num_samples(X_in)
         n = num_samples(X)
         y = None
         if y_in is not None:
             y = np.concatenate([targets_as_array(y_in, 0), targets_as_array(y_out, 0)])
         codes, sizes = np.arange(n), (n_in, n - n_in)
-        if people is not None:
-            codes, sizes = people.all_groups.codes, (people.inside.n, people.outside.n)
+        if member_groups is not None:
+            codes, sizes = (
+                member_groups.all_groups.codes,
+                (member_groups.inside.n, member_groups.outside.n),
+            )
         seed = int(fingerprints(X).sum(dtype=np.uint64))
         rng = np.random.default_rng(seed)
         labels = None if y is None else _label_codes(y)

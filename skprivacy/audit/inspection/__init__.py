@@ -8,5 +8,4 @@ Files, in reading order:
 - ``disclosure_report``: its report, one check for each sign
 - ``stored_records``: training records found in a model's arrays
 - ``member_groups``: groups as members of an audit
-- ``attempts``: errors that come from the caller's signal handlers
 """

@@ -33,7 +33,6 @@ from ...defenses import SmoothedClassifier
 from ...defenses.output_defense import OutputDefense
 from ...preprocessing.pipeline import PrivatePipeline
 from ...preprocessing.schema import Schema
-from .attempts import is_alarm
 from .guarantees import (
     as_passed,
     compose_guarantees,
@@ -252,8 +251,6 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
             alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
             jointly = [step.transform(rows), clone(step).fit_transform(rows)]
     except Exception as error:  # a user's function may raise anything
-        if is_alarm(error):
-            raise
         return f"{kind} could not be tried on single records ({type(error).__name__})", False
     expected = [_values(one) for one in alone]
     together = [_values(joint) for joint in jointly]
@@ -467,9 +464,7 @@ def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compute(rows)
-    except Exception as error:  # a step may fail on few records: later steps are "not tried"
-        if is_alarm(error):
-            raise
+    except Exception:  # a step may fail on few records: later steps are "not tried"
         return None
 
 

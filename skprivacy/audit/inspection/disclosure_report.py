@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import pandas as pd
 
 from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section, render_brief
 
@@ -63,36 +60,6 @@ class DisclosureReport(FactReport):
             if check.name == name:
                 return check
         raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per check.
-
-        Returns
-        -------
-        DataFrame
-            In the order of ``checks``.
-        """
-        return pd.DataFrame([asdict(check) for check in self.checks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values. They name no record.
-
-        Returns
-        -------
-        dict
-            Values for JSON.
-        """
-        return self.facts().to_dict()
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def facts(self) -> ReportFacts:
         applied = sum(check.flagged is not None for check in self.checks)

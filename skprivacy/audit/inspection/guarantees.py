@@ -28,7 +28,7 @@ from ...accounting import (
     RepeatedEvent,
     weakest_arithmetic,
 )
-from ...accounting.noise_arithmetic import UNSPECIFIED
+from ...accounting.guarantee import UNSPECIFIED
 from ...preprocessing.pipeline import is_plain_pipeline
 
 _REQUESTED = (

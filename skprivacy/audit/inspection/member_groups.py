@@ -33,21 +33,21 @@ class MemberGroups:
                 "groups must be a pair (groups of members, groups of non-members), with one value "
                 f"for each of the {n_train} and {n_test} records."
             )
-        people = cls(*separate_groups(*groups))
-        if min(people.inside.n, people.outside.n) < 2:
+        member_groups = cls(*separate_groups(*groups))
+        if min(member_groups.inside.n, member_groups.outside.n) < 2:
             raise ValueError(
-                f"groups must have at least 2 values of {people.unit} on each side; got "
-                f"{people.inside.n} and {people.outside.n}. Pass the records of more."
+                f"groups must have at least 2 values of {member_groups.unit} on each side; got "
+                f"{member_groups.inside.n} and {member_groups.outside.n}. Pass the records of more."
             )
-        return people
+        return member_groups
 
     @classmethod
     def from_records(cls, groups: Any, X_in: Any, X_out: Any) -> MemberGroups:
         """Return the groups of a pair, in the order of the records."""
-        people = cls.from_pair(groups, num_samples(X_in), num_samples(X_out))
+        member_groups = cls.from_pair(groups, num_samples(X_in), num_samples(X_out))
         for whose, X in zip(groups, (X_in, X_out), strict=True):
             check_order(whose, X)
-        return people
+        return member_groups
 
     @property
     def unit(self) -> str:
@@ -62,18 +62,18 @@ class MemberGroups:
 
     def group_values(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the value of each group; raise ValueError if a group's records have several."""
-        of_people, n_several = [], 0
+        of_groups, n_several = [], 0
         for groups, found in zip((self.inside, self.outside), values, strict=True):
             first = found[np.unique(groups.codes, return_index=True)[1]]
             n_several += len(np.unique(groups.codes[found != first[groups.codes]]))
-            of_people.append(first)
+            of_groups.append(first)
         if n_several:
             raise ValueError(
                 f"subgroups by {by!r} differ within {n_several} values of {self.unit}, which are "
                 "attacked as a whole. Pass subgroups that are equal in all records of each "
                 f"{self.unit}, or leave subgroups out."
             )
-        return of_people[0], of_people[1]
+        return of_groups[0], of_groups[1]
 
     def select(
         self, rows_in: NDArray[Any], rows_out: NDArray[Any]
@@ -92,15 +92,15 @@ class MemberGroups:
         return [result.join_groups(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
 
-def claim_for_groups(people: MemberGroups | None, claim: Claim) -> Claim:
+def claim_for_groups(member_groups: MemberGroups | None, claim: Claim) -> Claim:
     """Return the claim for groups, if there are any; none if the guarantee has another unit."""
     guarantee = claim.guarantee
-    if people is None or guarantee is None or guarantee.unit == people.unit:
+    if member_groups is None or guarantee is None or guarantee.unit == member_groups.unit:
         return claim
     protects = "single records" if guarantee.unit == "record" else f"values of {guarantee.unit}"
     return replace(
         claim,
         guarantee=None,
         charged=None,  # already named in the reason, and not the cost of a search
-        reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
+        reason=f"{NO_CLAIM} for {member_groups.unit}: {guarantee!r} is about {protects}",
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._version import __version__
 
-_PACKAGES = ("numpy", "scikit-learn", "torch")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 @dataclass(frozen=True)

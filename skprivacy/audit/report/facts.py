@@ -29,8 +29,7 @@ from ..._report_facts import (
     yes_or_not_shown,
 )
 from ...attacks import AttackResult
-from ...metrics.rates import clopper_pearson
-from ...metrics.roc_area import auc_interval
+from ...metrics.rates import auc_interval, clopper_pearson
 from ..inspection.claims import NO_CLAIM
 from ..inspection.disclosure_report import SIGNS
 from .document import About
@@ -63,15 +62,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
             _warnings(report),
             Section(
                 "Claimed and measured",
-                (
-                    *claimed,
-                    *charged,
-                    measured,
-                    *assumed,
-                    *refuted,
-                    paired,
-                    *_circumstances(report),
-                ),
+                (*claimed, *charged, measured, *assumed, *refuted, paired, *_circumstances(report)),
             ),
             _attacks(report),
             *_exposure(report, records),

@@ -26,7 +26,7 @@ from ...attacks.attack_result import MIN_GROUP_SIZE
 from ...attacks.model_answers import labels_as_text, targets_as_array
 from ...metrics import auc
 from ...metrics.evidence import Evidence, gather_evidence
-from ...metrics.roc_area import auc_interval, auc_p_value, holm
+from ...metrics.rates import auc_interval, auc_p_value, holm
 from ...persistence.state import released_digest
 from ..inspection.claims import Claim
 from ..inspection.member_groups import MemberGroups
@@ -284,7 +284,7 @@ def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: flo
 
 def report_facts(
     model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any,
-    people: MemberGroups | None = None,
+    member_groups: MemberGroups | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the fields of a report about the model, its claim and its records or groups."""
     facts = {
@@ -300,16 +300,20 @@ def report_facts(
         "test_accuracy": _accuracy(model, X_test, y_test),
         "majority_share": _majority_share(model, y_test),
         "ledger_caveats": ledger_caveats([model]),
-        "released_digest": released_digest(model),
+        "released_digest": "" if claim.guarantee is None else released_digest(model),
     }
-    return facts | group_facts(people)
+    return facts | group_facts(member_groups)
 
 
-def group_facts(people: MemberGroups | None) -> dict[str, Any]:
+def group_facts(member_groups: MemberGroups | None) -> dict[str, Any]:
     """Return the fields of a report about groups, if groups were attacked; else none."""
-    if people is None:
+    if member_groups is None:
         return {}
-    return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
+    return {
+        "n_train": member_groups.inside.n,
+        "n_test": member_groups.outside.n,
+        "attacked": member_groups.unit,
+    }
 
 
 def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:

@@ -47,7 +47,6 @@ from ...accounting.events import (
 from ...accounting.events.matrix_factorization import MatrixFactorizationEvent
 from ...mechanisms import Mechanism
 from ...mechanisms.base import record_releases
-from ..inspection.attempts import is_alarm
 from ..inspection.claims import claim_of
 from ..inspection.guarantees import looks_private
 
@@ -104,13 +103,13 @@ class IndependentFits:
     set_delta: tuple[str, ...] = ()  # a change of delta, in words
 
     def __call__(self, data: tuple[Any, Any]) -> NDArray[np.float64]:
-        """Fit once and return the released numbers; none if the fit fails, unless by an alarm."""
+        """Fit once and return the released numbers; none if the fit fails."""
         with record_releases() as recorded:
             try:
                 model = self.fitted(data)
-            except Exception as error:
-                if is_alarm(error):
-                    raise
+            except TimeoutError:  # of an alarm of the caller
+                raise
+            except Exception:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -210,9 +209,7 @@ class IndependentFits:
         larger = replace(self, estimator=model, set_delta=(text,))
         try:
             larger.claim(data)
-        except Exception as error:
-            if is_alarm(error):
-                raise
+        except Exception:
             return self
         return larger
 
@@ -379,9 +376,9 @@ def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
     for name in _ANSWERS:
         try:
             output = getattr(model, name)(probes)
-        except Exception as error:  # the model lacks this method, or cannot answer these records
-            if is_alarm(error):
-                raise
+        except TimeoutError:
+            raise
+        except Exception:  # the model lacks this method, or cannot answer these records
             continue
         output = np.asarray(output.toarray() if sparse.issparse(output) else output)
         if output.dtype.kind not in "biuf":
@@ -475,9 +472,7 @@ def _pickle_components(value: Any) -> list[Any]:
     try:
         _, *held = value.__reduce_ex__(4)
         return [part if isinstance(part, (tuple, dict)) else list(part) for part in held if part]
-    except Exception as error:
-        if is_alarm(error):
-            raise
+    except Exception:
         return []
 
 

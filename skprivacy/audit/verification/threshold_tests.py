@@ -21,7 +21,6 @@ from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson
 from ...metrics.repeated_runs import Counts, Curve
-from ..inspection.attempts import is_alarm
 from .neighbors import PILOT, Effort, NeighbourPair, Release, ReleaseRuns
 from .releases import IndependentFits
 
@@ -121,8 +120,6 @@ def _error_of_a_fit(release: Release, tried: Sequence[ReleaseRuns]) -> Exception
             if isinstance(release, IndependentFits):
                 release.fitted(data)
         except Exception as error:
-            if is_alarm(error):
-                raise
             return error
     return None
 

@@ -258,9 +258,9 @@ def verify_privacy(
     public, so they stay the same in every run. In any other estimator, ``random_state``, ``seed``
     and generators are fresh in every run.
 
-    A fit that fails in some of the runs counts as an empty release. An error raised by a signal,
-    such as an alarm, reaches the caller. If the claim assumes that labels or ranges read off the
-    data are public, neighbours agree in them.
+    A fit that fails in some of the runs counts as an empty release. Only a ``TimeoutError``, as of
+    an alarm, reaches the caller. If the claim assumes that labels or ranges read off the data are
+    public, neighbours agree in them.
 
     References
     ----------

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import config_file, data, membership, private_pipeline, registry, release, reports, tables
+from .. import data, membership, private_pipeline, registry, release, reports, tables
 from ..console import UserError, add_claim, print_message, print_result
 
 EXAMPLES = """\
@@ -37,7 +37,6 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    config_file.add_argument(parser)
     parser.add_argument(
         "saved",
         metavar="MODEL",
@@ -189,9 +188,9 @@ def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -
             )
         partitions = group_partitions(args.subgroups, X_train, None, new.X, None)
         if own.groups is not None:
-            people = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
+            member_groups = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
             for by, pair in partitions.items():
-                people.group_values(by, pair)
+                member_groups.group_values(by, pair)
         return
     if args.subgroups is not None:
         raise UserError(

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ..._extras import name_missing_extra
-from ..._output import without_formulas, write_figure, write_file
+from ..._output import write_figure
 from ..._untrusted_files import parse_json
 from ...accounting import (
     ApproxDPEvent,
@@ -123,8 +123,7 @@ def _add_create(actions: Any) -> None:
         help="neighbouring relation of all charges (default: that of the first charge)",
     )
     parser.add_argument(
-        "--unit",
-        help="unit whose presence all charges hide (default: that of the first charge)",
+        "--unit", help="unit whose presence all charges hide (default: that of the first charge)"
     )
     parser.add_argument(
         "--filter",
@@ -167,7 +166,6 @@ def _add_scope(actions: Any) -> None:
 
 def _add_show(actions: Any) -> None:
     parser = _add(actions, "show", _show, "list the charges and check the ledger")
-    parser.add_argument("--csv", help="also write the charges to this file")
     parser.add_argument("--plot", help="also plot the spending over time to this file")
 
 
@@ -261,7 +259,7 @@ def _describe(budget: PrivacyBudget) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    check_outputs(args.csv, args.plot)
+    check_outputs(args.plot)
     budget = _open(args)
     entries = budget.entries()
     if len(entries):
@@ -277,8 +275,6 @@ def _show(args: argparse.Namespace) -> int:
             print_result(PrivacyBudget.open(args.ledger, scope))
     print_result(f"checked; last digest {budget.verify()}")
     print_result(budget.rollback_notice)
-    if args.csv:
-        write_file(args.csv, without_formulas(entries).to_csv(index=False))
     if args.plot:
         with name_missing_extra():
             from matplotlib.figure import Figure

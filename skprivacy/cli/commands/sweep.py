@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from ..._output import write_figure, write_file
 from ..._report_facts import Section
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import config_file, data, private_pipeline, registry, release, reports, scoring
+from .. import data, private_pipeline, registry, release, reports, scoring
 from ..console import UserError, number_list, print_message, print_result
 
 DEFAULT_ATTACK = "loss"
@@ -25,7 +25,7 @@ EXAMPLES = """\
 examples:
   skprivacy sweep demo --attack strongest --cv 3 --out report.html --plot curve.png
   skprivacy sweep adult --epsilons 0.1 1 10 inf --attack lira --n-shadows 64 --n-jobs 2
-  skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
+  skprivacy sweep patients.csv --target outcome --schema patients.json --out results.csv
   skprivacy sweep houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy sweep patients.csv --schema patients.json --subgroups ward --resume patients-sweep
   skprivacy sweep patients.csv --schema patients.json --epsilons 0.3 1 --budget patients.ledger
@@ -44,7 +44,6 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    config_file.add_argument(parser)
     data.add_arguments(parser)
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument(
@@ -259,8 +258,8 @@ def _write(
     known = reports.make_about(
         args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
     )
-    for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
-        reports.write_table(name, table)
+    if suffix == ".csv":
+        reports.write_table(args.out, table)
     if suffix == ".json":
         stated = sweep_to_dict(sweep, known, caveats)
         write_file(args.out, json.dumps(stated, indent=2, allow_nan=False) + "\n")
@@ -270,5 +269,5 @@ def _write(
             write_figure(args.plot, figure, dpi=160)
         if suffix in reports.PAGES:
             write_file(args.out, page(sweep, known, caveats, figure))
-    for name in filter(None, (args.out, args.plot, args.csv)):
+    for name in filter(None, (args.out, args.plot)):
         print_message(f"wrote {name}")

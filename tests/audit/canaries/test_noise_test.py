@@ -98,19 +98,6 @@ def test_more_noise_than_claimed_alarms_nothing():
     assert least(p_values(noise)) > 0.01
 
 
-def test_half_precision_shows_as_a_grid():
-    random = np.random.default_rng(0)
-    config = planned()
-    found = {}
-    for kind in (np.float16, np.float64):
-        test = NoiseTest(config, np.ones(WEIGHTS, bool))
-        for _ in range(STEPS * 5):
-            test.add(random.normal(size=WEIGHTS).astype(kind) * 1.4, np.zeros(WEIGHTS))
-        found[kind] = test.grid()
-    assert 2.0**-17 < found[np.float16] < 0.01
-    assert found[np.float64] == 0
-
-
 # ---------------------------------------------------------------- where a user meets it
 
 
@@ -142,7 +129,7 @@ def test_an_audit_says_that_the_noise_is_too_small():
     assert report.verdict == "violated"
     assert "all steps" in report.noise_faults
     assert "the steps together have less noise than claimed" in repr(report)
-    assert report.facts().to_dict()["noise_faults"]
+    assert report.to_dict()["noise_faults"]
 
 
 @pytest.mark.heavy

@@ -201,7 +201,7 @@ def test_private_models_are_consistent_and_charge_their_budget_once():
 
 def test_a_bound_above_a_claim_that_stands_is_explained():
     report = audit_one_run(PRIVATE, X, y, n_canaries=100, random_state=0, alpha=1e-6)
-    assert report.facts().to_dict()["bounds_above_claim"] == []
+    assert report.to_dict()["bounds_above_claim"] == []
     for bound, why in zip(
         report.bounds, ("from another test", "under its assumptions"), strict=True
     ):

@@ -80,6 +80,7 @@ def test_a_shift_is_found_from_200_records_on(kind):
     assert baseline.auc > 0.55
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", ["columns", "labels", "age"])
 def test_a_model_that_saw_neither_sample_is_doubted_and_not_refuted(kind):
     """Without the baseline, its verdict is a violated claim in at least one of three draws."""

@@ -28,17 +28,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.impute import KNNImputer
 from sklearn.isotonic import IsotonicRegression
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import (
-    KernelDensity,
-    KNeighborsClassifier,
-    KNeighborsRegressor,
-    NearestNeighbors,
-    RadiusNeighborsClassifier,
-)
+from sklearn.neighbors import KernelDensity, KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -105,13 +98,9 @@ scaled = make_pipeline(StandardScaler(), KNeighborsClassifier())
 
 CARRIERS = {
     "kNN": (KNeighborsClassifier(), 200),
-    "kNN, ball tree": (KNeighborsRegressor(algorithm="ball_tree"), 200),
-    "radius": (RadiusNeighborsClassifier(100.0), 200),
-    "neighbours": (NearestNeighbors(), 200),
     "density, in a compiled tree": (KernelDensity(), 200),
     "Gaussian process": (GaussianProcessRegressor(), 200),
     "Gaussian process, classes": (GaussianProcessClassifier(), 200),
-    "kernel ridge": (KernelRidge(kernel="rbf"), 200),
     "clusters": (DBSCAN(eps=10.0), 200),
     "pipeline": (scaled, 200),
     "search": (GridSearchCV(scaled, {"kneighborsclassifier__weights": ["uniform"]}, cv=2), 200),
@@ -332,8 +321,6 @@ def test_small_leaves_are_found_at_any_depth(make):
         found = check_disclosure(make(least).fit(X, NOISE[:200]), X)["smallest leaf"]
         assert least <= found.value < least + 8
         assert found.flagged is (least < 10)
-    loose = check_disclosure(make(3).fit(X, NOISE[:200]), X, min_records=3)["smallest leaf"]
-    assert loose.flagged is False
 
 
 def test_leaves_are_counted_as_the_model_learned_them():
@@ -424,11 +411,11 @@ def test_results_are_plain_and_escaped():
             return "<script>"
 
     report = check_disclosure(Odd().fit(X, y), X, y, X_test, y_test)
-    told = json.loads(report.to_json())
+    told = report.to_dict()
     assert told["flagged"] == list(report.flagged)
-    assert [check["name"] for check in told["checks"]] == report.to_frame()["name"].tolist()
+    assert [check["name"] for check in told["checks"]] == [check.name for check in report.checks]
     assert isinstance(report, DisclosureReport)
-    for text in (repr(report), report._repr_html_(), report.to_json()):
+    for text in (repr(report), report._repr_html_(), json.dumps(told)):
         assert SIGNS in text
         assert "Keeper" not in text.replace("Keeper.kept_", "")
     assert "<script>" not in report._repr_html_()
@@ -438,7 +425,7 @@ def test_results_are_plain_and_escaped():
 
 def test_no_value_of_a_record_is_shown():
     report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y, X_test, y_test)
-    assert not any(f"{value:.6g}"[:6] in report.to_json() for value in X.ravel()[:50])
+    assert not any(f"{value:.6g}"[:6] in json.dumps(report.to_dict()) for value in X.ravel()[:50])
 
 
 def test_it_is_a_section_of_the_audit():
@@ -462,9 +449,6 @@ def test_it_is_a_section_of_the_audit():
         ({"y_train": y[:3]}, "X_train and y_train differ in length"),
         ({"X_test": X_test, "y_test": y[:3]}, "X_test and y_test differ in length"),
         ({"y_test": y_test}, "without X_test"),
-        ({"min_records": 0}, "min_records=0 must be"),
-        ({"min_degrees_of_freedom": 1.5}, "min_degrees_of_freedom=1.5 must be"),
-        ({"max_gap": 2}, "max_gap=2 must be"),
     ],
 )
 def test_wrong_input_is_told(arguments, words):

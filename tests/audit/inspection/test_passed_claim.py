@@ -166,13 +166,13 @@ def test_one_run_tests_the_passed_claim_by_the_coins_of_its_relation():
     ours = OutputPerturbationClassifier(epsilon=8.0, bounds=(-3, 3), classes=[0, 1])
     report = audit_one_run(ours, X, y, claim=(4.0, 1e-6), **given)
     assert report.claim.own.guarantee.epsilon() == pytest.approx(8.0)
-    assert "claimed by the model itself: (8.00" in repr(report) or "8.00-DP" in repr(report)
+    assert "claimed by the model itself: 8.00-DP" in repr(report)
     assert report.claim.guarantee.epsilon() == 4.0
 
 
 @pytest.mark.heavy
 def test_verification_takes_a_number():
-    scaler = PrivateStandardScaler(epsilon=4.0, bounds=(0, 1))
-    found = verify_privacy(scaler, n_runs=600, claim=0.5)  # noise is fresh: with 60 it may hold
+    scaler = PrivateStandardScaler(epsilon=50.0, bounds=(0, 1))  # hardly any noise
+    found = verify_privacy(scaler, n_runs=60, claim=0.5)
     assert found.broken
     assert found.guarantee.epsilon() == 0.5

@@ -13,16 +13,10 @@ from .test_html_report import honest, liar  # noqa: F401 - fixtures
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 OFFLINE = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-quic",
     "--virtual-time-budget=3000",
-]
+]  # fmt: skip
 PAPER = {"A4": 210, "Letter": 215.9}  # width in millimetres
 MARGIN = 15
 
@@ -68,6 +62,7 @@ def long(report):
     return report.to_html(about=about)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("paper", PAPER)
 def test_nothing_is_cut_off_on_paper(paper, tmp_path, liar):  # noqa: F811
     page = long(liar)
@@ -78,11 +73,13 @@ def test_nothing_is_cut_off_on_paper(paper, tmp_path, liar):  # noqa: F811
     assert f"of {page.count('<td')} cells" in told
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("width", [400, 1000])
 def test_nothing_is_cut_off_on_a_screen(width, tmp_path, honest):  # noqa: F811
     assert "[] of" in seen(tmp_path, long(honest), width)
 
 
+@pytest.mark.slow
 def test_ink_and_paper_change_places_in_the_dark(tmp_path, honest):  # noqa: F811
     def light(told, what):
         channels = re.search(what + r" rgb\((\d+), (\d+), (\d+)\)", told).groups()
@@ -96,6 +93,7 @@ def test_ink_and_paper_change_places_in_the_dark(tmp_path, honest):  # noqa: F81
     assert "image invert(1)" in night
 
 
+@pytest.mark.slow
 def test_it_prints(tmp_path, honest):  # noqa: F811
     page, target = tmp_path / "audit.html", tmp_path / "audit.pdf"
     honest.to_html(page)

@@ -85,7 +85,9 @@ def test_the_page_says_what_it_is_about(honest):
     assert told["Schema, SHA-256"] == "ab" * 32
     assert told["Ledger, SHA-256"] == "cd" * 32
     assert told["Public seeds"] == "splits 3"
-    assert re.search(r"skprivacy \S+, python 3\.\S+, numpy \S+, scikit-learn", told["Versions"])
+    assert re.search(
+        r"skprivacy \S+, python 3\.\S+, numpy \S+, scipy \S+, scikit-learn", told["Versions"]
+    )
 
 
 def test_what_is_not_known_is_left_out(honest):

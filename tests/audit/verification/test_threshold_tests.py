@@ -13,7 +13,8 @@ from skprivacy.accounting import (
     RepeatedEvent,
 )
 from skprivacy.audit.verification.releases import IndependentFits
-from skprivacy.audit.verification.threshold_tests import participation_ratios
+from skprivacy.audit.verification.threshold_tests import ThresholdTest, participation_ratios
+from skprivacy.metrics.repeated_runs import Counts
 from skprivacy.preprocessing import PrivateStandardScaler
 
 STEPS, SIZE, RATE, NOISE = 6, 4, 1 / 3, 0.41
@@ -57,6 +58,11 @@ def test_one_step_of_another_size_leaves_each_its_own_direction():
     random = np.random.default_rng(1)
     where = [slice(0, 8), *WHERE[2:]]
     assert len(list(participation_ratios(runs(random, 50, 1.0), runs(random, 50, 0.0), where))) == 1
+
+
+def test_runs_that_reach_the_cut_are_counted_on_their_own_side():
+    test = ThresholdTest(lambda runs: runs[:, 0], 1.0)
+    assert test.count(np.array([[1.0], [0.0]]), np.zeros((3, 1))) == Counts(1, 2, 0, 3)
 
 
 def test_where_the_answers_of_the_mechanisms_stand():
