@@ -5,6 +5,7 @@ Files, in reading order:
 - ``main``: parser, dispatch and exit codes
 - ``commands/``: one file for each command
 - ``console``: messages, errors and argument types
+- ``config_file``: options from a TOML file
 - ``registry``: models and attacks by name, without importing them
 - ``data``: DATA and public records, read into features with a schema
 - ``engine_table``: a Parquet file that stays in an engine

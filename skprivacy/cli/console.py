@@ -13,7 +13,7 @@ from .._output import displayable, output_path
 from .._untrusted_files import parse_json, read_file
 
 _READ = (
-    "data", "table", "shadows", "schema", "public", "key", "saved", "known_members",
+    "data", "table", "shadows", "schema", "public", "key", "config", "saved", "known_members",
     "non_members",
 )  # fmt: skip
 _DRAWN = (".html", ".htm", ".png", ".svg", ".pdf")  # pages and figures, which need `report`

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
+from . import config_file
 from .console import UserError, check_overwritten, print_message, print_warning
 
 # In the order of the help. A command's module is imported when it is called, so that the general
@@ -124,4 +125,5 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         module.add_arguments(parser)
         if hasattr(module, "run"):  # otherwise each action has its own
             parser.set_defaults(run=module.run)
+        config_file.apply_config_file(parser, argv)
     return whole

@@ -263,7 +263,7 @@ def written_commands():
 @pytest.mark.heavy
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
-    words = line.split()
+    words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
     assert callable(make_parser(words).parse_args(words).run)
 
 

@@ -183,6 +183,47 @@ def test_a_model_is_scored_beside_the_most_frequent_class(folder, capsys):
     assert "The model is useless by R2: it is not better than the mean." in out
 
 
+def test_options_from_a_file(folder, capsys):
+    (folder / "run.toml").write_text(
+        'data = "patients.csv"\nschema = "schema.json"\nepsilon = 3\nquiet = true\n'
+        'model = "ObjectivePerturbationClassifier"\nhold-out = 0.5\n[set]\nalpha = 0.01\n'
+    )
+    out, _ = succeed("train --config run.toml", capsys)
+    assert "3.00-DP" in out
+    assert "200 other records" in out
+    _, out, _ = run("train --config=run.toml --epsilon 2", capsys)
+    assert "2.00-DP" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epsilo = 1", "'epsilo' is not an option of this command"),
+        ("epsilon = 'one'", "epsilon = 'one'"),
+        ("epsilon = true", "epsilon = True"),
+        ("quiet = 1", "must be true or false"),
+        ("decimal = '!'", "invalid choice: '!'"),
+        ("target = true", "target = True must be text or a number"),
+        ("[model]\nname = 1", r"[model] is a table"),
+        ("a = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_of_options(text, words, folder, capsys):
+    (folder / "run.toml").write_text(text)
+    refuse("train patients.csv --config run.toml", capsys, words)
+    refuse("train patients.csv --config none.toml", capsys, "none.toml cannot be read")
+
+
+def test_lists_in_a_file(folder, capsys):
+    (folder / "sweep.toml").write_text(
+        'data = "patients.csv"\nschema = "schema.json"\nepsilons = [1, inf]\ncv = 2\n'
+        'model = "OutputPerturbationClassifier"\nquiet = true\nout = "out.csv"\n'
+    )
+    succeed("sweep --config sweep.toml", capsys)
+    table = pd.read_csv(folder / "out.csv")
+    assert table["epsilon"][~table["baseline"]].tolist() == [1, np.inf]
+
+
 def test_parameters_of_the_model(folder, capsys):
     pytest.importorskip("torch")
     line = "train patients.csv --schema schema.json --save m.safetensors --delta 1e-4"
@@ -374,6 +415,7 @@ def test_a_draft_overwrites_no_schema(folder, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Schema.from_json(out).inferred
+    assert json.loads(run("schema format", capsys)[1])["title"] == "Schema of skprivacy"
 
 
 @pytest.mark.parametrize(

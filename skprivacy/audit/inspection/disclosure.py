@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import call_model
 from ..._groups import Groups
 from ..._input_data import check_one_type, resolve_groups
-from ..._validation import num_samples
+from ..._validation import is_number, num_samples, whole
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics.rates import clopper_pearson
 from .claims import Claim, claim_of
@@ -27,11 +27,6 @@ from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records
 
 IntArray = NDArray[np.int64]
-MIN_RECORDS = 10  # that may share a leaf or a prediction, or a row of features
-MIN_DEGREES_OF_FREEDOM = 10
-# Largest error gap: the advantage over guessing of an attacker who calls a record a member if its
-# error is small.
-MAX_GAP = 0.1
 CERTAIN = 1 - 1e-12  # a probability that prints as 1 in single and double precision
 # Attributes that hold the fitted numbers of scikit-learn's predictors.
 _FITTED = (
@@ -47,6 +42,9 @@ def check_disclosure(
     X_test: Any = None,
     y_test: Any = None,
     *,
+    min_records: int = 10,
+    min_degrees_of_freedom: int = 10,
+    max_gap: float = 0.1,
     groups: Any = None,
 ) -> DisclosureReport:
     """Check a fitted model for signs that it discloses training records, without attacking it.
@@ -61,6 +59,15 @@ def check_disclosure(
     X_test, y_test : array-like of shape (n_new, n_features) and (n_new,), default=None
         Records of the same population that the model was not trained on, for the error gap. They
         also show whether arrays of the model hold rows of data by chance.
+    min_records : int, default=10
+        Smallest number of records that may share a leaf or a prediction. A row of features
+        identifies nobody if this many training records share it.
+    min_degrees_of_freedom : int, default=10
+        Smallest number of residual degrees of freedom. With none, the fitted parameters may
+        determine the records.
+    max_gap : float, default=0.1
+        The largest error gap. The gap is the advantage over guessing of an attacker who calls a
+        record a member if its error is small.
     groups : array-like of shape (n_train,), default=None
         Group of each record of ``X_train``, if groups, such as patients, have several records.
         k-anonymity and degrees of freedom then count groups.
@@ -75,7 +82,7 @@ def check_disclosure(
     NotFittedError
         If the model is not fitted.
     ValueError
-        If records and labels differ in length.
+        If records and labels differ in length, or a threshold is out of range.
 
     Notes
     -----
@@ -84,18 +91,16 @@ def check_disclosure(
     - *stored records*: rows of ``X_train`` inside the model, as in nearest neighbours, support
       vectors and Gaussian processes. All arrays of the model are searched, so unknown classes are
       covered too. The recipient of such a model receives the records.
-    - *smallest leaf*: the fewest records in a leaf of any tree, at least 10. The value of the leaf
-      depends on these records only.
-    - *k-anonymity*: the fewest records with the same prediction, at least 10 (Samarati and Sweeney
-      1998).
+    - *smallest leaf*: the fewest records in a leaf of any tree. The value of the leaf depends on
+      these records only.
+    - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
     - *class disclosure*: records whose prediction reveals the label for certain: either all records
       with this prediction have one label, or a probability is 1.
-    - *degrees of freedom*: records minus fitted parameters, at least 10. With none, the parameters
-      may determine the records. It is not flagged if the model has a proved claim of finite
-      epsilon, which limits the leakage of any number of parameters.
+    - *degrees of freedom*: records minus fitted parameters. It is not flagged if the model has a
+      proved claim of finite epsilon, which limits the leakage of any number of parameters.
     - *error gap*: the share of training records with a small error, minus the share of new records
-      with a small error, at most 0.1. Small means at most the mean error of training records. For
-      classifiers it is the difference in accuracy (Yeom et al. 2018).
+      with a small error. Small means at most the mean error of training records. For classifiers it
+      is the difference in accuracy (Yeom et al. 2018).
 
     **Guarantees.** None. A flag proves no leak: a user who sees only predictions does not see
     records inside the model. The absence of flags proves no privacy. The report states the model's
@@ -132,6 +137,10 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
+    whole("min_records", min_records)
+    whole("min_degrees_of_freedom", min_degrees_of_freedom)
+    if not (is_number(max_gap) and 0 <= max_gap <= 1):
+        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")
     X_train = as_records(X_train, "X_train")
     X_test = None if X_test is None else as_records(X_test, "X_test")
     _check_records(X_train, y_train, X_test, y_test)
@@ -144,14 +153,17 @@ def check_disclosure(
         claim=claim_of(model, X_train) if trainable else None,
         groups=resolve_groups(groups, X_train),
         prints=fingerprints(X_train),
+        limits=(min_records, min_degrees_of_freedom, max_gap),
     )
 
 
 def find_signs(
     model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, *,
     claim: Claim | None, groups: Groups, prints: NDArray[np.uint64],
+    limits: tuple[int, int, float] = (10, 10, 0.1),
 ) -> DisclosureReport:  # fmt: skip
     """Check a model for signs of disclosure; records are converted, with ``prints`` of X_train."""
+    min_records, min_degrees_of_freedom, max_gap = limits
     contents = collect_contents(model)
     alike = prediction_groups(model, X_train, len(np.unique(prints)))
     leaves = leaf_sizes(contents.parts)
@@ -162,12 +174,14 @@ def find_signs(
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
-            _stored(contents, X_train, X_test, hides_records),
-            _smallest_leaf(leaves),
-            _k_anonymity(alike, groups, len(leaves) > 0),
+            _stored(contents, X_train, X_test, min_records, hides_records),
+            _smallest_leaf(leaves, min_records),
+            _k_anonymity(alike, groups, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train, len(leaves) > 0),
-            _degrees_of_freedom(groups, n_parameters(contents.parts), private, proved),
-            _error_gap(model, X_train, y_train, X_test, y_test),
+            _degrees_of_freedom(
+                groups, n_parameters(contents.parts), min_degrees_of_freedom, private, proved
+            ),
+            _error_gap(model, X_train, y_train, X_test, y_test, max_gap),
         ),
         claim="none" if stated is None else repr(stated),
         n_train=num_samples(X_train),
@@ -284,8 +298,10 @@ def _size(value: Any) -> int:
     return int(size) if isinstance(size, (int, np.integer)) else int(np.size(value))
 
 
-def _stored(contents: Contents, X_train: Any, X_test: Any, hides_records: bool) -> DisclosureCheck:
-    found, n = stored_records(contents, X_train, X_test, MIN_RECORDS), num_samples(X_train)
+def _stored(
+    contents: Contents, X_train: Any, X_test: Any, min_records: int, hides_records: bool
+) -> DisclosureCheck:
+    found, n = stored_records(contents, X_train, X_test, min_records), num_samples(X_train)
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
         says = f"{found.n_train:,} of {n:,} training records are stored{where or ' in the model'}"
@@ -302,37 +318,37 @@ def _stored(contents: Contents, X_train: Any, X_test: Any, hides_records: bool) 
     return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
 
 
-def _smallest_leaf(sizes: Any) -> DisclosureCheck:
+def _smallest_leaf(sizes: Any, min_records: int) -> DisclosureCheck:
     name = "smallest leaf"
     if not len(sizes):
-        return _not_applied(name, MIN_RECORDS, "the model has no scikit-learn trees")
-    small = int((sizes < MIN_RECORDS).sum())
+        return _not_applied(name, min_records, "the model has no scikit-learn trees")
+    small = int((sizes < min_records).sum())
     return DisclosureCheck(
         name,
         small > 0,
         int(sizes.min()),
-        MIN_RECORDS,
+        min_records,
         f"fewest records in a leaf: {sizes.min():,}; {small:,} of {len(sizes):,} leaves hold fewer "
-        f"than {MIN_RECORDS}",
+        f"than {min_records}",
     )
 
 
 def _k_anonymity(
-    predictions: PredictionGroups | None, groups: Groups, has_leaves: bool
+    predictions: PredictionGroups | None, groups: Groups, has_leaves: bool, min_records: int
 ) -> DisclosureCheck:
     name = "k-anonymity"
     if predictions is None:
-        return _not_applied(name, MIN_RECORDS, "the model predicts nothing")
+        return _not_applied(name, min_records, "the model predicts nothing")
     if not (has_leaves or predictions.shared):
-        return _not_applied(name, MIN_RECORDS, "predictions vary from record to record")
+        return _not_applied(name, min_records, "predictions vary from record to record")
     sizes = predictions.count_groups(groups)
     # Samarati and Sweeney 1998: k is the size of the smallest group.
     k = int(sizes.min())
-    few = int(predictions.sizes[sizes < MIN_RECORDS].sum())
+    few = int(predictions.sizes[sizes < min_records].sum())
     of = "" if groups.unit == "record" else f" of {groups.unit}"
     says = f"k = {k:,}{of}: {few:,} records share their prediction with fewer than"
     return DisclosureCheck(
-        name, k < MIN_RECORDS, k, MIN_RECORDS, f"{says} {MIN_RECORDS - 1} others"
+        name, k < min_records, k, min_records, f"{says} {min_records - 1} others"
     )
 
 
@@ -351,9 +367,9 @@ def _class_disclosure(
 
 
 def _degrees_of_freedom(
-    groups: Groups, parameters: int, private: bool, proved: bool
+    groups: Groups, parameters: int, least: int, private: bool, proved: bool
 ) -> DisclosureCheck:
-    name, least = "degrees of freedom", MIN_DEGREES_OF_FREEDOM
+    name = "degrees of freedom"
     if not parameters:
         return _not_applied(name, least, "the model has no parameters that could be counted")
     n, left = groups.n, groups.n - parameters
@@ -366,8 +382,10 @@ def _degrees_of_freedom(
     return DisclosureCheck(name, left < least and not proved, left, least, says)
 
 
-def _error_gap(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> DisclosureCheck:
-    name, largest = "error gap", MAX_GAP
+def _error_gap(
+    model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, largest: float
+) -> DisclosureCheck:
+    name = "error gap"
     if y_train is None or y_test is None or np.ndim(y_train) != 1:
         return _not_applied(name, largest, "it needs labels of training records and of new ones")
     if not (hasattr(model, "classes_") or is_regressor(model)):

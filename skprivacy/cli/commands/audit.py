@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import data, membership, private_pipeline, registry, release, reports, tables
+from .. import config_file, data, membership, private_pipeline, registry, release, reports, tables
 from ..console import UserError, add_claim, print_message, print_result
 
 EXAMPLES = """\
@@ -37,6 +37,7 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    config_file.add_argument(parser)
     parser.add_argument(
         "saved",
         metavar="MODEL",

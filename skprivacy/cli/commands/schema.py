@@ -8,6 +8,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
   skprivacy schema check patients.json patients.csv --groups patient_id
   skprivacy schema confirm patients.json patients.csv --by Ann
+  skprivacy schema format > skprivacy.schema.json
 
 A draft is read off the data, so a model trained with it is not private. Compare each column with a
 public codebook, correct it in the file, and confirm it: `confirm` asks column by column.
@@ -81,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     tables.add_arguments(confirm)
     confirm.set_defaults(run=_confirm)
+    form = actions.add_parser("format", help="print the format of schemas, as JSON Schema")
+    form.set_defaults(run=_format)
 
 
 def _table(args: argparse.Namespace) -> Path:
@@ -215,3 +219,9 @@ def _store(path: str, before: Schema, after: Schema) -> Schema:
     facts = parse_json(read_file(path))  # keeps "$schema", which editors read
     write_file(path, json.dumps(facts | after.to_dict(), indent=2, ensure_ascii=False) + "\n")
     return after
+
+
+def _format(args: argparse.Namespace) -> int:
+    file = resources.files("skprivacy.preprocessing") / "schema.schema.json"
+    print_result(file.read_text(encoding="utf-8").rstrip("\n"))
+    return 0

@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from ..._output import write_figure, write_file
 from ..._report_facts import Section
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import data, private_pipeline, registry, release, reports, scoring
+from .. import config_file, data, private_pipeline, registry, release, reports, scoring
 from ..console import UserError, number_list, print_message, print_result
 
 DEFAULT_ATTACK = "loss"
@@ -44,6 +44,7 @@ DESCRIPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    config_file.add_argument(parser)
     data.add_arguments(parser)
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument(

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import data, engine_table, membership, private_pipeline, release, scoring
+from .. import config_file, data, engine_table, membership, private_pipeline, release, scoring
 from ..console import UserError, check_outputs, print_message, print_result
 
 EXAMPLES = """\
@@ -17,6 +17,7 @@ examples:
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
   skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --engine duckdb
   skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
+  skprivacy train --config run.toml --epsilon 3
 
 exit codes: 0 success, 1 refused by the budget, 2 an error.
 """
@@ -26,6 +27,7 @@ DESCRIPTION = "Train a private model on a table, print its guarantee, and save i
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    config_file.add_argument(parser)
     data.add_arguments(parser)
     claim = parser.add_argument_group("claim")
     claim.add_argument(

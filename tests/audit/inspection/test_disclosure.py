@@ -321,6 +321,8 @@ def test_small_leaves_are_found_at_any_depth(make):
         found = check_disclosure(make(least).fit(X, NOISE[:200]), X)["smallest leaf"]
         assert least <= found.value < least + 8
         assert found.flagged is (least < 10)
+    loose = check_disclosure(make(3).fit(X, NOISE[:200]), X, min_records=3)["smallest leaf"]
+    assert loose.flagged is False
 
 
 def test_leaves_are_counted_as_the_model_learned_them():
@@ -449,6 +451,9 @@ def test_it_is_a_section_of_the_audit():
         ({"y_train": y[:3]}, "X_train and y_train differ in length"),
         ({"X_test": X_test, "y_test": y[:3]}, "X_test and y_test differ in length"),
         ({"y_test": y_test}, "without X_test"),
+        ({"min_records": 0}, "min_records=0 must be"),
+        ({"min_degrees_of_freedom": 1.5}, "min_degrees_of_freedom=1.5 must be"),
+        ({"max_gap": 2}, "max_gap=2 must be"),
     ],
 )
 def test_wrong_input_is_told(arguments, words):
