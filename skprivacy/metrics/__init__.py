@@ -7,9 +7,9 @@ Files, in reading order:
 
 - ``rates``: true and false positive rates with intervals, ROC curve, advantage
 - ``roc_area``: area under the ROC curve, and adjusted p-values
-- ``epsilon``: lower bounds on epsilon from counts and from scores
+- ``epsilon``: lower bounds on epsilon from guesses and from scores
 - ``evidence``: simultaneous bounds on test rates and on the AUC
-- ``resampling``: bounds over many splits, and the bootstrap
+- ``resampling``: bounds over many splits
 - ``coin_guesses``: lower bounds on epsilon from guessed coins in one run
 - ``repeated_runs``: tests of a trade-off curve by counts in independent runs
 - ``utility``: utility_loss

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import accuracy_score
 
 from .._input_data import check_one_type
-from .._validation import as_array, is_number
+from .._validation import as_array
 
 Metric = Callable[[Any, Any], float]
 _GROUPS = 50  # of records that the jackknife leaves out in turn; gives the error to 10 %
@@ -72,7 +73,7 @@ def utility_loss(
     Raises
     ------
     ValueError
-        If the arrays do not have one value for each record, or ``metric`` does not return a number.
+        If the arrays do not have one value for each record.
 
     Notes
     -----
@@ -105,7 +106,9 @@ def utility_loss(
             f"protected has shape {np.shape(protected)}; expected a label for each of the "
             f"{len(truth)} records of y_true, for one draw of noise or in a row for each draw."
         )
-    score = _accuracy if metric is None else _check_metric(metric)
+    if not (metric is None or callable(metric)):
+        raise TypeError(f"metric={metric!r} must be a function of y_true and y_pred, or None.")
+    score = accuracy_score if metric is None else metric
     base, protected_scores = _score_predictions(score, truth, before, after)
     losses = _utility_losses(base, protected_scores)
     left_out = [
@@ -129,29 +132,6 @@ def _read_labels(name: str, labels: Any) -> NDArray[Any]:
     if found.dtype.kind == "O":
         check_one_type(name, found)  # some objects cannot be compared
     return found
-
-
-def _accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-    return float(np.mean(truth == predicted))
-
-
-def _check_metric(metric: Any) -> Metric:
-    """Wrap the metric in a check that it returns a number."""
-    if not callable(metric):
-        raise TypeError(
-            f"metric={metric!r} must be a function of y_true and y_pred, such as "
-            "sklearn.metrics.balanced_accuracy_score."
-        )
-
-    def score(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-        value = metric(truth, predicted)
-        if not is_number(value):
-            raise ValueError(
-                f"metric={metric!r} returned a {type(value).__name__}; expected one number."
-            )
-        return float(value)
-
-    return score
 
 
 def _score_predictions(

@@ -232,7 +232,7 @@ FOUND = [
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(X.astype(object), y))),
     ("X", lambda: LABEL_ONLY.decision_function(LabeledRecords(sparse.csr_matrix(X), y))),
     ("y", lambda: ATTRIBUTE.predict(MARKED, 0)),
-    ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None, thresholds=[0.5])),
+    ("alpha", lambda: metrics.epsilon_lower_bound(*SCORES, alpha=None)),
     ("n_candidates", lambda: preprocessing.private_quantile(X[:, 0], 0.5, bounds=(0, 1),
         epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),

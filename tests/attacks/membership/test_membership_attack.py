@@ -66,7 +66,6 @@ ATTACKS = {
     "vulnerable": attacks.VulnerableRecordsAttack(),
     "label noise": LabelOnlyAttack(n_queries=24),
     "label boundary": LabelOnlyAttack(method="boundary", n_queries=40),
-    "label hopskipjump": LabelOnlyAttack(method="hopskipjump", n_queries=60),
 }
 
 
