@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -357,7 +357,7 @@ class AttackResult:
             "is_reversed": self.is_reversed,
             "advantage": self.advantage,
             "epsilon_lower_bound": self.epsilon_lower_bound(),
-            "operating_points": [_plain(self.tpr_at_fpr(fpr).to_dict()) for fpr in REPORTED_FPRS],
+            "operating_points": [_plain(asdict(self.tpr_at_fpr(fpr))) for fpr in REPORTED_FPRS],
             "details": _plain(self.details),
             "scores_in": self.scores_in.tolist(),
             "scores_out": self.scores_out.tolist(),

@@ -6,7 +6,7 @@ The file also checks the inputs of all metrics: samples of scores, delta and alp
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,6 @@ class OperatingPoint:
     threshold: float
     ties: int
     refused: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of plain Python values."""
-        return asdict(self)
 
 
 def roc(

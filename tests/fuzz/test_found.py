@@ -87,7 +87,6 @@ ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
-CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 NORM = attacks.WhiteBoxAttack(TARGET, attack_model="linear").fit(RECORDS, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
     X, y, X[:, 0] > 0.5
@@ -237,8 +236,6 @@ FOUND = [
         epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
-    ("label", lambda: CANARIES.score_samples(X, np.array(["2020-01-01"] * 24, "M8[D]"), y)),
-    ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(X[:0],
         X)),
     ("random_state", lambda: datasets.make_adult_like(10, random_state=DAY)),

@@ -250,11 +250,11 @@ class ShokriAttack(ShadowAttack):
 class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
-    The attack model is shared by all classes and takes the highest probabilities in order, so it
-    needs neither labels nor many shadow models. Adversary 1, the default, trains shadow models like
-    the target on data like the target's. Adversary 2 has data with other features and classes: pass
-    a ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
-    use ``SignalThreshold(target, signal="max_confidence")``.
+    One logistic regression on scaled log-probabilities serves all classes. It takes the highest
+    probabilities in order, so it needs neither labels nor many shadow models. Adversary 1, the default, trains
+    shadow models like the target on data like the target's. Adversary 2 has data with other
+    features and classes: pass a ``pool`` of models for these data, and pass these data to ``fit``.
+    Adversary 3 trains nothing: use ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
@@ -262,8 +262,6 @@ class MLLeaksAttack(ShokriAttack):
     n_highest : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
-    attack_model : classifier with ``predict_proba``, default=None
-        None: logistic regression on scaled log-probabilities.
     pool : int or ShadowPool, default=2
         Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is
         used as it is. An unfitted one is cloned and trained on the records given to ``fit``, whose
@@ -294,7 +292,6 @@ class MLLeaksAttack(ShokriAttack):
     """
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -303,14 +300,12 @@ class MLLeaksAttack(ShokriAttack):
         target: Any = None,
         *,
         n_highest: int = 3,
-        attack_model: Any = None,
         pool: Any = 2,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
         ShadowAttack.__init__(self, target, pool=pool, random_state=random_state, fpr=fpr)
         self.n_highest = n_highest
-        self.attack_model = attack_model
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(classes)
@@ -319,7 +314,7 @@ class MLLeaksAttack(ShokriAttack):
         self._fit_pool(X, y)
         self._n_seen = min(self.n_highest, len(self._label_classes), len(self.pool_.classes_))
         features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
-        self._model = self._train(features, trained)
+        self._model = linear_model().fit(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
     def _check_features(self, X: Any, reset: bool) -> None:

@@ -17,6 +17,7 @@ from ..._extras import name_missing_extra
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
 from ...base import roll_back_on_error
+from ...preprocessing import Schema
 from ..model_answers import TargetAttack
 from .column_layout import ColumnLayout, null_model_ceiling, null_model_rows
 from .inversion_result import InversionResult
@@ -35,9 +36,9 @@ target : torch module or fitted estimator, default=None
     logits; a fitted estimator with ``module_``, such as
     :class:`~skprivacy.neural_network.DPSGDClassifier`; a fitted ``MLPClassifier`` or linear
     classifier.
-columns : Schema, list of lists of int or None, default=None
-    Features of each column: one feature for a number, several for a one-hot category. A Schema
-    describes the output of ``SchemaTransformer``. None: all features are numbers.
+columns : Schema, default=None
+    Columns of records that ``SchemaTransformer`` encoded: a number has one feature, a category
+    several. None: all features are numbers.
 loss : callable, default=None
     The loss of the gradient: maps outputs (n, n_outputs) and targets (n,) to a loss for each
     record. None: the cross-entropy of logits.
@@ -69,7 +70,7 @@ class InversionAttack(ABC, TargetAttack):
     _shared = (*SHARED_BY_CLONES, "columns", "loss")
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
-        "columns": "no_validation",
+        "columns": [Schema, None],
         "loss": [callable, None],
         "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
         "noise_multiplier": [Interval(Real, 0, None, closed="left")],

@@ -127,14 +127,12 @@ def test_property_inference_and_its_null(shares, found):
 
 def test_property_mistakes():
     X, y, group = town(0, 100)
-    with pytest.raises(ValueError, match="both True and False"):
-        PropertyInference(GaussianNB()).fit(X, y, group | True)
-    for strange in (group.astype(str), np.where(group, 1.0, np.nan), group[:, None]):
-        with pytest.raises(ValueError, match="expected one True or False"):
+    for strange in (group | True, group.astype(str), np.where(group, 1.0, np.nan), group[:, None]):
+        with pytest.raises(ValueError, match="expected True for some"):
             PropertyInference(GaussianNB()).fit(X, y, strange)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         PropertyInference(GaussianNB()).fit(X, y, group[:-1])
-    with pytest.raises(ValueError, match="n_shadows=1 must be an integer >= 2"):
+    with pytest.raises(ValueError, match="n_shadows"):
         PropertyInference(GaussianNB(), n_shadows=1).fit(X, y, group)
     PropertyInference(GaussianNB(), n_shadows=2, n_train=20).fit(X, y, group.astype(int))
     with pytest.raises(ValueError, match="Lower n_train"):

@@ -381,8 +381,6 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
         make(network(X.shape[1]), noise_multiplier=-1.0, max_grad_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="columns= describes"):
         make(network(X.shape[1] - 1), columns=SCHEMA).fit(X[:, 1:], y)
-    with pytest.raises(ValueError, match=r"columns\[1\]"):
-        make(network(X.shape[1]), columns=[[0], [0, 1]]).fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         make(network(X.shape[1])).fit(np.where(X > 0.9, np.nan, X), y)
 
