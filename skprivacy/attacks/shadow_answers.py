@@ -253,7 +253,7 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     in_range = ((table >= 0) & (table <= 1 + _TOLERANCE)).all(axis=-1)  # False for NaN
     usable = in_range & (np.abs(table.sum(axis=-1) - 1) <= _TOLERANCE)
     if not usable.all():
-        first = np.argwhere(~usable)[0].tolist()
+        first = tuple(np.argwhere(~usable)[0].tolist())
         raise ValueError(
             f"{name} has rows that are not probabilities with the sum one, the first at "
             f"{first if ndim == 3 else first[0]}. Pass the probabilities of all classes, not "

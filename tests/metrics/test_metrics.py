@@ -289,16 +289,6 @@ def test_auc_interval_covers_the_true_area(draw, area, sizes):
     assert coverage_failures(auc_interval, draw, *sizes, area) <= 24
 
 
-def test_planted_delong_alone_is_caught():
-    # a few members and rare scores: the estimated variance is often zero
-    def delong(members, others):
-        wins = np.sign(members[:, None] - others[None]) / 2 + 0.5
-        variance = wins.mean(1).var(ddof=1) / len(members) + wins.mean(0).var(ddof=1) / len(others)
-        return wins.mean() - 1.96 * np.sqrt(variance), wins.mean() + 1.96 * np.sqrt(variance)
-
-    assert coverage_failures(delong, (rare, rare), 10, 200, 0.5) > 24
-
-
 @pytest.mark.heavy
 def test_auc_interval_is_a_little_conservative_without_ties():
     # of 1000 runs, 95% coverage would pass with probability < 1e-3
@@ -333,22 +323,6 @@ def response_of(seed, n, epsilon):
 )
 def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
     assert overstated(bound, alpha) <= ALLOWED[alpha]
-
-
-@pytest.mark.slow
-def test_planted_pairs_that_share_records_are_caught():
-    def reused(members, others, alpha):
-        return of_area(np.repeat(members, 20), np.repeat(others, 20), alpha)
-
-    assert overstated(reused, 0.05) > ALLOWED[0.05]
-
-
-@pytest.mark.heavy
-def test_planted_ties_won_by_members_are_caught():
-    def generous(members, others, alpha):
-        return of_area(members + 0.5, others, alpha)  # of two values, so a tie becomes a win
-
-    assert overstated(generous, 0.05) > ALLOWED[0.05]
 
 
 def test_slight_leakage_of_many_records_is_found_by_the_auc():

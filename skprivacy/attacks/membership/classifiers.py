@@ -251,10 +251,11 @@ class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
     One logistic regression on scaled log-probabilities serves all classes. It takes the highest
-    probabilities in order, so it needs neither labels nor many shadow models. Adversary 1, the default, trains
-    shadow models like the target on data like the target's. Adversary 2 has data with other
-    features and classes: pass a ``pool`` of models for these data, and pass these data to ``fit``.
-    Adversary 3 trains nothing: use ``SignalThreshold(target, signal="max_confidence")``.
+    probabilities in order, so it needs neither labels nor many shadow models. Adversary 1, the
+    default, trains shadow models like the target on data like the target's. Adversary 2 has data
+    with other features and classes: pass a ``pool`` of models for these data, and pass these data
+    to ``fit``. Adversary 3 trains nothing: use
+    ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
