@@ -86,11 +86,6 @@ def test_the_group_that_is_exposed_is_marked():
     assert few["exposed"].tolist() == [False, True]
 
 
-def test_groups_of_the_wrong_length(result):
-    with pytest.raises(ValueError, match="one group per score"):
-        result.by_group(np.zeros(3), np.zeros(150))
-
-
 @pytest.mark.slow
 def test_null_groups_are_rarely_singled_out():
     # 20 groups of noise, 40 runs: any group excluding 0.5 is a false alarm of the whole run
@@ -133,13 +128,6 @@ def test_chance_is_called_chance():
     assert "chance" not in repr(leak)
     sure = AttackResult(range(60, 160), range(100), alpha=0.01)
     assert repr(sure).endswith("at delta 0 (confidence 99%)")
-
-
-def test_bad_scores_are_refused():
-    with pytest.raises(ValueError, match="scores_out"):
-        AttackResult([1.0], [np.nan])
-    with pytest.raises(ValueError, match="alpha"):
-        AttackResult([1.0], [0.0], alpha=2)
 
 
 def test_display(result):

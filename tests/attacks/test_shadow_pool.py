@@ -216,31 +216,6 @@ def test_no_fork_where_torch_is(monkeypatch):
             assert backend() == ("ThreadingBackend", 2)
 
 
-@pytest.mark.slow
-def test_forks_after_torch_do_not_hang():
-    pytest.importorskip("torch")
-    code = """
-        import joblib, torch
-        from sklearn.datasets import make_classification
-        from skprivacy.attacks import ShadowPool
-        from skprivacy.neural_network import DPSGDClassifier
-
-        torch.set_num_threads(2)
-        torch.rand(512, 512) @ torch.rand(512, 512)
-        torch.rand(1 << 20).exp()  # torch's threads are running now, and would be missed
-        X, y = make_classification(2000, 40, random_state=0)
-        model = DPSGDClassifier(hidden_layer_sizes=(64,), epochs=1, classes=[0, 1])
-        with joblib.parallel_config("multiprocessing", n_jobs=2):
-            pool = ShadowPool(model, n_shadows=2, stacked=False).fit(X, y)
-        assert pool.n_shadows == len(pool.estimators_)
-    """
-    process = run(code)
-    try:
-        assert process.wait(timeout=300) == 0
-    finally:
-        process.kill()
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_files_of_models_without_a_guarantee_are_for_their_owner_alone(tmp_path):
     ShadowPool(GaussianNB(), n_shadows=2, path=tmp_path / "pool").fit(*records())
