@@ -203,7 +203,7 @@ class LossGradients:
             )
         return weight, bias
 
-    def parts(self, vector: Tensor) -> dict[str, Tensor]:
+    def split_weights(self, vector: Tensor) -> dict[str, Tensor]:
         """Split a vector into arrays of the weights' shapes, by name."""
         pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
         return {

@@ -165,9 +165,9 @@ class MemGuardClassifier(OutputDefense):
         # The last digits of a prediction depend on the other records of a call; the noise must not.
         rounded = proba.round(_DIGITS)
         noisy = _least_noise(rounded, self.attack_)
-        guess, told = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
+        guess, unchanged_guess = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
         size = np.abs(noisy - rounded).sum(axis=1)
-        helps = (size > 0) & (guess <= told)
+        helps = (size > 0) & (guess <= unchanged_guess)
         # Jia et al. 2019, phase II: add the noise with the probability that meets the distortion
         chance = np.minimum(1.0, self.max_distortion / np.maximum(size, _FLOOR))
         chosen = helps & (_coins(rounded, self._key) < chance)

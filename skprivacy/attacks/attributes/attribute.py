@@ -414,8 +414,6 @@ class AttributeInference(TargetAttack):
         X = as_records(X, name)
         if sparse.issparse(X):
             raise TypeError(f"{name} must be dense, not sparse. Pass {name}.toarray().")
-        if X.ndim != 2:
-            raise ValueError(f"{name} has shape {X.shape}; expected (n_records, n_features).")
         frame = as_table(X)
         if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(

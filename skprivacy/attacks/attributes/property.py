@@ -237,8 +237,6 @@ class PropertyInference(BaseEstimator):
                 'records and False for others, for example X["sex"] == "female".'
             )
         group = group.astype(bool)
-        for share in given:  # refuses a share before any random draw
-            self._counts(group, share)
         with roll_back_on_error(self):
             if not predicts_numbers(self.target):
                 self.classes_ = np.unique(y)
@@ -404,10 +402,6 @@ class PropertyInference(BaseEstimator):
             )
             return answers.reshape(1, -1)
         if not isinstance(self.target, Updates):
-            if not hasattr(target, "predict_proba"):
-                raise TypeError(
-                    f"target={target!r} must be a fitted classifier with predict_proba."
-                )
             proba = predict_aligned(target, self._queries, self.classes_)
             return np.log(np.maximum(proba, 1e-6)).reshape(1, -1)
         if not isinstance(target, Updates):

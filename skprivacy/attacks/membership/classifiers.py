@@ -380,10 +380,11 @@ def fit_folds(
     return models
 
 
-def fit_attack_models(attack_model: Any, X: Any, features: Float64Array, member: Any) -> list[Any]:
-    """Return an attack model for each fold of the records, fitted on the features of the others."""
-    base = linear_model("balanced") if attack_model is None else attack_model
-    return fit_folds(X, member, lambda rows, _: clone(base).fit(features[rows], member[rows]))
+def fit_attack_models(X: Any, features: Float64Array, member: Any) -> list[Any]:
+    """Return a linear model for each fold of the records, fitted on the features of the others."""
+    return fit_folds(
+        X, member, lambda rows, _: linear_model("balanced").fit(features[rows], member[rows])
+    )
 
 
 def member_probabilities(models: list[Any], X: Any, features: Float64Array) -> Float64Array:

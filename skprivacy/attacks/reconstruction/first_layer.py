@@ -105,7 +105,7 @@ class FirstLayerInversion(InversionAttack):
 
     def _at_first_layer(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         weight, bias = self._gradients.linear_layer(0)
-        parts = self._gradients.parts(vector)
+        parts = self._gradients.split_weights(vector)
         return parts[weight], parts[bias]
 
     def _single_record_quotients(

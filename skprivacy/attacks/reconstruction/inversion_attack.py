@@ -201,9 +201,11 @@ class InversionAttack(ABC, TargetAttack):
         observed = torch.stack([flatten(g, f"gradients[{b}]") for b, g in enumerate(gradients)])
         found = self._reconstruct_batches(observed, n, labels if labels_known else None)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        told, layout = labels.numpy() if labels_known else None, self.layout_
+        known_labels, layout = labels.numpy() if labels_known else None, self.layout_
         of_reference = self._encoded.numpy()
-        blind = null_model_rows(layout, self.reference_, of_reference, truth.shape[:2], told, rng)
+        blind = null_model_rows(
+            layout, self.reference_, of_reference, truth.shape[:2], known_labels, rng
+        )
         guessed = [one.rows for one in found]
         judged = list(map(layout.match_rows, guessed, truth))
         confidence = [one.confidence[guess] for one, (_, guess) in zip(found, judged, strict=True)]
@@ -216,7 +218,7 @@ class InversionAttack(ABC, TargetAttack):
             exact=np.concatenate(list(map(layout.exact, guessed, truth))),
             confidence=np.concatenate(confidence),
             batch=np.repeat(np.arange(len(truth)), n),
-            blind=null_model_ceiling(layout, truth, told),
+            blind=null_model_ceiling(layout, truth, known_labels),
             names=layout.names,
             attack=type(self).__name__,
             alpha=alpha,
@@ -275,8 +277,6 @@ class InversionAttack(ABC, TargetAttack):
         rows: list[Float64Array] = []
         labels = []
         for b, batch in enumerate(batches):
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise TypeError(f"batches[{b}] must be a pair (X, y) of records and labels.")
             X, y = batch
             checked, label = check_labelled_rows(X, y, f"batches[{b}]")
             expected = len(rows[0] if rows else checked), self.n_features_in_
@@ -306,7 +306,7 @@ def label_counts(
     **Guarantees.** The label of one record is exact if its gradient has no noise (iDLG).
     """
     _, bias = gradients.linear_layer(-1)
-    at_logits = gradients.parts(observed)[bias].double().numpy()
+    at_logits = gradients.split_weights(observed)[bias].double().numpy()
     if n_records == 1:
         # Zhao et al. 2020 (iDLG): the true label is the one logit with a negative gradient
         label = int(at_logits[0] < 0) if len(at_logits) == 1 else int(at_logits.argmin())
@@ -322,7 +322,7 @@ def label_counts(
 def _mean_at(gradients: LossGradients, bias: str, reference: Tensor, label: int) -> Float64Array:
     """Return the mean gradient at a bias of the reference records, all under one label."""
     labels = reference.new_full((len(reference),), label).long()
-    found = gradients.parts(gradients.per_record(reference, labels))[bias]
+    found = gradients.split_weights(gradients.per_record(reference, labels))[bias]
     return np.asarray(found.double().mean(0).numpy())
 
 

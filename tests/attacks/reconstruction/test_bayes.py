@@ -136,7 +136,7 @@ def sent_by(model, X, y, noise, seed=0):
     gradients = LossGradients(model, None, 1.0)
     own = gradients.per_record(gradients.records(X), gradients.targets(y))
     drawn = np.random.default_rng(seed).normal(scale=noise, size=own.shape)
-    return [gradients.parts(row) for row in own + own.new_tensor(drawn)]
+    return [gradients.split_weights(row) for row in own + own.new_tensor(drawn)]
 
 
 def successes(claimed, true, trials=600):
