@@ -5,7 +5,6 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from skprivacy import audit
 from skprivacy.attacks import RMIA, LabeledRecords, LiRA, ShadowPool, scores
 from skprivacy.attacks import record_tables as _records
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
@@ -61,17 +60,6 @@ def test_records_are_compared_a_part_at_a_time_with_the_same_scores(small, onlin
     whole = attack.decision_function(records)
     monkeypatch.setattr(_records, "_PART", 70)
     np.testing.assert_allclose(attack.decision_function(records), whole, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_the_default_audit_sees_it(forest):
-    target, _, X, y = forest
-    parts = X[:1000], y[:1000], X[1000:], y[1000:]
-    report = audit(target, *parts, n_shadows=8, random_state=0)
-    loss, strongest = (finding.result for finding in report.findings)
-    assert strongest.tpr_at_fpr(0.01).tpr > 0.3
-    assert strongest.auc > loss.auc
-    assert report.epsilon_lower_bound > 2.5
 
 
 def gaussians(n_shadows, n, sd, gap, rng):
