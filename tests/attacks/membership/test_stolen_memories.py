@@ -255,7 +255,7 @@ def test_constant_target_and_one_member():
 def test_records_of_another_shape_or_other_labels_are_told(model):
     X, y = problem()
     target = fitted(model, X[:N], y[:N])
-    with pytest.raises(ValueError, match="X has 5 features; expected 60"):
+    with pytest.raises(ValueError, match="expected 60 features"):
         StolenMemoriesAttack(target).fit(LabeledRecords(X[:, :5], y))
     with pytest.raises(ValueError, match="y holds none of the target's classes"):
         StolenMemoriesAttack(target).fit(LabeledRecords(X, np.full(len(y), "oak")))
