@@ -206,12 +206,6 @@ def null_failures(bound, alpha):
     return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", ALLOWED)
-def test_null_scores_show_no_epsilon(alpha):
-    assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]
-
-
 @pytest.mark.heavy
 def test_planted_best_of_many_thresholds_is_caught():
     def uncorrected(members, others, alpha):
@@ -231,11 +225,15 @@ def of_area(members, others, alpha):
     return evidence.Evidence((), area).epsilon(0.0)
 
 
-@pytest.mark.slow
-def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
-    assert null_failures(of_threshold, 0.5) <= ALLOWED[0.5]
-    monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
-    assert null_failures(of_threshold, 0.5) > ALLOWED[0.5]
+@pytest.mark.everyday(1)
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("bound", "alpha"),
+    [(of_threshold, 0.5), (epsilon_lower_bound, 0.5), (epsilon_lower_bound, 0.05)],
+)
+def test_null_scores_show_no_epsilon(bound, alpha):
+    """Tested on the half of the records that chose it, a threshold would show some."""
+    assert null_failures(bound, alpha) <= ALLOWED[alpha]
 
 
 @pytest.mark.heavy
