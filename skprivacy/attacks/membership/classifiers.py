@@ -51,8 +51,6 @@ class SupervisedAttack(MembershipAttack):
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: the mean of a logistic regression and a forest of extremely
         randomised trees.
-    fpr : float, default=0.05
-        Ignored: the threshold is set on the records of known membership.
 
     Notes
     -----
@@ -87,10 +85,9 @@ class SupervisedAttack(MembershipAttack):
         "attack_model": [HasMethods(["fit", "predict_proba"]), None]
     }
 
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+    def __init__(self, target: Any = None, *, attack_model: Any = None) -> None:
         self.target = target
         self.attack_model = attack_model
-        self.fpr = fpr
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
