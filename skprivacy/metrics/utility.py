@@ -92,8 +92,8 @@ def utility_loss(
     >>> found.loss, found.difference
     (0.5, 0.375)
     """
-    truth, before = _read_labels("y_true", y_true), _read_labels("unprotected", unprotected)
-    after = np.atleast_2d(_read_labels("protected", protected))
+    truth, before = _check_labels("y_true", y_true), _check_labels("unprotected", unprotected)
+    after = np.atleast_2d(_check_labels("protected", protected))
     if truth.ndim != 1 or not len(truth):
         raise ValueError(f"y_true has shape {truth.shape}; expected one label for each record.")
     if before.shape != truth.shape:
@@ -127,7 +127,7 @@ def utility_loss(
     )
 
 
-def _read_labels(name: str, labels: Any) -> NDArray[Any]:
+def _check_labels(name: str, labels: Any) -> NDArray[Any]:
     found = as_array(name, labels)
     if found.dtype.kind == "O":
         check_one_type(name, found)  # some objects cannot be compared

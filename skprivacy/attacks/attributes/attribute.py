@@ -201,7 +201,7 @@ class AttributeInference(TargetAttack):
                 attack = UpdatesMembership(self.target)
                 self.attack_ = attack.fit(LabeledRecords(X, y))
             self.marginal_ = np.bincount(codes, minlength=len(tried)) / len(codes)
-            self.imputer_ = self._make_imputer().fit(self._with_target(frame, y), codes)
+            self.imputer_ = self._make_imputer().fit(self._append_target(frame, y), codes)
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -385,7 +385,7 @@ class AttributeInference(TargetAttack):
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         with name_failing_model(self.imputer_, "asked about X"):
-            return np.asarray(self.imputer_.predict_proba(self._with_target(frame, y)))
+            return np.asarray(self.imputer_.predict_proba(self._append_target(frame, y)))
 
     def _make_imputer(self) -> Any:
         if self.imputer is not None:
@@ -425,7 +425,7 @@ class AttributeInference(TargetAttack):
         column = frame[self.attribute]
         return others, column.infer_objects() if column.dtype == object else column
 
-    def _with_target(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
+    def _append_target(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
         columns = self._encode_target(y).T
         return frame.assign(**{f"target{i}": column for i, column in enumerate(columns)})
 

@@ -244,11 +244,13 @@ class PropertyInference(BaseEstimator):
                 queries = rng.permutation(num_samples(X))[: self.n_queries]
                 self._queries = safe_indexing(X, queries)
             has_property = np.arange(self.n_shadows) % 2 == 1
-            drawn = [self._draw_shadow_set(group, given[int(it)], rng) for it in has_property]
+            shadow_sets = [
+                self._draw_shadow_set(group, given[int(has_it)], rng) for has_it in has_property
+            ]
             views = np.array(
-                Parallel(n_jobs=limit_workers(self.n_jobs, len(drawn)))(
+                Parallel(n_jobs=limit_workers(self.n_jobs, len(shadow_sets)))(
                     delayed(self._shadow_view)(safe_indexing(X, rows), y[rows], seed)
-                    for rows, seed in drawn
+                    for rows, seed in shadow_sets
                 )
             )
             # Ateniese et al. 2015: meta-classifier on shadow sets with and without the property

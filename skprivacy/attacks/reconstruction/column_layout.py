@@ -159,18 +159,18 @@ def null_model_rows(
     for features in layout.one_hot:
         middle[features] = layout.low[features]
         middle[features[0]] = layout.high[features[0]]
-    mode, drawn = np.empty((2, *shape, len(middle)))
+    mode, random_rows = np.empty((2, *shape, len(middle)))
     known = np.zeros(shape, dtype=int) if labels is None else labels
     for label in np.unique(known):
         pool = reference if labels is None else reference[of_reference == label]
         pool = pool if len(pool) else reference
         here = known == label
         mode[here] = layout.most_frequent_row(pool)
-        drawn[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
+        random_rows[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
     return {
         "middle": np.broadcast_to(middle, mode.shape),
         "mode": mode,
-        "random rows": drawn,
+        "random rows": random_rows,
     }
 
 
