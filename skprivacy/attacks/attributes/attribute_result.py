@@ -153,7 +153,7 @@ class AttributeResult(FactReport):
                         Fact(
                             "advantage",
                             self.advantage,
-                            _format_with_interval(self.advantage, self.advantage_interval),
+                            _format_estimate(self.advantage, self.advantage_interval),
                             label="advantage (gain of members minus gain of others)",
                         ),
                         Fact("baseline", self.baseline, self.baseline, label="imputed by"),
@@ -242,16 +242,16 @@ def _mean_interval(differences: NDArray[np.float64], alpha: float) -> Interval:
     return mean - width, mean + width
 
 
-def _format_with_interval(value: float, interval: Interval) -> str:
+def _format_estimate(value: float, interval: Interval) -> str:
     return f"{format_number(value)} [{', '.join(map(format_number, interval))}]"
 
 
 def _describe_rates(rates: AttributeRates, close: str) -> str:
     """Return the figures of members or of others as text."""
     text = (
-        f"inferred {_format_with_interval(rates.accuracy, rates.accuracy_interval)} of {rates.n:,}{close},"
-        f" imputed {_format_with_interval(rates.baseline, rates.baseline_interval)}, gain "
-        f"{_format_with_interval(rates.gain, rates.gain_interval)}"
+        f"inferred {_format_estimate(rates.accuracy, rates.accuracy_interval)} of {rates.n:,}"
+        f"{close}, imputed {_format_estimate(rates.baseline, rates.baseline_interval)}, gain "
+        f"{_format_estimate(rates.gain, rates.gain_interval)}"
     )
     if math.isnan(rates.error):
         return text

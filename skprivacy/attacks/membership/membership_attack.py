@@ -182,7 +182,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         ndarray of shape (n_records,)
             The scores, of which ``predict`` calls those from ``threshold_`` on members.
         """
-        return self._score(*self._check_scored(X))
+        return self._score(*self._split_scored(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return for each record whether the attack calls it a member.
@@ -232,7 +232,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         equal a member. They stay in the sample, since dropping them from one sample only would make
         the samples distinguishable without any leakage.
         """
-        members, others = self._check_scored(X_in, "X_in"), self._check_scored(X_out, "X_out")
+        members, others = self._split_scored(X_in, "X_in"), self._check_scored(X_out, "X_out")
         n_in = num_samples(members[0])
         values = self._score(*concat_labeled(members, others))
         details = {
@@ -252,7 +252,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
     def _split_labels(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any] | None]:
         return split_labels(X, name)
 
-    def _check_scored(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any]]:
+    def _split_scored(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any]]:
         """Return records to score and their labels, checked against the records of ``fit``."""
         check_is_fitted(self, "threshold_")
         X, labels = self._split_labels(X, name)
