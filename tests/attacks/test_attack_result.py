@@ -8,6 +8,7 @@ import pytest
 
 from skprivacy.attacks import AttackResult
 from skprivacy.display import MembershipRocDisplay
+from skprivacy.metrics.roc_area import auc_p_value
 
 
 @pytest.fixture
@@ -56,6 +57,8 @@ def test_groups_share_the_error(result):
     assert groups.loc[0, "auc"] == alone.auc
     assert groups.loc[0, "auc_low"] < alone.auc_interval[0]  # Bonferroni: wider than alone
     assert groups["n_in"].sum() == 200
+    each = [auc_p_value(result.scores_in[k::4], result.scores_out[k::4]) for k in range(4)]
+    assert groups["p_value"].min() == pytest.approx(min(1.0, 4 * min(each)))  # Holm
 
 
 def test_groups_refuse_rates_that_they_are_too_small_for(result):

@@ -232,7 +232,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         equal a member. They stay in the sample, since dropping them from one sample only would make
         the samples distinguishable without any leakage.
         """
-        members, others = self._split_scored(X_in, "X_in"), self._check_scored(X_out, "X_out")
+        members, others = self._split_scored(X_in, "X_in"), self._split_scored(X_out, "X_out")
         n_in = num_samples(members[0])
         values = self._score(*concat_labeled(members, others))
         details = {
