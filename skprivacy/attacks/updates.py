@@ -224,8 +224,6 @@ class Updates:
         M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
         and active white-box inference attacks. IEEE S&P 2019.
         """
-        if not callable(train):
-            raise TypeError(f"train={train!r} must be a function of weights that returns weights.")
         not_negative("ascent", ascent)
         whole("n_rounds", n_rounds)
         network, as_inputs = open_network(model)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import accuracy_score
 
 from .._input_data import check_one_type
 from .._validation import as_array
@@ -108,7 +107,7 @@ def utility_loss(
         )
     if not (metric is None or callable(metric)):
         raise TypeError(f"metric={metric!r} must be a function of y_true and y_pred, or None.")
-    score = accuracy_score if metric is None else metric
+    score = _accuracy if metric is None else metric
     base, protected_scores = _score_predictions(score, truth, before, after)
     losses = _utility_losses(base, protected_scores)
     left_out = [
@@ -132,6 +131,10 @@ def _check_labels(name: str, labels: Any) -> NDArray[Any]:
     if found.dtype.kind == "O":
         check_one_type(name, found)  # some objects cannot be compared
     return found
+
+
+def _accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+    return float(np.mean(truth == predicted))  # the jackknife calls it often
 
 
 def _score_predictions(

@@ -131,6 +131,7 @@ def test_chance_is_called_chance():
     assert "chance" not in repr(leak)
     sure = AttackResult(range(60, 160), range(100), alpha=0.01)
     assert repr(sure).endswith("at delta 0 (confidence 99%)")
+    assert "BELOW CHANCE" in repr(AttackResult(range(100), range(60, 160)))
 
 
 def test_display(result):
