@@ -105,7 +105,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         Their names, if all are text.
     """
 
-    fpr: float | None
+    fpr: float | None = None
 
     # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
     # one number per record also accept margins, densities, residuals and distances.
