@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import call_model, train_clone
+from ..._clones import call_model, describe_error, train_clone
 from ..._environment import N_JOBS, limit_workers
 from ..._input_data import check_consistent_length, check_one_type
 from ..._sklearn import HasMethods, safe_indexing
@@ -27,6 +27,7 @@ from ..._validation import (
     check_random_state,
     num_samples,
     open_unit,
+    raise_alone,
     sequence,
 )
 from ...accounting.event import numbers
@@ -336,7 +337,14 @@ class PropertyInference(BaseEstimator):
         targets = sequence(name, models)
         if not targets:
             raise ValueError(f"{name}={models!r} must hold at least one model.")
-        return np.array([self.decision_function(target) for target in targets])
+        return np.array([self._score_target(f"{name}[{i}]", t) for i, t in enumerate(targets)])
+
+    def _score_target(self, name: str, target: Any) -> float:
+        try:
+            return self.decision_function(target)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise_alone(kind(f"{name}: {describe_error(error)}"))
 
     def _size(self, n_records: int) -> int:
         """Return the size of a shadow set that is drawn from ``n_records`` records."""
@@ -404,6 +412,8 @@ class PropertyInference(BaseEstimator):
             )
             return answers.reshape(1, -1)
         if not isinstance(self.target, Updates):
+            if not hasattr(target, "predict_proba"):
+                raise TypeError(f"target={target!r} must be a classifier with predict_proba.")
             proba = predict_aligned(target, self._queries, self.classes_)
             return np.log(np.maximum(proba, 1e-6)).reshape(1, -1)
         if not isinstance(target, Updates):
