@@ -261,7 +261,7 @@ class Updates:
 def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
     """Call ``train`` on a copy of the weights and return the resulting vector of weights."""
     try:
-        return np.array(train(weights.copy(), *given), dtype=float)
+        return np.array(train(weights.copy(), *given), dtype=float).reshape(weights.shape)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"train={train!r} must take and return a vector of {len(weights)} weights. It failed: "

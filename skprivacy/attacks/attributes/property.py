@@ -238,6 +238,8 @@ class PropertyInference(BaseEstimator):
                 'records and False for others, for example X["sex"] == "female".'
             )
         group = group.astype(bool)
+        for share in given:  # refuses a share before any random draw
+            self._counts(group, share)
         with roll_back_on_error(self):
             if not predicts_numbers(self.target):
                 self.classes_ = np.unique(y)

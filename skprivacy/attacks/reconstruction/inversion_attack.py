@@ -277,6 +277,8 @@ class InversionAttack(ABC, TargetAttack):
         rows: list[Float64Array] = []
         labels = []
         for b, batch in enumerate(batches):
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise TypeError(f"batches[{b}] must be a pair (X, y) of records and labels.")
             X, y = batch
             checked, label = check_labelled_rows(X, y, f"batches[{b}]")
             expected = len(rows[0] if rows else checked), self.n_features_in_
