@@ -155,18 +155,6 @@ def test_the_loss_of_a_regressor_is_its_residual():
     assert LossThreshold(model).fit(records).decision_function(records) == (pytest.approx(residual))
 
 
-@pytest.mark.slow
-def test_the_scale_of_numbers_without_one_changes_nothing():
-    def area(factor):
-        model = clone(TARGETS["regression forest"][0]).fit(FRIEDMAN[:N], factor * WORTH[:N])
-        report = audit(model, *parts(FRIEDMAN, factor * WORTH), n_shadows=4, random_state=0)
-        return [finding.result.auc for finding in report.findings]
-
-    expected = pytest.approx(area(1.0), abs=0.02)
-    assert area(1e6) == expected
-    assert area(1e-6) == expected
-
-
 def test_the_mean_of_labels_is_that_of_their_probabilities():
     forest = RandomForestClassifier(20, random_state=0).fit(X, LABELS)
     by_label = forest.predict_proba(X)

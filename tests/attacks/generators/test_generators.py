@@ -64,23 +64,6 @@ def test_copies_with_much_noise_are_found_in_many_columns():
     assert area(LikelihoodRatio(), generated, people) > 0.94
 
 
-def columns_alone(seed):
-    """People, and records that have the exact columns of the first hundred, each shuffled."""
-    rng = np.random.default_rng(seed)
-    people = rng.normal(size=(900, 20))
-    return people, np.concatenate([rng.permuted(people[:100], axis=0) for _ in range(20)])
-
-
-@pytest.mark.slow
-def test_a_distance_says_fine_where_columns_tell_who_was_there():
-    people, generated = columns_alone(0)
-    assert NearestGenerated().fit(generated).evaluate(people[:100], people[100:400]).is_chance
-    for attack in ATTACKS:
-        assert area(attack(), generated, people, 400) < 0.65
-    assert area(MarginalAttack(), generated, people, 400) > 0.85
-    assert area(MarginalAttack(n_bins=100), generated, people, 400) > 0.99
-
-
 FEW_LEAVES = DecisionTreeClassifier(min_samples_leaf=20, class_weight="balanced", random_state=0)
 
 
