@@ -66,8 +66,6 @@ class AttributeRates:
     error, baseline_error : float
         Mean absolute errors of attack and imputation; NaN for categories. Both guess the median of
         their distribution.
-    median_error, baseline_median_error : float
-        Median absolute errors; NaN for categories.
     error_gain : float
         ``baseline_error - error``; NaN for categories.
     error_gain_interval : (float, float)
@@ -84,8 +82,6 @@ class AttributeRates:
     gain_interval: Interval
     error: float
     baseline_error: float
-    median_error: float
-    baseline_median_error: float
     error_gain: float
     error_gain_interval: Interval
 
@@ -195,8 +191,6 @@ def compare_guesses(attack: Guesses, imputed: Guesses, alpha: float) -> Attribut
         gain_interval=gain_interval,
         error=float(attack.error.mean()),
         baseline_error=float(imputed.error.mean()),
-        median_error=float(np.median(attack.error)),
-        baseline_median_error=float(np.median(imputed.error)),
         error_gain=float(reduced.mean()),
         error_gain_interval=_mean_interval(reduced, alpha),
     )
@@ -259,9 +253,7 @@ def _describe_rates(rates: AttributeRates, close: str) -> str:
     return (
         f"{text}; mean absolute error {format_significant(rates.error)}, imputed "
         f"{format_significant(rates.baseline_error)}, gain "
-        f"{format_significant(rates.error_gain)} [{low}, {high}]; median "
-        f"{format_significant(rates.median_error)}, imputed "
-        f"{format_significant(rates.baseline_median_error)}"
+        f"{format_significant(rates.error_gain)} [{low}, {high}]"
     )
 
 
