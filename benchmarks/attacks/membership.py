@@ -84,9 +84,6 @@ def location() -> None:
         "quantile": attacks.QuantileAttack(),
         "label-only, noise": attacks.LabelOnlyAttack(),
         "label-only, boundary": attacks.LabelOnlyAttack(method="boundary"),
-        "label-only, flips": attacks.LabelOnlyAttack(
-            method="hopskipjump", n_queries=choose(200, 20)
-        ),
         "stolen memories": attacks.StolenMemoriesAttack(),
         "few neighbours": attacks.VulnerableRecordsAttack(pool=pool),
         "LiRA offline": attacks.LiRA(pool=pool),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -310,13 +310,11 @@ class AttackResult:
             raise ValueError(f"how={how!r} must be one of {JOINS}.")
         self._check_groups(as_array("groups_in", groups_in), as_array("groups_out", groups_out))
         centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
-        people = separate_groups(groups_in, groups_out)
-        inside, outside = (
-            join_group_scores(values, groups, how, centre)
-            for values, groups in zip((self.scores_in, self.scores_out), people, strict=True)
-        )
+        of_members, of_others = separate_groups(groups_in, groups_out)
+        inside = join_group_scores(self.scores_in, of_members, how, centre)
+        outside = join_group_scores(self.scores_out, of_others, how, centre)
         what = "all records together" if how == "sum" else "the best record"
-        name = f"{self.attack}, {what} of each {people[0].unit}"
+        name = f"{self.attack}, {what} of each {of_members.unit}"
         return AttackResult(inside, outside, name, self.alpha, {**self.details, "joined": how})
 
     def _check_groups(self, members: NDArray[Any], others: NDArray[Any]) -> None:
@@ -365,7 +363,7 @@ class AttackResult:
             "is_reversed": self.is_reversed,
             "advantage": self.advantage,
             "epsilon_lower_bound": self.epsilon_lower_bound(),
-            "operating_points": [_plain(self.tpr_at_fpr(fpr).to_dict()) for fpr in REPORTED_FPRS],
+            "operating_points": [_plain(asdict(self.tpr_at_fpr(fpr))) for fpr in REPORTED_FPRS],
             "details": _plain(self.details),
             "scores_in": self.scores_in.tolist(),
             "scores_out": self.scores_out.tolist(),

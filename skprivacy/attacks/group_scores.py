@@ -15,21 +15,21 @@ JOINS = ("sum", "max")
 Float64Array = NDArray[np.float64]
 
 
-def connected_units(rows: NDArray[np.intp], people: Groups) -> NDArray[np.intp]:
+def connected_units(rows: NDArray[np.intp], groups: Groups) -> NDArray[np.intp]:
     """Return each record's connected component of groups and equal rows, which stays in one half.
 
     In different halves, a model would count as not trained on a record of which it has a copy.
     """
-    n = people.n
-    edges = np.ones(len(rows), dtype=bool), (people.codes, n + rows)
+    n = groups.n
+    edges = np.ones(len(rows), dtype=bool), (groups.codes, n + rows)
     size = n + int(rows.max()) + 1
     _, part = connected_components(sparse.coo_matrix(edges, (size, size)), directed=False)
-    units = np.unique(part[people.codes], return_inverse=True)[1]
+    units = np.unique(part[groups.codes], return_inverse=True)[1]
     largest = int(np.bincount(units).max())
-    if n > 1 and 2 * largest > len(units) and largest > people.sizes().max():
+    if n > 1 and 2 * largest > len(units) and largest > groups.sizes().max():
         raise ValueError(
             f"{largest} of {len(units)} records are connected by equal rows of different values of "
-            f"{people.unit!r}, so they cannot be halved. Drop the rows that several values share, "
+            f"{groups.unit!r}, so they cannot be halved. Drop the rows that several values share, "
             "or leave groups out to attack single records."
         )
     return units

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,36 +49,10 @@ class Layer(NamedTuple):
     at_inputs: Float64Array
 
 
-class Network(ABC):
-    """A trained classifier made of linear layers and activations.
-
-    ``trace(X, label, of)`` returns the layers in order, and each record's "loss" or the "odds" of
-    its class. ``retrained`` shares the layers below ``first`` and trains the others from scratch.
-    """
+class _Weights:
+    """Weights of a network as one vector."""
 
     shapes: list[tuple[int, ...]]
-
-    @property
-    @abstractmethod
-    def n_layers(self) -> int: ...
-
-    @abstractmethod
-    def trace(self, X: Any, label: Labels, of: str) -> tuple[list[Layer], Float64Array]: ...
-
-    @abstractmethod
-    def retrained(self, X: Any, label: Labels, first: int, seed: int) -> Network: ...
-
-    @abstractmethod
-    def weights(self) -> Float64Array:
-        """Return all weights as one vector."""
-
-    @abstractmethod
-    def with_weights(self, weights: Float64Array) -> Network:
-        """Return a copy with other weights, given as one vector."""
-
-    @abstractmethod
-    def weight_positions(self, X: Any) -> list[NDArray[np.intp]] | None:
-        """Return each layer's positions in ``weights()``, biases last; None for other modules."""
 
     def _split(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
         """Split a vector into arrays of the weights' shapes."""
@@ -136,7 +109,7 @@ def layers_of(model: Any) -> tuple[list[Float64Array], list[Float64Array], str] 
 
 
 @dataclass
-class PlainNetwork(Network):
+class PlainNetwork(_Weights):
     """A linear model or multi-layer perceptron of scikit-learn."""
 
     matrices: list[Float64Array]
@@ -145,15 +118,12 @@ class PlainNetwork(Network):
     recipe: Any
 
     def __post_init__(self) -> None:
+        self.n_layers = len(self.matrices)
         self.shapes = [np.shape(part) for part in self._arrays]
 
     @property
     def _arrays(self) -> list[Float64Array]:
         return [w for pair in zip(self.matrices, self.biases, strict=True) for w in pair]
-
-    @property
-    def n_layers(self) -> int:
-        return len(self.matrices)
 
     def weights(self) -> Float64Array:
         return np.concatenate([np.ravel(part) for part in self._arrays]).astype(float)
@@ -200,19 +170,17 @@ class PlainNetwork(Network):
         check_numbers(X)
         inputs = [np.asarray(X, dtype=float)]
         expected = len(self.matrices[0])
-        if inputs[0].ndim != 2:
-            raise ValueError(f"X has shape {inputs[0].shape}; expected (n_records, {expected}).")
-        if inputs[0].shape[1] != expected:
+        if inputs[0].shape[1:] != (expected,):
             raise ValueError(
-                f"X has {inputs[0].shape[1]} features; expected {expected}. Pass the columns that "
-                "the target was fitted on, in the same order."
+                f"X has shape {inputs[0].shape}; expected {expected} features. Pass the columns "
+                "that the target was fitted on, in the same order."
             )
         for weight, bias in zip(self.matrices[:upto], self.biases[:upto], strict=True):
             inputs.append(ACTIVATIONS[self.activation].value(inputs[-1] @ weight + bias))
         return inputs
 
 
-class ModuleNetwork(Network):
+class ModuleNetwork(_Weights):
     """A torch module that returns logits, or probabilities if ``probabilities`` is set."""
 
     def __init__(self, module: Any, *, epochs: int, probabilities: bool = False) -> None:
@@ -221,17 +189,13 @@ class ModuleNetwork(Network):
         self.module = module
         self.epochs = epochs
         self.probabilities = probabilities
-        self.layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
-        if not self.layers:
+        self.n_layers = sum(isinstance(m, torch.nn.Linear) for m in module.modules())
+        if not self.n_layers:
             raise TypeError(
                 f"target={type(module).__name__} has no torch.nn.Linear layer; expected at least "
                 "one. For other models, use LiRA."
             )
         self.shapes = [tuple(p.shape) for p in module.parameters()]
-
-    @property
-    def n_layers(self) -> int:
-        return len(self.layers)
 
     def weights(self) -> Float64Array:
         return np.concatenate([_numbers(p).ravel() for p in self.module.parameters()])
@@ -362,6 +326,13 @@ class ModuleNetwork(Network):
 
         like = next(self.module.parameters())
         return torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
+
+
+# A trained classifier made of linear layers and activations. ``trace(X, label, of)`` returns the
+# layers in order, and each record's "loss" or the "odds" of its class. ``retrained`` shares the
+# layers below ``first`` and trains the others from scratch. ``weight_positions`` returns each
+# layer's positions in ``weights()``, biases last; None for modules with weights in other layers.
+Network = PlainNetwork | ModuleNetwork
 
 
 class _HookedLayers:

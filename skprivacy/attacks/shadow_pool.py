@@ -221,22 +221,22 @@ class ShadowPool(BaseEstimator):
         y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, y)
         weights = check_weights(self.estimator, sample_weight, num_samples(X))
-        people = None if groups is None else check_groups(groups, X)
-        passed_on = people if group_names(self.estimator) else None
+        record_groups = None if groups is None else check_groups(groups, X)
+        passed_on = record_groups if group_names(self.estimator) else None
         stacked = self._stacks(num_samples(X), weights, passed_on)
         classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
         if classes is not None:
             check_classification_targets(y)
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
-        units = rows if people is None else connected_units(rows, people)
+        units = rows if record_groups is None else connected_units(rows, record_groups)
         if classes is not None and len(distinct_labels(y)) < 2:
             raise ValueError(
                 "y has only one class, so shadow models cannot be trained. Pass records of every "
                 "class, or use attacks without shadow models, such as LossThreshold."
             )
         if units.max() < 3:
-            what = "distinct rows" if people is None else f"values of {people.unit}"
+            what = "distinct rows" if record_groups is None else f"values of {record_groups.unit}"
             raise ValueError(
                 f"X has {units.max() + 1} {what}; expected at least 4, to draw halves. Pass more "
                 "records."
@@ -245,8 +245,10 @@ class ShadowPool(BaseEstimator):
         folder, content = None if self.path is None else Path(self.path), ""
         if folder is not None:
             known = (clone(self.estimator), stacked, self.n_shadows, all_prints, y)
-            further = (weights,) if people is None else (weights, people.codes)
-            content = joblib.hash(known if weights is None and people is None else known + further)
+            further = (weights,) if record_groups is None else (weights, record_groups.codes)
+            content = joblib.hash(
+                known if weights is None and record_groups is None else known + further
+            )
             seed = open_folder(folder, content, seed, self.n_shadows)
         # Carlini et al. 2022, Algorithm 1, line 4: sample the shadow datasets; each record is in
         # half of them (Section IV-C)
@@ -351,10 +353,10 @@ class ShadowPool(BaseEstimator):
         return pool
 
     def _stacks(
-        self, n_records: int, weights: NDArray[np.float64] | None, people: Groups | None
+        self, n_records: int, weights: NDArray[np.float64] | None, record_groups: Groups | None
     ) -> bool:
         """Return whether models are trained stacked."""
-        able = is_stackable(self.estimator, n_records) and weights is None and people is None
+        able = is_stackable(self.estimator, n_records) and weights is None and record_groups is None
         if self.stacked is True and not able:
             raise ValueError(
                 "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "

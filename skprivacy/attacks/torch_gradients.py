@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from .._input_data import label_columns
-from .network_view import ACTIVATIONS, layers_of
+from .network_view import ACTIVATIONS, ModuleNetwork, open_network
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
@@ -203,7 +203,7 @@ class LossGradients:
             )
         return weight, bias
 
-    def parts(self, vector: Tensor) -> dict[str, Tensor]:
+    def split_weights(self, vector: Tensor) -> dict[str, Tensor]:
         """Split a vector into arrays of the weights' shapes, by name."""
         pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
         return {
@@ -319,17 +319,10 @@ def _module_of(target: Any) -> nn.Module:
             "target must not be a pipeline, because gradients belong to its last step. Pass "
             "target[-1], and records transformed by target[:-1]."
         )
-    model = _last(target)
-    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
-        return model
-    if isinstance(getattr(model, "module_", None), nn.Module):
-        return model.module_
-    if (layers := layers_of(model)) is not None:
-        return perceptron(*layers)
-    raise TypeError(
-        f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
-        "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."
-    )
+    network, _ = open_network(_last(target))
+    if isinstance(network, ModuleNetwork):
+        return network.module
+    return perceptron(network.matrices, network.biases, network.activation)
 
 
 def _checked_loss(target: Any) -> Loss:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from .._clones import describe_error
 from .._input_data import check_consistent_length, label_columns
-from .._validation import is_number, num_samples, positive, sequence, whole
+from .._validation import not_negative, num_samples, positive, sequence, whole
 from ..metrics.rates import as_numbers
 from .network_view import Network, open_network, weights_of
 from .record_gradients import RecordGradients, record_gradients
 from .record_tables import as_nonempty_records
 
 Float64Array = NDArray[np.float64]
-ARRAYS = (np.ndarray, list, tuple)  # containers of weights; anything else is a network
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +34,9 @@ class Updates:
         Network architecture; its own weights are not used. A torch module, a classifier that has
         one as ``module_``, an ``MLPClassifier`` or a linear classifier, alone or at the end of a
         pipeline.
-    before : sequence of networks or array-like of shape (n_rounds, n_weights)
-        The weights before each round, in chronological order: networks like ``model``, or vectors
-        in the order of :meth:`weights_of`.
-    after : sequence of networks or array-like of shape (n_rounds, n_weights)
+    before : array-like of shape (n_rounds, n_weights)
+        The weights before each round, in chronological order and as by :meth:`weights_of`.
+    after : array-like of shape (n_rounds, n_weights)
         The weights that came back, from one party or as the mean over several.
     step : float or array-like of shape (n_rounds,)
         Step along the mean gradient in a round: the learning rate times the number of a party's
@@ -109,7 +107,7 @@ class Updates:
         whole("n_records", self.n_records)
         if self.max_grad_norm is not None:
             positive("max_grad_norm", self.max_grad_norm)
-        _check_finite("noise_std", self.noise_std)
+        not_negative("noise_std", self.noise_std)
 
     @property
     def n_rounds(self) -> int:
@@ -202,8 +200,8 @@ class Updates:
         model : fitted network
             The model that the first round begins with, as in :class:`Updates`.
         train : callable
-            One round of the other parties: takes a vector of weights and returns the weights that
-            come back, as a vector or a network. A server isolates a party by asking only this one.
+            One round of the other parties: takes a vector of weights and returns the vector that
+            comes back. A server isolates a party by asking only this one.
         X : {array-like, DataFrame} of shape (n_targets, n_features)
             The target records.
         y : array-like of shape (n_targets,)
@@ -226,9 +224,7 @@ class Updates:
         M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
         and active white-box inference attacks. IEEE S&P 2019.
         """
-        if not callable(train):
-            raise TypeError(f"train={train!r} must be a function of weights that returns weights.")
-        _check_finite("ascent", ascent)
+        not_negative("ascent", ascent)
         whole("n_rounds", n_rounds)
         network, as_inputs = open_network(model)
         X = as_nonempty_records(X, "X")
@@ -265,11 +261,11 @@ class Updates:
 def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
     """Call ``train`` on a copy of the weights and return the resulting vector of weights."""
     try:
-        return as_weights(train(weights.copy(), *given))
+        return np.array(train(weights.copy(), *given), dtype=float).reshape(weights.shape)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"train={train!r} must take a vector of {len(weights)} weights and return a vector or "
-            f"a network. It failed: {describe_error(error)}"
+            f"train={train!r} must take and return a vector of {len(weights)} weights. It failed: "
+            f"{describe_error(error)}"
         ) from None
 
 
@@ -293,21 +289,8 @@ def nearest_columns(model: Any, y: Any) -> NDArray[np.intp]:
         raise TypeError("y must hold labels of the same type as the model's classes.") from None
 
 
-def as_weights(given: Any) -> Float64Array:
-    """Return weights as a vector, from an array or a network."""
-    return np.array(given, dtype=float) if isinstance(given, ARRAYS) else weights_of(given)
-
-
-def _check_finite(name: str, value: Any) -> None:
-    if not (is_number(value) and 0 <= value < np.inf):
-        raise ValueError(f"{name}={value!r} must be a finite number of 0 or more.")
-
-
 def _check_weights(name: str, given: Any, n_weights: int) -> Float64Array:
-    rows = given
-    if not isinstance(given, np.ndarray):
-        rows = [as_weights(one) for one in sequence(name, given)]
-    matrix = as_numbers(name, rows, "one vector of weights for each round")
+    matrix = as_numbers(name, given, "one vector of weights for each round")
     if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != n_weights:
         raise ValueError(
             f"{name} has shape {matrix.shape}; expected (n_rounds, {n_weights}), where {n_weights} "

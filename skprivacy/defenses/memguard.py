@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -26,6 +25,7 @@ from .output_defense import DEFENCE_DOCS, Float64Array, OutputDefense
 _STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
 _LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
 _SIZE_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
+_HIDDEN = (64,)  # units of the hidden layers of the defender's attack
 _FLOOR = 1e-12  # least probability whose logarithm is taken
 _DIGITS = 6  # digits of a prediction on which its noise depends
 
@@ -47,8 +47,6 @@ class MemGuardClassifier(OutputDefense):
     validation_fraction : float, default=0.25
         Share of the records that are held out from the classifier. They are the non-members for the
         defender's attack.
-    hidden_layer_sizes : sequence of int, default=(64,)
-        Hidden layers of the defender's attack.
     random_state : int, RandomState instance or None, default=None
         Seed of the held-out records, of the attack's initial weights, and of the choice of
         predictions that get noise. A record gets the same noise each time.
@@ -89,7 +87,6 @@ class MemGuardClassifier(OutputDefense):
     _parameter_constraints = OutputDefense._parameter_constraints | {
         "max_distortion": [Interval(Real, 0, 2, closed="both")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "hidden_layer_sizes": ["array-like"],
         "random_state": ["random_state"],
     }
 
@@ -99,13 +96,11 @@ class MemGuardClassifier(OutputDefense):
         *,
         max_distortion: float = 1.0,
         validation_fraction: float = 0.25,
-        hidden_layer_sizes: Sequence[int] = (64,),
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.max_distortion = max_distortion
         self.validation_fraction = validation_fraction
-        self.hidden_layer_sizes = hidden_layer_sizes
         self.random_state = random_state
 
     def _fit_estimator(self, X: Any, y: Any) -> None:
@@ -136,7 +131,7 @@ class MemGuardClassifier(OutputDefense):
         # train their defence classifier in the same way, on sorted probabilities.
         copies = np.resize(np.arange(len(out)), len(kept))
         member = np.repeat([1, 0], len(kept))
-        self.attack_ = MLPClassifier(self.hidden_layer_sizes, random_state=seed)
+        self.attack_ = MLPClassifier(_HIDDEN, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.attack_.fit(np.concatenate([shown[0], shown[1][copies]]), member)
@@ -170,9 +165,9 @@ class MemGuardClassifier(OutputDefense):
         # The last digits of a prediction depend on the other records of a call; the noise must not.
         rounded = proba.round(_DIGITS)
         noisy = _least_noise(rounded, self.attack_)
-        guess, told = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
+        guess, unchanged_guess = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
         size = np.abs(noisy - rounded).sum(axis=1)
-        helps = (size > 0) & (guess <= told)
+        helps = (size > 0) & (guess <= unchanged_guess)
         # Jia et al. 2019, phase II: add the noise with the probability that meets the distortion
         chance = np.minimum(1.0, self.max_distortion / np.maximum(size, _FLOOR))
         chosen = helps & (_coins(rounded, self._key) < chance)

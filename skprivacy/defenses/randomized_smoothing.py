@@ -45,8 +45,6 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Number of noisy copies that select the class beforehand.
     failure_probability : float, default=0.001
         Probability with which a certificate may be wrong.
-    train_on_noise : bool, default=True
-        Whether to train on noisy rows, so that the classifier is fitted to them.
     random_state : int, RandomState instance or None, default=None
         Seed of the noise.
 
@@ -98,7 +96,6 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "n_selection": [Interval(Integral, 1, None, closed="left")],
         "failure_probability": [Interval(Real, 0, 1, closed="neither")],
-        "train_on_noise": ["boolean"],
         "random_state": ["random_state"],
     }
 
@@ -110,7 +107,6 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         n_samples: int = 1000,
         n_selection: int = 100,
         failure_probability: float = 0.001,
-        train_on_noise: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
@@ -118,14 +114,13 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.n_samples = n_samples
         self.n_selection = n_selection
         self.failure_probability = failure_probability
-        self.train_on_noise = train_on_noise
         self.random_state = random_state
 
     @rolls_back_on_error
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> SmoothedClassifier:
-        """Fit the classifier, on noisy rows if ``train_on_noise``.
+        """Fit the classifier on rows with the noise of predictions.
 
         Parameters
         ----------
@@ -146,10 +141,9 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         # An error about one record would reveal its presence, so the estimator handles it.
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         given = {} if groups is None else {"groups": groups}
-        if self.train_on_noise:
-            # Certificates need noise that training did not use; training uses a hash of the seed.
-            key = check_random_state(self.random_state).bytes(_KEY_BYTES)
-            rows = rows + self.sigma * _noise_by_row(rows, key)
+        # Certificates need noise that training did not use; training uses a hash of the seed.
+        key = check_random_state(self.random_state).bytes(_KEY_BYTES)
+        rows = rows + self.sigma * _noise_by_row(rows, key)
         with name_failing_model(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         self.classes_ = self.estimator_.classes_

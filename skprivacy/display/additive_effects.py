@@ -154,11 +154,7 @@ class PrivateAdditiveDisplay:
         else:
             listed = sequence("columns", columns)
             named = [tuple(name) if isinstance(name, tuple | list) else (name,) for name in listed]
-            texts = [all(isinstance(part, str) for part in name) for name in named]
-            if unknown := [
-                name for name, is_text in zip(named, texts, strict=True)
-                if not is_text or name not in known
-            ]:  # fmt: skip
+            if unknown := [name for name in named if name not in known]:
                 raise ValueError(
                     f"columns: the model has no effect of {unknown[0]!r}. It has {sorted(known)}."
                 )

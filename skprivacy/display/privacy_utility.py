@@ -233,8 +233,8 @@ class PrivacyUtilityDisplay:
         top = min(1.02, max(0.7, highest + 0.12))
         ax.set_ylim(min(0.45, lowest - 0.02), top)
         bound = self.attack_auc_bound
-        drawn = self._private & np.isfinite(bound)
-        seen = np.min(bound, where=drawn, initial=np.inf) <= top
+        is_shown = self._private & np.isfinite(bound)
+        seen = np.min(bound, where=is_shown, initial=np.inf) <= top
         label = "ceiling set by the guarantee" + ("" if seen else ": above this range")
         for of_model, _, color in self._iterate_models("black"):
             shown = of_model & self._private

@@ -1,10 +1,9 @@
-"""Lower confidence bounds on epsilon from counts, guesses or scores of an attack."""
+"""Lower confidence bounds on epsilon from guesses or from scores of an attack."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,37 +11,8 @@ from scipy.stats import binom
 
 from .._docs import fill_docs
 from .._validation import open_unit
-from .evidence import epsilon_of_rates, gather_evidence
-from .rates import (
-    RATE_DOCS,
-    as_numbers,
-    check_delta,
-    check_guesses,
-    check_scores,
-    clopper_pearson,
-    count_above,
-)
-
-
-def epsilon_from_counts(
-    true_positives: Any,
-    n_in: int,
-    false_positives: Any,
-    n_out: int,
-    *,
-    delta: float = 0.0,
-    alpha: float = 0.05,
-) -> Any:
-    """Return a lower confidence bound on epsilon from counts at ONE threshold fixed beforehand.
-
-    Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
-    ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
-    of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
-    """
-    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
-    tpr = np.asarray(clopper_pearson(true_positives, n_in, alpha)[0])
-    fpr = np.asarray(clopper_pearson(false_positives, n_out, alpha)[1])
-    return epsilon_of_rates(tpr, fpr, delta)
+from .evidence import gather_evidence
+from .rates import RATE_DOCS, check_delta, check_guesses, check_scores
 
 
 def epsilon_from_guesses(
@@ -100,7 +70,6 @@ def epsilon_lower_bound(
     *,
     delta: float = 0.0,
     alpha: float = 0.05,
-    thresholds: ArrayLike | None = None,
     random_state: int = 0,
 ) -> float:
     """Return a lower confidence bound on epsilon from the scores of an attack.
@@ -114,16 +83,11 @@ def epsilon_lower_bound(
 
     Both also detect leakage if members score LOWER than non-members.
 
-    Thresholds fixed BEFORE the scores were seen need no split. They are tested on all records, with
-    ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
-
     Parameters
     ----------
     %(scores)s
     %(tested_delta)s
     %(bound_alpha)s
-    thresholds : array-like, default=None
-        Thresholds fixed beforehand; the bound then uses only these.
     random_state : int, default=0
         Seed of the split. To try several seeds and report the best voids the bound.
 
@@ -137,8 +101,9 @@ def epsilon_lower_bound(
     The bound treats records as independent trials of one attack on one trained model. It is
     evidence against a claimed epsilon, not a proof, because records of one training run interact.
 
-    An ROC curve below both lines of (epsilon, delta), as in ``epsilon_from_counts``, has an
-    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
+    Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
+    ``1 - FPR <= e^epsilon (1 - TPR) + delta``. An ROC curve below both lines has an area of at most
+    ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
     (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
     an average over all ways to match members with non-members. A tail bound for a binomial variable
     also holds for this average, if it follows from Markov's inequality for the excess over a number
@@ -158,23 +123,11 @@ def epsilon_lower_bound(
     --------
     >>> from skprivacy.metrics import epsilon_lower_bound
     >>> member, other = [1.0] * 1000, [0.0] * 1000
-    >>> round(epsilon_lower_bound(member, other, delta=1e-5, thresholds=[0.5]), 5)
-    5.60058
     >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
     5.57235
     """
     delta, alpha = check_delta(delta), open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
-    if thresholds is None:
-        found = gather_evidence(
-            members, others, delta=delta, alpha=alpha, random_state=random_state
-        )
-        return found.epsilon(delta)
-    cuts = np.unique(as_numbers("thresholds", thresholds, "or None"))
-    if not cuts.size or np.isnan(cuts).any():
-        raise ValueError(
-            f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "
-            "None to choose one from the scores."
-        )
-    counts = count_above(members, cuts), len(members), count_above(others, cuts), len(others)
-    return float(epsilon_from_counts(*counts, delta=delta, alpha=alpha / len(cuts)).max())
+    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals, within gather_evidence
+    found = gather_evidence(members, others, delta=delta, alpha=alpha, random_state=random_state)
+    return found.epsilon(delta)

@@ -7,7 +7,7 @@ checks the inputs of all metrics: samples of scores, delta and alpha.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,10 +110,6 @@ class OperatingPoint:
     threshold: float
     ties: int
     refused: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of plain Python values."""
-        return asdict(self)
 
 
 def roc(

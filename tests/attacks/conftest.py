@@ -9,6 +9,7 @@ from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, ShadowPool
@@ -48,6 +49,15 @@ def leaky():
         X=X, y=y, records=records, member=np.arange(600) < 300, target=target, pool=pool,
         split=split, sides=(records[:300], records[300:]),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def neighbours():
+    """Nearest neighbours, on which RMIA is stronger than LiRA."""
+    X, y = make_classification(1600, n_features=6, flip_y=0.3, random_state=0)
+    target = KNeighborsClassifier().fit(X[:800], y[:800])
+    pool = ShadowPool(target, n_shadows=16, random_state=0).fit(X, y)
+    return SimpleNamespace(target=target, pool=pool, X=X, y=y)
 
 
 @pytest.fixture(scope="session")

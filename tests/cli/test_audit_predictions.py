@@ -96,9 +96,9 @@ def changed(tables, tmp_path, change):
         (lambda f: f.assign(label="perhaps"), "no column for the label in row 1"),
         (lambda f: f.assign(no="high"), "not a probability in row 1 of column 'no'"),
         (lambda f: f.assign(no=""), "not a probability in row 1 of column 'no'"),
-        (lambda f: f.assign(no="0.9"), "changed.csv has rows that do not sum to one"),
+        (lambda f: f.assign(no="0.9"), "changed.csv has rows that are not probab"),
         (lambda f: f.assign(no="nan"), "not a probability in row 1 of column 'no'"),
-        (lambda f: f.assign(no="86"), "changed.csv holds a number that is not a probability"),
+        (lambda f: f.assign(no="86"), "changed.csv has rows that are not probab"),
         (lambda f: f[:0], "changed.csv must have at least one row"),
     ],
 )

@@ -84,7 +84,7 @@ NEEDED: dict[str, Any] = {
     "models_with": [TARGET], "models_without": [TARGET], "updates": [UPDATES],
     "before": WEIGHTS[:-1], "after": WEIGHTS[1:], "step": 0.1, "train": lambda weights: weights,
     "ascent": 0.1, "n_rounds": 2, "learning_rate": 0.1, "variances": np.ones(4),
-    "label": y, "other": 1 - y, "canaries": LabelCanaries.draw(y, 5, random_state=0),
+    "label": y, "canaries": LabelCanaries.draw(y, 5, random_state=0),
     "n_canaries": 5, "probas": np.full((2, N, 2), 0.5), "classes": [0, 1],
     "trained": np.stack([y, 1 - y]),
     "event": ONE, "events": (ONE, LaplaceEvent(3.0)), "noise_multiplier": 2.0, "sensitivity": 1.0,

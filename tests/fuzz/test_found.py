@@ -79,7 +79,6 @@ ATTRIBUTE = attacks.AttributeInference(LogisticRegression().fit(MARKED, y)).fit(
 HUGE = np.where(np.arange(3) == 0, 1e300, X)
 NETWORK = MLPClassifier((4,)).partial_fit(X, y, classes=[0, 1])
 INVERSION = attacks.GradientInversion(NETWORK, max_iter=1).fit(X, y)
-CANARIES = attacks.LabelInferenceAttack(TARGET, n_canaries=5, random_state=0).fit(X, y)
 NORM = attacks.WhiteBoxAttack(TARGET, attack_model="linear").fit(RECORDS, np.arange(24) < 12)
 MANY = np.random.RandomState(1).uniform(size=(144, 3))
 STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(
@@ -190,7 +189,6 @@ FOUND = [
         epsilon=1.0, n_candidates=1 << 63)),
     ("y", lambda: defenses.SmoothedClassifier(GaussianNB()).fit(X, UNORDERED)),
     ("values", lambda: preprocessing.CategoricalColumn(np.array("a"))),
-    ("inconsistent", lambda: CANARIES.score_samples(X, 1 - y, y[:0])),
     ("X_in", lambda: attacks.GenerativeAttack(LogisticRegression()).fit(X, X + 1.0).evaluate(X[:0],
         X)),
     ("y", lambda: regression().fit(X, SEQUENCES)),

@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import binom, false_discovery_control, multinomial
 
 from skprivacy.metrics import auc, epsilon_lower_bound
-from skprivacy.metrics import evidence as _evidence
 from skprivacy.metrics.evidence import mean_lower_bound
 from skprivacy.metrics.rates import (
     auc_interval,
@@ -48,33 +47,10 @@ def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
     assert wrong <= most(len(SIZES), alpha)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "epsilon"), [(1726, 1.0), (489, 0.05), (40, 0.5), (2000, 3.0)])
-def test_randomised_response_is_never_shown_worse_than_it_is(n, epsilon):
-    rng = np.random.default_rng(1)
-    above = sum(epsilon_lower_bound(*responses(rng, n, epsilon)) > epsilon for _ in range(200))
-    assert above <= most(200, 0.05)
-
-
 def test_randomised_response_is_shown_nearly_as_bad_as_it_is():
     rng = np.random.default_rng(2)
     shown = [epsilon_lower_bound(*responses(rng, 1000, 1.0)) for _ in range(100)]
     assert np.median(shown) > 0.8
-
-
-def test_planted_fixed_coin_is_caught(monkeypatch):
-    """Ties were settled by the same coin whenever the sample sizes were the same."""
-
-    def area(members, others, alpha):
-        n = min(len(members), len(others))
-        first, second = members[:n], others[:n]
-        ties = int((first == second).sum())
-        won = int((first > second).sum()) + np.random.default_rng(0).binomial(ties, 0.5)
-        return float(clopper_pearson(won, n, 2 * alpha)[0])
-
-    monkeypatch.setattr(_evidence, "bound_area", area)
-    with pytest.raises(AssertionError):
-        test_constant_scores_refute_nothing(1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 20])

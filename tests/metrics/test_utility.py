@@ -73,10 +73,9 @@ def test_the_error_of_one_draw_is_that_of_new_records():
     assert np.mean(errors) == pytest.approx(np.std([one.loss for one in found]), rel=0.15)
 
 
-@pytest.mark.parametrize(("metric", "error"), [("f1", TypeError), (lambda a, b: a, ValueError)])
-def test_invalid_metric_is_refused(metric, error):
-    with pytest.raises(error, match=r"^metric="):
-        utility_loss([0, 1], [0, 1], [0, 1], metric=metric)
+def test_invalid_metric_is_refused():
+    with pytest.raises(TypeError, match=r"^metric="):
+        utility_loss([0, 1], [0, 1], [0, 1], metric="f1")
 
 
 @pytest.mark.parametrize(

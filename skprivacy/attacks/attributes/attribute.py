@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import reduce
-from math import inf, sqrt
+from math import sqrt
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._clones import name_failing_model
 from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
-from ..._validation import is_number, open_unit
+from ..._sklearn import HasMethods, StrOptions
+from ..._validation import Interval, open_unit
 from ...base import roll_back_on_error
 from ...metrics.rates import as_numbers
 from .. import scores
@@ -44,7 +46,6 @@ _MAX_CATEGORIES = 20  # numbers with more distinct values are a quantity
 _N_QUANTILES = 25  # of the values, and of the distinct values, that are tried of a quantity
 _CLOSE = 0.1  # default of within, in standard deviations of the attribute
 _SMALLEST_SCALE = 1e-3  # of residuals on members, relative to those on other records
-_PRIORS = ("imputation", "marginal", "uniform")
 _BASELINES = ("the other attributes and y", "the attribute's frequencies alone")
 
 
@@ -86,9 +87,6 @@ class AttributeInference(TargetAttack):
     imputer : classifier with ``predict_proba``, default=None
         Learns the index of the attribute's value in ``values_`` from the other columns and the
         target. None: a random forest.
-    n_reference : int, default=1000
-        Maximum number of the attacker's records that estimate the distribution of gradients, for
-        Updates.
     within : float, default=None
         Largest absolute error, in the attribute's unit, that counts as inferred. Above 0, the
         attribute must be a number, and is treated as a quantity. 0: the value must be equal. None:
@@ -141,6 +139,14 @@ class AttributeInference(TargetAttack):
     True
     """
 
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "attribute": "no_validation",
+        "prior": [StrOptions({"imputation", "marginal", "uniform"})],
+        "imputer": [HasMethods(["fit", "predict_proba"]), None],
+        "within": [Interval(Real, 0, None, closed="left"), None],
+    }
+
     def __init__(
         self,
         target: Any = None,
@@ -148,14 +154,12 @@ class AttributeInference(TargetAttack):
         attribute: int | str = 0,
         prior: str = "imputation",
         imputer: Any = None,
-        n_reference: int = 1000,
         within: float | None = None,
     ) -> None:
         self.target = target
         self.attribute = attribute
         self.prior = prior
         self.imputer = imputer
-        self.n_reference = n_reference
         self.within = within
 
     def fit(self, X: Any, y: Any) -> AttributeInference:
@@ -173,11 +177,8 @@ class AttributeInference(TargetAttack):
         AttributeInference
             Itself, fitted.
         """
+        self._validate_params()
         classes = self._target_classes(X)
-        if not isinstance(self.prior, str) or self.prior not in _PRIORS:
-            raise ValueError(f"prior={self.prior!r} must be one of {', '.join(_PRIORS)}.")
-        if self.within is not None and not (is_number(self.within) and 0 <= self.within < inf):
-            raise ValueError(f"within={self.within!r} must be a finite number >= 0, or None.")
         frame, column = self._split_complete(X)
         if not predicts_numbers(self.target):
             y = column_or_1d(y)
@@ -197,10 +198,10 @@ class AttributeInference(TargetAttack):
                 self.classes_ = class_list(classes, y)
                 check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
-                attack = UpdatesMembership(self.target, n_reference=self.n_reference)
+                attack = UpdatesMembership(self.target)
                 self.attack_ = attack.fit(LabeledRecords(X, y))
             self.marginal_ = np.bincount(codes, minlength=len(tried)) / len(codes)
-            self.imputer_ = self._make_imputer().fit(self._with_target(frame, y), codes)
+            self.imputer_ = self._make_imputer().fit(self._append_target(frame, y), codes)
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -384,12 +385,10 @@ class AttributeInference(TargetAttack):
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         with name_failing_model(self.imputer_, "asked about X"):
-            return np.asarray(self.imputer_.predict_proba(self._with_target(frame, y)))
+            return np.asarray(self.imputer_.predict_proba(self._append_target(frame, y)))
 
     def _make_imputer(self) -> Any:
         if self.imputer is not None:
-            if not hasattr(self.imputer, "fit"):
-                raise TypeError(f"imputer={self.imputer!r} must be a classifier, or None.")
             return clone(self.imputer)
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
         texts = make_column_selector(dtype_exclude="number")
@@ -415,8 +414,6 @@ class AttributeInference(TargetAttack):
         X = as_records(X, name)
         if sparse.issparse(X):
             raise TypeError(f"{name} must be dense, not sparse. Pass {name}.toarray().")
-        if X.ndim != 2:
-            raise ValueError(f"{name} has shape {X.shape}; expected (n_records, n_features).")
         frame = as_table(X)
         if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
@@ -428,7 +425,7 @@ class AttributeInference(TargetAttack):
         column = frame[self.attribute]
         return others, column.infer_objects() if column.dtype == object else column
 
-    def _with_target(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
+    def _append_target(self, frame: pd.DataFrame, y: Any) -> pd.DataFrame:
         columns = self._encode_target(y).T
         return frame.assign(**{f"target{i}": column for i, column in enumerate(columns)})
 

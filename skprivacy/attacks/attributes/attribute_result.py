@@ -66,8 +66,6 @@ class AttributeRates:
     error, baseline_error : float
         Mean absolute errors of attack and imputation; NaN for categories. Both guess the median of
         their distribution.
-    median_error, baseline_median_error : float
-        Median absolute errors; NaN for categories.
     error_gain : float
         ``baseline_error - error``; NaN for categories.
     error_gain_interval : (float, float)
@@ -84,8 +82,6 @@ class AttributeRates:
     gain_interval: Interval
     error: float
     baseline_error: float
-    median_error: float
-    baseline_median_error: float
     error_gain: float
     error_gain_interval: Interval
 
@@ -153,7 +149,7 @@ class AttributeResult(FactReport):
                         Fact(
                             "advantage",
                             self.advantage,
-                            _with_interval(self.advantage, self.advantage_interval),
+                            _format_estimate(self.advantage, self.advantage_interval),
                             label="advantage (gain of members minus gain of others)",
                         ),
                         Fact("baseline", self.baseline, self.baseline, label="imputed by"),
@@ -191,8 +187,6 @@ def compare_guesses(attack: Guesses, imputed: Guesses, alpha: float) -> Attribut
         gain_interval=gain_interval,
         error=float(attack.error.mean()),
         baseline_error=float(imputed.error.mean()),
-        median_error=float(np.median(attack.error)),
-        baseline_median_error=float(np.median(imputed.error)),
         error_gain=float(reduced.mean()),
         error_gain_interval=_mean_interval(reduced, alpha),
     )
@@ -238,16 +232,16 @@ def _mean_interval(differences: NDArray[np.float64], alpha: float) -> Interval:
     return mean - width, mean + width
 
 
-def _with_interval(value: float, interval: Interval) -> str:
+def _format_estimate(value: float, interval: Interval) -> str:
     return f"{format_number(value)} [{', '.join(map(format_number, interval))}]"
 
 
 def _describe_rates(rates: AttributeRates, close: str) -> str:
     """Return the figures of members or of others as text."""
     text = (
-        f"inferred {_with_interval(rates.accuracy, rates.accuracy_interval)} of {rates.n:,}{close},"
-        f" imputed {_with_interval(rates.baseline, rates.baseline_interval)}, gain "
-        f"{_with_interval(rates.gain, rates.gain_interval)}"
+        f"inferred {_format_estimate(rates.accuracy, rates.accuracy_interval)} of {rates.n:,}"
+        f"{close}, imputed {_format_estimate(rates.baseline, rates.baseline_interval)}, gain "
+        f"{_format_estimate(rates.gain, rates.gain_interval)}"
     )
     if math.isnan(rates.error):
         return text
@@ -255,9 +249,7 @@ def _describe_rates(rates: AttributeRates, close: str) -> str:
     return (
         f"{text}; mean absolute error {format_significant(rates.error)}, imputed "
         f"{format_significant(rates.baseline_error)}, gain "
-        f"{format_significant(rates.error_gain)} [{low}, {high}]; median "
-        f"{format_significant(rates.median_error)}, imputed "
-        f"{format_significant(rates.baseline_median_error)}"
+        f"{format_significant(rates.error_gain)} [{low}, {high}]"
     )
 
 

@@ -98,13 +98,7 @@ class LabelCanaries:
             With all labels to train on.
         """
         y = np.asarray(column_or_1d(y))
-        try:
-            known = np.unique(y if classes is None else np.asarray(classes))
-        except TypeError:
-            raise TypeError(
-                "y or classes holds labels that cannot be sorted, such as text and numbers. Give "
-                "all labels one type."
-            ) from None
+        known = class_list(y if classes is None else classes)
         if len(known) < 2:
             raise ValueError(
                 f"classes must hold at least two labels, found {len(known)}. Pass all labels that "
@@ -287,23 +281,8 @@ class LabelInferenceAttack(TargetAttack):
         check_is_fitted(self, "prior_")
         return self.classes_[self._probabilities(self.target, as_records(X)).argmax(axis=1)]
 
-    def score_samples(self, X: Any, label: ArrayLike, other: ArrayLike) -> Float64Array:
-        """Return the evidence that records were trained with ``label`` rather than ``other``.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records of the training set.
-        label, other : array-like of shape (n_records,)
-            The two labels between which the attacker decides, for each record.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Log-odds under the target minus log-odds under the prior.
-        """
-        check_is_fitted(self, "prior_")
-        X = as_records(X)
+    def _score_labels(self, X: Any, label: NDArray[Any], other: NDArray[Any]) -> Float64Array:
+        """Return the evidence for ``label`` over ``other``: target minus prior, in log-odds."""
         # Malek et al. 2021: the model's advantage over a prior that did not see the label
         by_target = self._log_odds(self.target, X, label, other, _MIN_TARGET)
         return by_target - self._log_odds(self.prior_, X, label, other, _MIN_PRIOR)
@@ -336,6 +315,7 @@ class LabelInferenceAttack(TargetAttack):
                 "LabelCanaries.draw(y, n_canaries=...), fit the target to their labels, and pass "
                 "them here with the same X."
             )
+        check_is_fitted(self, "prior_")
         X = as_records(X)
         if canaries.rows.max(initial=0) >= num_samples(X):
             raise ValueError(
@@ -344,7 +324,7 @@ class LabelInferenceAttack(TargetAttack):
             )
         own = safe_indexing(X, canaries.rows)
         two = canaries.label, canaries.other
-        scores = canaries._sum_by_canary(self.score_samples(own, *two))
+        scores = canaries._sum_by_canary(self._score_labels(own, *two))
         by_prior = canaries._sum_by_canary(self._log_odds(self.prior_, own, *two, _MIN_PRIOR))
         details = {
             "n_canaries": len(scores),
@@ -366,11 +346,9 @@ class LabelInferenceAttack(TargetAttack):
         return np.eye(len(self.classes_))[columns]
 
     def _log_odds(
-        self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float
+        self, model: Any, X: Any, label: NDArray[Any], other: NDArray[Any], least: float
     ) -> Float64Array:
         probabilities = np.maximum(self._probabilities(model, X), least)
         rows = np.arange(len(probabilities))
-        first = label_columns(label, self.classes_, "label")
-        second = label_columns(other, self.classes_, "other")
-        check_consistent_length(X, first, second)
+        first, second = (label_columns(of, self.classes_) for of in (label, other))
         return np.log(probabilities[rows, first]) - np.log(probabilities[rows, second])

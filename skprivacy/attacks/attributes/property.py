@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,21 +18,21 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model, describe_error, train_clone
-from ..._environment import check_n_jobs, limit_workers
+from ..._environment import N_JOBS, limit_workers
 from ..._input_data import check_consistent_length, check_one_type
-from ..._sklearn import safe_indexing
+from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import (
+    Interval,
     as_array,
     check_random_state,
     num_samples,
     open_unit,
     raise_alone,
     sequence,
-    whole,
 )
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
-from ...metrics.rates import Interval, as_numbers, clopper_pearson
+from ...metrics.rates import as_numbers, clopper_pearson
 from .. import scores
 from ..attack_result import AttackResult
 from ..membership.classifiers import linear_model
@@ -70,7 +70,7 @@ class PropertyPrediction:
     has_property: bool
     log_odds: float
     right: float
-    interval: Interval
+    interval: tuple[float, float]
     baseline: float
     n: int
 
@@ -163,6 +163,17 @@ class PropertyInference(BaseEstimator):
     (True, 0.5, True)
     """
 
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "n_shadows": [Interval(Integral, 2, None, closed="left")],  # one with the property, one not
+        "n_train": [Interval(Integral, 1, None, closed="left"), None],
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "train": [callable, None],
+        "n_jobs": N_JOBS,
+        "random_state": ["random_state"],
+    }
+
     def __init__(
         self,
         target: Any,
@@ -211,19 +222,22 @@ class PropertyInference(BaseEstimator):
             If ``group`` does not consist of both True and False (or 1 and 0), or there are too few
             records for a share.
         """
+        self._validate_params()
         rng = check_random_state(self.random_state)
-        self._check_parameters()
+        if not isinstance(self.target, Updates) and not hasattr(self.target, "fit"):
+            raise TypeError(f"target={self.target!r} must be a model with fit, or Updates.")
         given = numbers("shares", shares)
         if len(given) != 2 or not all(0 <= share <= 1 for share in given):
             raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
-        X, y, group = as_records(X), as_array("y", y), _as_bool(group)
+        X, y, group = as_records(X), as_array("y", y), as_array("group", group)
         check_consistent_length(X, y, group)
         check_one_type("y", y)
-        if group.all() or not group.any():
+        if group.ndim != 1 or group.dtype.kind not in "biuf" or set(group.tolist()) != {0, 1}:
             raise ValueError(
-                f"group must hold both True and False; got only {bool(group.all())}. Pass records "
-                "of the group and others."
+                f"group has shape {group.shape} and type {group.dtype}; expected True for some "
+                'records and False for others, for example X["sex"] == "female".'
             )
+        group = group.astype(bool)
         for share in given:  # refuses a share before any random draw
             self._counts(group, share)
         with roll_back_on_error(self):
@@ -233,11 +247,13 @@ class PropertyInference(BaseEstimator):
                 queries = rng.permutation(num_samples(X))[: self.n_queries]
                 self._queries = safe_indexing(X, queries)
             has_property = np.arange(self.n_shadows) % 2 == 1
-            drawn = [self._draw_shadow_set(group, given[int(it)], rng) for it in has_property]
+            shadow_sets = [
+                self._draw_shadow_set(group, given[int(has_it)], rng) for has_it in has_property
+            ]
             views = np.array(
-                Parallel(n_jobs=limit_workers(self.n_jobs, len(drawn)))(
+                Parallel(n_jobs=limit_workers(self.n_jobs, len(shadow_sets)))(
                     delayed(self._shadow_view)(safe_indexing(X, rows), y[rows], seed)
-                    for rows, seed in drawn
+                    for rows, seed in shadow_sets
                 )
             )
             # Ateniese et al. 2015: meta-classifier on shadow sets with and without the property
@@ -332,17 +348,6 @@ class PropertyInference(BaseEstimator):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise_alone(kind(f"{name}: {describe_error(error)}"))
 
-    def _check_parameters(self) -> None:
-        if not isinstance(self.target, Updates) and not hasattr(self.target, "fit"):
-            raise TypeError(f"target={self.target!r} must be a model with fit, or Updates.")
-        if self.train is not None and not callable(self.train):
-            raise TypeError(f"train={self.train!r} must be a function, or None.")
-        whole("n_shadows", self.n_shadows, least=2)  # one with the property, one without
-        whole("n_queries", self.n_queries)
-        check_n_jobs(self.n_jobs)
-        if self.n_train is not None:
-            whole("n_train", self.n_train)
-
     def _size(self, n_records: int) -> int:
         """Return the size of a shadow set that is drawn from ``n_records`` records."""
         known = self.target.n_records if isinstance(self.target, Updates) else n_records // 4
@@ -374,8 +379,6 @@ class PropertyInference(BaseEstimator):
     def _fit_attack_models(self, views: Float64Array, has_property: NDArray[np.bool_]) -> list[Any]:
         """Fit an attack model for each round."""
         base = linear_model() if self.attack_model is None else self.attack_model
-        if not hasattr(base, "fit"):
-            raise TypeError(f"attack_model={base!r} must be a classifier, or None.")
         return [clone(base).fit(views[:, t], has_property) for t in range(views.shape[1])]
 
     def _answer_held_out(
@@ -412,9 +415,7 @@ class PropertyInference(BaseEstimator):
             return answers.reshape(1, -1)
         if not isinstance(self.target, Updates):
             if not hasattr(target, "predict_proba"):
-                raise TypeError(
-                    f"target={target!r} must be a fitted classifier with predict_proba."
-                )
+                raise TypeError(f"target={target!r} must be a classifier with predict_proba.")
             proba = predict_aligned(target, self._queries, self.classes_)
             return np.log(np.maximum(proba, 1e-6)).reshape(1, -1)
         if not isinstance(target, Updates):
@@ -443,17 +444,3 @@ class PropertyInference(BaseEstimator):
                 for t in range(seen.n_rounds)
             ]
         )
-
-
-def _as_bool(group: Any) -> NDArray[np.bool_]:
-    """Return the group as bool; refuse text and other numbers, which would convert to True."""
-    given = as_array("group", group)
-    truths = given.ndim == 1 and all(
-        isinstance(value, Real | np.bool_) and value in (False, True) for value in given.tolist()
-    )
-    if not truths:
-        raise ValueError(
-            f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
-            'each record, for example X["sex"] == "female".'
-        )
-    return given.astype(bool)

@@ -250,11 +250,11 @@ def refit_and_sample(generator: Any, X: Any, n: int, random: np.random.RandomSta
     fresh = clone_without_budget(generator).fit(X)
     seed = int(random.randint(2**31))
     try:
-        drawn = fresh.sample(n, random_state=seed)
+        records = fresh.sample(n, random_state=seed)
     except TypeError:  # scikit-learn's mixtures have no random_state in sample
-        drawn = fresh.sample(n)
+        records = fresh.sample(n)
     # mixtures return the records and their components
-    return as_records(drawn[0] if isinstance(drawn, tuple) else drawn, "generator")
+    return as_records(records[0] if isinstance(records, tuple) else records, "generator")
 
 
 def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:

@@ -51,8 +51,6 @@ class SupervisedAttack(MembershipAttack):
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: the mean of a logistic regression and a forest of extremely
         randomised trees.
-    fpr : float, default=0.05
-        Ignored: the threshold is set on the records of known membership.
 
     Notes
     -----
@@ -87,10 +85,9 @@ class SupervisedAttack(MembershipAttack):
         "attack_model": [HasMethods(["fit", "predict_proba"]), None]
     }
 
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+    def __init__(self, target: Any = None, *, attack_model: Any = None) -> None:
         self.target = target
         self.attack_model = attack_model
-        self.fpr = fpr
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
@@ -250,11 +247,12 @@ class ShokriAttack(ShadowAttack):
 class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
-    The attack model is shared by all classes and takes the highest probabilities in order, so it
-    needs neither labels nor many shadow models. Adversary 1, the default, trains shadow models like
-    the target on data like the target's. Adversary 2 has data with other features and classes: pass
-    a ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
-    use ``SignalThreshold(target, signal="max_confidence")``.
+    One logistic regression on scaled log-probabilities serves all classes. It takes the highest
+    probabilities in order, so it needs neither labels nor many shadow models. Adversary 1, the
+    default, trains shadow models like the target on data like the target's. Adversary 2 has data
+    with other features and classes: pass a ``pool`` of models for these data, and pass these data
+    to ``fit``. Adversary 3 trains nothing: use
+    ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
@@ -262,8 +260,6 @@ class MLLeaksAttack(ShokriAttack):
     n_highest : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
-    attack_model : classifier with ``predict_proba``, default=None
-        None: logistic regression on scaled log-probabilities.
     pool : int or ShadowPool, default=2
         Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is
         used as it is. An unfitted one is cloned and trained on the records given to ``fit``, whose
@@ -294,7 +290,6 @@ class MLLeaksAttack(ShokriAttack):
     """
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -303,14 +298,12 @@ class MLLeaksAttack(ShokriAttack):
         target: Any = None,
         *,
         n_highest: int = 3,
-        attack_model: Any = None,
         pool: Any = 2,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
         ShadowAttack.__init__(self, target, pool=pool, random_state=random_state, fpr=fpr)
         self.n_highest = n_highest
-        self.attack_model = attack_model
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(classes)
@@ -319,7 +312,7 @@ class MLLeaksAttack(ShokriAttack):
         self._fit_pool(X, y)
         self._n_seen = min(self.n_highest, len(self._label_classes), len(self.pool_.classes_))
         features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
-        self._model = self._train(features, trained)
+        self._model = linear_model().fit(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
     def _check_features(self, X: Any, reset: bool) -> None:
@@ -384,10 +377,11 @@ def fit_folds(
     return models
 
 
-def fit_attack_models(attack_model: Any, X: Any, features: Float64Array, member: Any) -> list[Any]:
-    """Return an attack model for each fold of the records, fitted on the features of the others."""
-    base = linear_model("balanced") if attack_model is None else attack_model
-    return fit_folds(X, member, lambda rows, _: clone(base).fit(features[rows], member[rows]))
+def fit_attack_models(X: Any, features: Float64Array, member: Any) -> list[Any]:
+    """Return a linear model for each fold of the records, fitted on the features of the others."""
+    return fit_folds(
+        X, member, lambda rows, _: linear_model("balanced").fit(features[rows], member[rows])
+    )
 
 
 def member_probabilities(models: list[Any], X: Any, features: Float64Array) -> Float64Array:

@@ -187,7 +187,7 @@ class LabeledRecords:
     def __getitem__(self, rows: Any) -> LabeledRecords:
         if isinstance(rows, tuple):  # scikit-learn asks for array[rows, ...]
             rows = rows[0]
-        if not isinstance(rows, slice):  # a slice of an array is no copy
+        if not isinstance(rows, slice):  # slicing an array copies nothing
             rows = np.atleast_1d(np.arange(len(self))[rows])
         return LabeledRecords(safe_indexing(self.X, rows), self.y[rows])
 

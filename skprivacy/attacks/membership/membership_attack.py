@@ -105,7 +105,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         Their names, if all are text.
     """
 
-    fpr: float | None
+    fpr: float | None = None
 
     # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
     # one number per record also accept margins, densities, residuals and distances.
@@ -155,7 +155,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         self._check_target(X, labels)
         classes, member = _NOT_KNOWN, None
         if y is not None:
-            classes, member = _read_membership(y, num_samples(X))
+            classes, member = _check_membership(y, num_samples(X))
         elif self._needs_members:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it "
@@ -182,7 +182,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         ndarray of shape (n_records,)
             The scores, of which ``predict`` calls those from ``threshold_`` on members.
         """
-        return self._score(*self._read_scored(X))
+        return self._score(*self._split_scored(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return for each record whether the attack calls it a member.
@@ -216,7 +216,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
             The area, in [0, 1].
         """
         found = self.decision_function(X)
-        _, member = _read_membership(y, len(found))
+        _, member = _check_membership(y, len(found))
         return metrics.auc(found[member], found[~member])
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
@@ -232,7 +232,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
         equal a member. They stay in the sample, since dropping them from one sample only would make
         the samples distinguishable without any leakage.
         """
-        members, others = self._read_scored(X_in, "X_in"), self._read_scored(X_out, "X_out")
+        members, others = self._split_scored(X_in, "X_in"), self._split_scored(X_out, "X_out")
         n_in = num_samples(members[0])
         values = self._score(*concat_labeled(members, others))
         details = {
@@ -252,7 +252,7 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
     def _split_labels(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any] | None]:
         return split_labels(X, name)
 
-    def _read_scored(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any]]:
+    def _split_scored(self, X: Any, name: str = "X") -> tuple[Any, NDArray[Any]]:
         """Return records to score and their labels, checked against the records of ``fit``."""
         check_is_fitted(self, "threshold_")
         X, labels = self._split_labels(X, name)
@@ -400,7 +400,7 @@ class LossThreshold(MembershipAttack):
         return self._target_minus_loss(X, y)
 
 
-def _read_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _check_membership(y: ArrayLike, n_records: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of non-members and members, and which records are members."""
     y = column_or_1d(y, warn=True)
     if y.dtype.kind not in "biuf":

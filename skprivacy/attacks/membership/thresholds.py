@@ -25,16 +25,15 @@ Float64Array = NDArray[np.float64]
 class ShadowThreshold(ShadowAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
-    With the defaults this is the modified entropy attack of Song & Mittal 2021.
+    With the defaults this is the modified entropy attack of Song & Mittal 2021. Each class has its
+    own threshold. Classes in which the shadow models have no members or no non-members use the
+    threshold for all records.
 
     Parameters
     ----------
     %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
-    per_class : bool, default=True
-        Whether each class has its own threshold. Classes in which the shadow models have no members
-        or no non-members use the threshold for all records.
     %(shadow_pool)s
 
     Notes
@@ -59,8 +58,7 @@ class ShadowThreshold(ShadowAttack):
     _needs_classes = True
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
-        "signal": [StrOptions(set(scores.SIGNALS))],
-        "per_class": ["boolean"],
+        "signal": [StrOptions(set(scores.SIGNALS))]
     }
 
     def __init__(
@@ -68,13 +66,11 @@ class ShadowThreshold(ShadowAttack):
         target: Any = None,
         *,
         signal: str = "modified_entropy",
-        per_class: bool = True,
         pool: Any = 16,
         random_state: Any = None,
     ) -> None:
         super().__init__(target, pool=pool, random_state=random_state)
         self.signal = signal
-        self.per_class = per_class
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -82,8 +78,6 @@ class ShadowThreshold(ShadowAttack):
         signal, trained, label = self._view_shadows(X, y, self._label_classes, view)
         self._threshold = _Threshold(signal, trained)
         self._class_thresholds = {}
-        if not self.per_class:
-            return
         # Song & Mittal 2021: a class-dependent threshold, learned on shadow models
         for c in np.unique(label):
             here = label == c

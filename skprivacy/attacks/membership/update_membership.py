@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..._docs import fill_docs
-from ..._sklearn import HasMethods, safe_indexing
+from ..._sklearn import safe_indexing
 from ..._validation import Interval
 from ..model_answers import as_classifier
 from ..record_gradients import RecordGradients
@@ -40,9 +40,6 @@ class UpdatesMembership(MembershipAttack):
     target : Updates, default=None
         The updates that the attacker has seen. None makes a template for ``clone`` and
         ``set_params``.
-    attack_model : classifier with ``predict_proba``, default=None
-        Learns membership from the ratio and the loss of each round (Nasr et al.), if ``fit`` is
-        given ``y``. None: logistic regression with balanced classes on scaled features.
     n_reference : int, default=1000
         Maximum number of non-members that estimate the distribution of gradients, chosen by
         fingerprint.
@@ -51,8 +48,9 @@ class UpdatesMembership(MembershipAttack):
     Notes
     -----
     Without ``y``, all records given to ``fit`` are treated as non-members, so pass it if some
-    are members. Records are split into 5 folds by fingerprint, and a record is scored with the
-    reference records and attack model of the other four.
+    are members. With it, a logistic regression learns membership from the ratio and the loss of
+    each round (Nasr et al.). Records are split into 5 folds by fingerprint, and a record is scored
+    with the reference records and attack model of the other four.
 
     The ratio of one round is (g - m)' A (u - m) - (g - m)' A (g - m) / (2 n). Here g is the
     record's gradient, m and C are the mean and the covariance of the gradients of k reference
@@ -87,7 +85,6 @@ class UpdatesMembership(MembershipAttack):
     """
 
     _parameter_constraints = MembershipAttack._parameter_constraints | {
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "n_reference": [Interval(Integral, 2, None, closed="left")],
     }
 
@@ -95,12 +92,10 @@ class UpdatesMembership(MembershipAttack):
         self,
         target: Updates | None = None,
         *,
-        attack_model: Any = None,
         n_reference: int = 1000,
         fpr: float = 0.05,
     ) -> None:
         self.target = target
-        self.attack_model = attack_model
         self.n_reference = n_reference
         self.fpr = fpr
 
@@ -136,7 +131,7 @@ class UpdatesMembership(MembershipAttack):
             self._trust = min(1.0, float(-2 * expected.sum() / np.sum(off**2)))
         if member is not None:
             features = self._features(X, y)
-            self._models = fit_attack_models(self.attack_model, X, features, member)
+            self._models = fit_attack_models(X, features, member)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         if self._models is None:

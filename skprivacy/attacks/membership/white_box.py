@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from ..._docs import fill_docs
 from ..._extras import name_missing_extra
 from ..._input_data import column_or_1d, label_columns
-from ..._sklearn import HasMethods, StrOptions, safe_indexing
+from ..._sklearn import StrOptions, safe_indexing
 from ..._validation import Interval, check_random_state
 from ...metrics.rates import clopper_pearson, roc
 from .. import scores
@@ -58,11 +58,11 @@ class WhiteBoxAttack(MembershipAttack):
     target : fitted network, default=None
         ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers
         and returns logits; alone or at the end of a pipeline.
-    attack_model : {"network", "linear"} or classifier with ``predict_proba``, default="network"
+    attack_model : {"network", "linear"}, default="network"
         "network" is the attack network, which requires torch. "linear" is logistic regression with
-        balanced classes on scaled inputs. It and other classifiers need ``y``, and no torch. Their
-        inputs are the loss, the prediction and, for each linear layer, the norm of the record's
-        gradient and statistics of the layer's input.
+        balanced classes on scaled inputs. It needs ``y``, and no torch. Its inputs are the loss,
+        the prediction and, for each linear layer, the norm of the record's gradient and statistics
+        of the layer's input.
     epochs : int, default=15
         Number of epochs in which the attack network is trained. With ``y``, five networks are
         trained and averaged, each from the epoch that is best on another fifth of the records.
@@ -106,7 +106,7 @@ class WhiteBoxAttack(MembershipAttack):
     """
 
     _parameter_constraints = MembershipAttack._parameter_constraints | {
-        "attack_model": [StrOptions({"network", "linear"}), HasMethods(["fit", "predict_proba"])],
+        "attack_model": [StrOptions({"network", "linear"})],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -115,7 +115,7 @@ class WhiteBoxAttack(MembershipAttack):
         self,
         target: Any = None,
         *,
-        attack_model: Any = "network",
+        attack_model: str = "network",
         epochs: int = 15,
         random_state: Any = None,
         fpr: float = 0.05,
@@ -128,12 +128,11 @@ class WhiteBoxAttack(MembershipAttack):
 
     @property
     def _needs_members(self) -> bool:  # type: ignore[override]  # depends on a parameter
-        return not isinstance(self.attack_model, str) or self.attack_model == "linear"
+        return self.attack_model == "linear"
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         if self._needs_members:
-            base = None if isinstance(self.attack_model, str) else self.attack_model
-            self._models = fit_attack_models(base, X, self._figures(X, y), member)
+            self._models = fit_attack_models(X, self._figures(X, y), member)
             return
         with name_missing_extra():
             from .white_box_encoder import train_decoded, train_labelled

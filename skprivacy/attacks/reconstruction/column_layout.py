@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ..._validation import sequence
 from ...preprocessing import CategoricalColumn, HashedColumn, Schema
 
 Float64Array = NDArray[np.float64]
@@ -41,15 +40,13 @@ class ColumnLayout:
     spread: Float64Array
 
     @classmethod
-    def from_columns(cls, X: Float64Array, described: Any) -> ColumnLayout:
-        """Build the layout from a schema or a list of columns; None means numbers only."""
+    def from_columns(cls, X: Float64Array, described: Schema | None) -> ColumnLayout:
+        """Build the layout from a schema; None means numbers only."""
         d = X.shape[1]
         if described is None:
             named = {str(j): np.array([j]) for j in range(d)}
-        elif isinstance(described, Schema):
-            named = _columns_of_schema(described, d)
         else:
-            named = _columns_of_lists(described, d)
+            named = _columns_of_schema(described, d)
         low, high, spread = X.min(axis=0), X.max(axis=0), X.std(axis=0)
         return cls(
             tuple(named),
@@ -162,18 +159,18 @@ def null_model_rows(
     for features in layout.one_hot:
         middle[features] = layout.low[features]
         middle[features[0]] = layout.high[features[0]]
-    mode, drawn = np.empty((2, *shape, len(middle)))
+    mode, random_rows = np.empty((2, *shape, len(middle)))
     known = np.zeros(shape, dtype=int) if labels is None else labels
     for label in np.unique(known):
         pool = reference if labels is None else reference[of_reference == label]
         pool = pool if len(pool) else reference
         here = known == label
         mode[here] = layout.most_frequent_row(pool)
-        drawn[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
+        random_rows[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
     return {
         "middle": np.broadcast_to(middle, mode.shape),
         "mode": mode,
-        "random rows": drawn,
+        "random rows": random_rows,
     }
 
 
@@ -231,28 +228,4 @@ def _columns_of_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
         )
         named[str(name)] = np.arange(at, at + of_category)
         at += width
-    return named
-
-
-def _columns_of_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
-    try:
-        listed = sequence("columns", columns)
-    except TypeError:
-        raise TypeError(
-            f"columns={columns!r} must be a Schema, a list of the features of each column, or None."
-        ) from None
-    named = {}
-    seen: set[int] = set()
-    for j, features in enumerate(listed):
-        found = np.atleast_1d(np.asarray(features))
-        usable = found.dtype.kind in "iu" and found.ndim == 1 and len(found)
-        if not usable or found.min() < 0 or found.max() >= d or seen & set(found.tolist()):
-            raise ValueError(
-                f"columns[{j}]={features!r} must list features from 0 to {d - 1}, each in one "
-                "column only."
-            )
-        seen |= set(found.tolist())
-        named[str(j)] = found.astype(np.intp)
-    if not named:
-        raise ValueError("columns is empty. List the features of each column, or pass None.")
     return named

@@ -93,7 +93,7 @@ class FirstLayerInversion(InversionAttack):
 
         gradients = self._gradients
         rest, found = observed.clone(), observed.new_empty((0, self.n_features_in_))
-        floor = _ZERO * self._at_first_layer(observed)[1].abs().max()
+        floor = _ZERO * self._first_layer_gradients(observed)[1].abs().max()
         while len(found) < n_records:
             rows, label = self._single_record_quotients(rest, float(floor), n_records, labels)
             new = _select_new_rows(rows, found, n_records)
@@ -103,16 +103,16 @@ class FirstLayerInversion(InversionAttack):
             rest = rest - gradients.per_record(rows[new], label[new]).sum(0) / n_records
         return found
 
-    def _at_first_layer(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+    def _first_layer_gradients(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         weight, bias = self._gradients.linear_layer(0)
-        parts = self._gradients.parts(vector)
+        parts = self._gradients.split_weights(vector)
         return parts[weight], parts[bias]
 
     def _single_record_quotients(
         self, rest: Tensor, floor: float, n_records: int, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the quotients that reproduce their neuron's gradient, best first, and labels."""
-        weight, bias = self._at_first_layer(rest)
+        weight, bias = self._first_layer_gradients(rest)
         neurons = (bias.abs() > floor).nonzero()[:, 0]
         # Phong et al. 2018; Boenisch et al. 2023: weight gradient divided by bias gradient
         rows = weight[neurons] / bias[neurons][:, None]
@@ -132,7 +132,7 @@ class FirstLayerInversion(InversionAttack):
         for start in range(0, len(rows), 64):
             part = slice(start, start + 64)
             labels = label.expand(len(rows[part]))
-            _, each = self._at_first_layer(self._gradients.per_record(rows[part], labels))
+            _, each = self._first_layer_gradients(self._gradients.per_record(rows[part], labels))
             found[part] = each.gather(1, neurons[part, None])[:, 0]
         return found
 

@@ -17,6 +17,7 @@ from ..._extras import name_missing_extra
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
 from ...base import roll_back_on_error
+from ...preprocessing import Schema
 from ..model_answers import TargetAttack
 from .column_layout import ColumnLayout, null_model_ceiling, null_model_rows
 from .inversion_result import InversionResult
@@ -35,9 +36,9 @@ target : torch module or fitted estimator, default=None
     logits; a fitted estimator with ``module_``, such as
     :class:`~skprivacy.neural_network.DPSGDClassifier`; a fitted ``MLPClassifier`` or linear
     classifier.
-columns : Schema, list of lists of int or None, default=None
-    Features of each column: one feature for a number, several for a one-hot category. A Schema
-    describes the output of ``SchemaTransformer``. None: all features are numbers.
+columns : Schema, default=None
+    Columns of records that ``SchemaTransformer`` encoded: a number has one feature, a category
+    several. None: all features are numbers.
 loss : callable, default=None
     The loss of the gradient: maps outputs (n, n_outputs) and targets (n,) to a loss for each
     record. None: the cross-entropy of logits.
@@ -69,7 +70,7 @@ class InversionAttack(ABC, TargetAttack):
     _shared = (*SHARED_BY_CLONES, "columns", "loss")
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
-        "columns": "no_validation",
+        "columns": [Schema, None],
         "loss": [callable, None],
         "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
         "noise_multiplier": [Interval(Real, 0, None, closed="left")],
@@ -200,9 +201,11 @@ class InversionAttack(ABC, TargetAttack):
         observed = torch.stack([flatten(g, f"gradients[{b}]") for b, g in enumerate(gradients)])
         found = self._reconstruct_batches(observed, n, labels if labels_known else None)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        told, layout = labels.numpy() if labels_known else None, self.layout_
+        known_labels, layout = labels.numpy() if labels_known else None, self.layout_
         of_reference = self._encoded.numpy()
-        blind = null_model_rows(layout, self.reference_, of_reference, truth.shape[:2], told, rng)
+        blind = null_model_rows(
+            layout, self.reference_, of_reference, truth.shape[:2], known_labels, rng
+        )
         guessed = [one.rows for one in found]
         judged = list(map(layout.match_rows, guessed, truth))
         confidence = [one.confidence[guess] for one, (_, guess) in zip(found, judged, strict=True)]
@@ -215,7 +218,7 @@ class InversionAttack(ABC, TargetAttack):
             exact=np.concatenate(list(map(layout.exact, guessed, truth))),
             confidence=np.concatenate(confidence),
             batch=np.repeat(np.arange(len(truth)), n),
-            blind=null_model_ceiling(layout, truth, told),
+            blind=null_model_ceiling(layout, truth, known_labels),
             names=layout.names,
             attack=type(self).__name__,
             alpha=alpha,
@@ -305,7 +308,7 @@ def label_counts(
     **Guarantees.** The label of one record is exact if its gradient has no noise (iDLG).
     """
     _, bias = gradients.linear_layer(-1)
-    at_logits = gradients.parts(observed)[bias].double().numpy()
+    at_logits = gradients.split_weights(observed)[bias].double().numpy()
     if n_records == 1:
         # Zhao et al. 2020 (iDLG): the true label is the one logit with a negative gradient
         label = int(at_logits[0] < 0) if len(at_logits) == 1 else int(at_logits.argmin())
@@ -321,7 +324,7 @@ def label_counts(
 def _mean_at(gradients: LossGradients, bias: str, reference: Tensor, label: int) -> Float64Array:
     """Return the mean gradient at a bias of the reference records, all under one label."""
     labels = reference.new_full((len(reference),), label).long()
-    found = gradients.parts(gradients.per_record(reference, labels))[bias]
+    found = gradients.split_weights(gradients.per_record(reference, labels))[bias]
     return np.asarray(found.double().mean(0).numpy())
 
 

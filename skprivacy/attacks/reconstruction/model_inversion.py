@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..._input_data import label_columns
 from ..._validation import check_random_state, whole
-from ...mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pairs
+from ...mechanisms.bounds import check_bounds
 from ..model_answers import predict_aligned
 
 Float64Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ Float64Array = NDArray[np.float64]
 def invert_class(
     target: Any,
     label: Any,
-    bounds: ArrayLike,
+    bounds: Any,
     *,
     max_iter: int = 200,
     n_init: int = 8,
@@ -38,10 +38,8 @@ def invert_class(
         The target model.
     label : object
         The class, one of ``target.classes_``.
-    bounds : array-like of shape (n_features, 2) or (2,)
-        Lowest and highest value of each feature, or one pair for all features. A tuple of two
-        arrays means (lower, upper), as elsewhere. It is required for two features whose bounds
-        could be read either way.
+    bounds : (float, float) or (array-like, array-like)
+        Lowest and highest value, for all features or of shape (n_features,).
     max_iter : int, default=200
         Number of rounds; each queries ``4 * n_init`` inputs.
     n_init : int, default=8
@@ -85,14 +83,9 @@ def invert_class(
     if not hasattr(target, "classes_"):
         raise TypeError(f"target={target!r} must be a fitted classifier.")
     classes = np.asarray(target.classes_)
-    try:
-        is_class = label in classes.tolist()
-    except (TypeError, ValueError):  # arrays and pandas.NA are neither equal nor unequal
-        is_class = False
-    if not is_class:
-        raise ValueError(f"label must be one of target.classes_={classes.tolist()}.")
-    column = int(label_columns([label], classes)[0])
-    low, high = _check_bounds(bounds, target)
+    column = int(label_columns([label], classes, "label")[0])
+    width = getattr(target, "n_features_in_", None)
+    low, high = check_bounds("bounds", bounds, np.size(bounds[0]) if width is None else width)
     names = getattr(target, "feature_names_in_", None)
 
     def log_odds(points: Float64Array) -> Float64Array:
@@ -116,26 +109,3 @@ def invert_class(
         point[up], reached[up] = trial[best, np.arange(n_init)][up], found[up]
         step = np.clip(np.where(up, step * 1.2, step * 0.9), 1e-3, 0.5)
     return point[reached.argmax()]
-
-
-def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64Array]:
-    try:
-        box = np.asarray(np.transpose(bounds) if are_arrays(bounds) else bounds, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"bounds={bounds!r} must be pairs of numbers.") from None
-    width = getattr(target, "n_features_in_", None)
-    if box.shape == (2,) and width is not None:
-        box = np.tile(box, (width, 1))
-    pairs = box.ndim == 2 and box.shape[1] == 2 and np.isfinite(box).all()
-    if not pairs or not (box[:, 0] < box[:, 1]).all():
-        raise ValueError(
-            f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, "
-            f"finite, with the lowest below the highest; got shape {box.shape}."
-        )
-    if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
-        raise ambiguous_bounds_error("bounds", bounds)
-    if width not in (None, len(box)):
-        raise ValueError(
-            f"bounds has {len(box)} pairs; expected {width}, one for each feature of the target."
-        )
-    return box[:, 0], box[:, 1]

@@ -140,14 +140,14 @@ class GradientInversion(InversionAttack):
             *(part.split(max(1, _AT_ONCE // held)) for part in (observed, labels)), strict=True
         ):
             starts = (len(some), self.n_init, n_records)
-            drawn = self.reference_[rng.randint(len(self.reference_), size=starts)]
+            chosen = self.reference_[rng.randint(len(self.reference_), size=starts)]
             with threads_for(self._gradients.module, math.prod(starts)):
                 free, distances = search(
                     self._gradients,
                     relaxation,
                     some.repeat_interleave(self.n_init, 0),
                     own.repeat_interleave(self.n_init, 0),
-                    relaxation.free_parameters_near(self._gradients.records(drawn)).flatten(0, 1),
+                    relaxation.free_parameters_near(self._gradients.records(chosen)).flatten(0, 1),
                 )
             shares = relaxation.shares(free).unflatten(0, starts[:2])
             for rows, away in zip(shares, distances.unflatten(0, starts[:2]), strict=True):

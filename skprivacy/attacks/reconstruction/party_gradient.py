@@ -73,6 +73,6 @@ def party_gradient(
     mean = each.mean(0)
     if noise_multiplier:
         scale = noise_multiplier * float(max_grad_norm or 0.0) / len(rows)
-        drawn = generator("random_state", random_state).normal(scale=scale, size=len(mean))
-        mean = mean + mean.new_tensor(drawn)
-    return {name: part.numpy() for name, part in gradients.parts(mean).items()}
+        noise = generator("random_state", random_state).normal(scale=scale, size=len(mean))
+        mean = mean + mean.new_tensor(noise)
+    return {name: part.numpy() for name, part in gradients.split_weights(mean).items()}

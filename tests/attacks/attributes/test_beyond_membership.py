@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._clones import train_clone
-from skprivacy.attacks import AttackResult, PropertyInference, invert_class
+from skprivacy.attacks import PropertyInference, invert_class
 
 
 def blobs(seed, n=200):
@@ -22,7 +22,7 @@ def blobs(seed, n=200):
 def test_inversion_reaches_the_class_and_stays_in_bounds():
     X, y = blobs(0)
     model = LogisticRegression().fit(X, y)
-    x = invert_class(model, "high", [[-3, 4]] * 5, random_state=0)
+    x = invert_class(model, "high", (-3, 4), random_state=0)
     assert ((x >= -3) & (x <= 4)).all()
     assert model.predict([x])[0] == "high"
     # the climb goes on where the probability is flat: a linear model's height is in the corner
@@ -32,69 +32,28 @@ def test_inversion_reaches_the_class_and_stays_in_bounds():
 def test_inversion_of_a_plateau_is_silent():
     X, y = blobs(0)
     model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)
-    x = invert_class(model, "low", [[-3, 4]] * 5, max_iter=20, random_state=0)
+    x = invert_class(model, "low", (-3, 4), max_iter=20, random_state=0)
     assert model.predict([x])[0] == "low"
-
-
-def test_inversion_bounds_of_two_features_are_not_misread():
-    X, y = blobs(0)
-    model = LogisticRegression().fit(X[:, :2], y)
-    with pytest.raises(ValueError, match="ambiguous for two features"):
-        invert_class(model, "low", [[-3, 0], [5, 9]])
-    for bounds in [(np.array([-3, 5]), np.array([0, 9])), [[-3, 0], [-9, 5]]]:
-        x = invert_class(model, "low", bounds, max_iter=2, random_state=0)
-        lower, upper = bounds if isinstance(bounds, tuple) else np.transpose(bounds)
-        assert ((lower <= x) & (x <= upper)).all()
-
-
-def nearness(x, *samples):
-    """Score members and others by minus their distance from an inverted class."""
-    return AttackResult(*(-np.linalg.norm(sample - x, axis=1) for sample in samples))
-
-
-@pytest.mark.heavy
-def test_inversion_finds_a_lone_member():
-    rng = np.random.default_rng(0)
-    class_of = rng.normal(size=(40, 3))
-    member, others = class_of[:1], class_of[1:]
-    X = np.r_[member + 1e-3 * rng.normal(size=(5, 3)), rng.normal(size=(40, 3)) + 6]
-    y = np.r_[np.zeros(5), np.ones(40)]
-    model = KNeighborsClassifier(30, weights="distance").fit(X, y)
-    x = invert_class(model, 0, [[-3, 9]] * 3, random_state=0, max_iter=400)
-    assert nearness(x, member, others).auc > 0.9
-
-
-@pytest.mark.heavy
-def test_inversion_null(assert_chance):
-    results = []
-    for seed in range(20):
-        X, y = blobs(seed, 300)
-        model = LogisticRegression().fit(X[:100], y[:100])
-        x = invert_class(model, "low", [[-3, 4]] * 5, max_iter=20, random_state=seed)
-        own = X[100:][y[100:] == "low"]
-        results.append(nearness(x, own[::2], own[1::2]))
-    assert_chance(results, epsilon=False)
 
 
 def test_inversion_mistakes():
     X, y = blobs(0)
     model = LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match="bounds"):
-        invert_class(model, "low", [[1, 0]] * 5)
-    with pytest.raises(ValueError, match="label must be one of"):
-        invert_class(model, "none", [[0, 1]] * 5)
-    with pytest.raises(ValueError, match="3 pairs; expected 5, one for each feature"):
-        invert_class(model, "low", [[0, 1]] * 3)
+        invert_class(model, "low", (1, 0))
+    with pytest.raises(ValueError, match="label"):
+        invert_class(model, "none", (0, 1))
+    with pytest.raises(ValueError, match="bounds"):
+        invert_class(model, "low", ([0] * 3, [1] * 3))
 
 
-def test_inversion_takes_one_pair_for_all_features_and_a_model_of_named_columns():
+def test_inversion_takes_a_model_of_named_columns():
     X, y = blobs(0)
     frame = pd.DataFrame(X, columns=list("abcde"))
     named, plain = LogisticRegression().fit(frame, y), LogisticRegression().fit(X, y)
-    found = invert_class(
-        named, "high", (-3, 4), max_iter=20, random_state=0
-    )  # a warning would fail
-    same = invert_class(plain, "high", [[-3, 4]] * 5, max_iter=20, random_state=0)
+    given = {"max_iter": 20, "random_state": 0}
+    found = invert_class(named, "high", (-3, 4), **given)  # a warning would fail
+    same = invert_class(plain, "high", ([-3] * 5, [4] * 5), **given)
     np.testing.assert_allclose(found, same)
 
 
@@ -139,14 +98,12 @@ def test_property_inference_and_its_null(shares, found):
 
 def test_property_mistakes():
     X, y, group = town(0, 100)
-    with pytest.raises(ValueError, match="both True and False"):
-        PropertyInference(GaussianNB()).fit(X, y, group | True)
-    for strange in (group.astype(str), np.where(group, 1.0, np.nan), group[:, None]):
-        with pytest.raises(ValueError, match="expected one True or False"):
+    for strange in (group | True, group.astype(str), np.where(group, 1.0, np.nan), group[:, None]):
+        with pytest.raises(ValueError, match="expected True for some"):
             PropertyInference(GaussianNB()).fit(X, y, strange)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         PropertyInference(GaussianNB()).fit(X, y, group[:-1])
-    with pytest.raises(ValueError, match="n_shadows=1 must be an integer >= 2"):
+    with pytest.raises(ValueError, match="n_shadows"):
         PropertyInference(GaussianNB(), n_shadows=1).fit(X, y, group)
     PropertyInference(GaussianNB(), n_shadows=2, n_train=20).fit(X, y, group.astype(int))
     with pytest.raises(ValueError, match="Lower n_train"):

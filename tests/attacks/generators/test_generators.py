@@ -64,26 +64,18 @@ def test_copies_with_much_noise_are_found_in_many_columns():
     assert area(LikelihoodRatio(), generated, people) > 0.94
 
 
-def columns_alone(seed):
-    """People, and records that have the exact columns of the first hundred, each shuffled."""
-    rng = np.random.default_rng(seed)
-    people = rng.normal(size=(900, 20))
-    return people, np.concatenate([rng.permuted(people[:100], axis=0) for _ in range(20)])
+FEW_LEAVES = DecisionTreeClassifier(min_samples_leaf=20, class_weight="balanced", random_state=0)
 
 
-@pytest.mark.slow
-def test_a_distance_says_fine_where_columns_tell_who_was_there():
-    people, generated = columns_alone(0)
-    assert NearestGenerated().fit(generated).evaluate(people[:100], people[100:400]).is_chance
-    for attack in ATTACKS:
-        assert area(attack(), generated, people, 400) < 0.65
-    assert area(MarginalAttack(), generated, people, 400) > 0.85
-    assert area(MarginalAttack(n_bins=100), generated, people, 400) > 0.99
-
-
-@pytest.mark.everyday(1)
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
-@pytest.mark.parametrize("attack", EVERY)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        MarginalAttack, lambda: GenerativeAttack(FEW_LEAVES), DensityRatio, NearestGenerated,
+        LikelihoodRatio,
+    ],
+)  # fmt: skip
 def test_a_generator_that_generalises_is_not_accused(attack, assert_chance):
     """Also if the attacker's own records are the ones that were not used."""
     results = []
@@ -362,27 +354,6 @@ def generator(seed, share_copied):
     return people, np.where(
         rng.random((1000, 1)) < share_copied, copied, rng.normal(size=(1000, 4))
     )
-
-
-FEW_LEAVES = DecisionTreeClassifier(min_samples_leaf=20, class_weight="balanced", random_state=0)
-
-
-@pytest.mark.parametrize(
-    ("discriminator", "runs", "n_in", "first_known"),
-    # judged by discriminators that were not fitted on them, the attacker's own look like any other
-    [(LogisticRegression(), 20, 200, 500), (FEW_LEAVES, 10, 400, 400)],
-    ids=["others", "the attacker's own records"],
-)
-def test_a_discriminator_does_not_accuse_a_generator_that_generalises(
-    discriminator, runs, n_in, first_known, assert_chance
-):
-    results = []
-    for seed in range(runs):
-        people, generated = generator(seed, 0.0)
-        attack = GenerativeAttack(discriminator).fit(generated, people[first_known:])
-        out = people[n_in:500] if n_in < 400 else people[n_in:]
-        results.append(attack.evaluate(people[:n_in], out))
-    assert_chance(results, epsilon=False)
 
 
 def test_own_discriminator_is_used_as_it_is():

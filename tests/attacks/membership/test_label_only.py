@@ -11,11 +11,10 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, LabelOnlyAttack
-from skprivacy.attacks.membership import label_only
 
 from ..conftest import attack_halves
 
-METHODS = ["noise", "boundary", "hopskipjump"]
+METHODS = ["noise", "boundary"]
 
 
 def test_distance_to_a_known_boundary():
@@ -105,75 +104,17 @@ class Counting:
         return self.model.predict(X)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("n_queries", [9, 37, 100, 500])
+@pytest.mark.parametrize("n_queries", [9, 37, 100])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["continuous", "binary", "mixed"])
-def test_never_asks_more_than_its_budget(kind, method, n_queries):
+def test_never_asks_more_than_its_budget(method, n_queries):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 12))
-    n_binary = {"continuous": 0, "mixed": 6, "binary": 12}[kind]
-    X[:, :n_binary] = rng.integers(0, 2, (40, n_binary))
+    X[:, :6] = rng.integers(0, 2, (40, 6))
     y = rng.integers(0, 2, 40)
     model = Counting(DecisionTreeClassifier(random_state=0).fit(X, y))
     records = LabeledRecords(X, y)
     attack = LabelOnlyAttack(model, method=method, n_queries=n_queries).fit(records)
     model.asked = 0
     attack.decision_function(records)
-    assert model.asked == attack.queries_.sum()
-    assert attack.queries_.max() <= n_queries
-    model.asked = 0
-    attack.decision_function(records[:1])  # one record alone: its own budget holds
-    assert model.asked <= n_queries
-    assert attack.evaluate(records[:20], records[20:]).details["queries"] <= n_queries
-
-
-@pytest.mark.slow
-def test_hopskipjump_approaches_the_distance_of_a_linear_model():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 8)) * np.arange(1, 9)
-    y = (X @ rng.normal(size=8) > 0).astype(int)
-    model = RidgeClassifier(alpha=1e-9).fit(X, y)
-    records = LabeledRecords(X, y)
-    attack = LabelOnlyAttack(model, method="hopskipjump", n_queries=1000).fit(records)
-    rough = LabelOnlyAttack(model, method="boundary", n_queries=1000).fit(records)
-    scaled = model.coef_.ravel() * X.std(axis=0)
-    true = np.abs(model.decision_function(X)) / np.linalg.norm(scaled)
-    right = model.predict(X) == y
-    ratio = attack.decision_function(records)[right] / true[right]
-    assert (ratio > 0.999).all()  # the point found has the other label
-    assert np.median(ratio) < 1.02
-    assert np.quantile(ratio, 0.95) < 1.05
-    assert np.median(rough.decision_function(records)[right] / true[right]) > 1.1
-    assert (attack.decision_function(records)[~right] == 0).all()
-
-
-def test_hopskipjump_counts_the_flips_of_binary_features():
-    # the label is the majority of 9: the distance is the number of flips to the other side
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (200, 9)).astype(float)
-
-    class Majority:
-        classes_ = np.array([0, 1])
-
-        def predict(self, X):
-            return (X.sum(axis=1) > 4).astype(int)
-
-    y = Majority().predict(X)
-    records = LabeledRecords(X, y)
-    attack = LabelOnlyAttack(Majority(), method="hopskipjump", n_queries=40).fit(records)
-    ones = X.sum(axis=1)
-    flips = np.where(y == 1, ones - 4, 5 - ones)
-    assert attack.decision_function(records) ** 2 == pytest.approx(flips)
-
-
-@pytest.mark.heavy
-def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
-    """With random directions instead of estimated ones, the distance stays far too large."""
-    monkeypatch.setattr(label_only.BoundarySearch, "ask", _coin)
-    with pytest.raises(AssertionError):
-        test_hopskipjump_approaches_the_distance_of_a_linear_model()
-
-
-def _coin(self, rows, points, *, reserve=0):
-    return np.random.default_rng(len(rows)).random(len(rows)) < 0.5
+    spent = n_queries if method == "noise" else (n_queries - 1) // 8 * 8 + 1
+    assert model.asked == len(y) * spent

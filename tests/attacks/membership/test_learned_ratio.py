@@ -1,7 +1,5 @@
 """The learned ratio: stronger where neighbours explain an answer, for records of every kind."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,14 +24,6 @@ def measured(attack, case):
     return attack_halves(attack.set_params(target=case.target, pool=case.pool), case.X, case.y)
 
 
-@pytest.fixture(scope="module")
-def neighbours():
-    X, y = make_classification(1600, n_features=6, flip_y=0.3, random_state=0)
-    target = KNeighborsClassifier().fit(X[:800], y[:800])
-    pool = ShadowPool(target, n_shadows=8, random_state=0).fit(X, y)
-    return SimpleNamespace(X=X, y=y, target=target, pool=pool)
-
-
 @pytest.mark.slow
 def test_neighbours_explain_what_the_formulas_cannot(neighbours):
     best = max(
@@ -50,19 +40,6 @@ def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeyp
     best = max(measured(kind(online=True), neighbours).auc for kind in (LiRA, RMIA))
     # of one target, the AUC has a standard error of .014
     assert measured(LearnedRatio(), neighbours).auc > best - 0.02
-
-
-@pytest.mark.slow
-def test_the_order_of_the_records_tells_nothing(neighbours):
-    records = LabeledRecords(neighbours.X, neighbours.y)
-    one = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(records)
-    order = np.random.default_rng(0).permutation(1600)
-    X, y = neighbours.X[order], neighbours.y[order]
-    other = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(LabeledRecords(X, y))
-    assert other.power_ == one.power_
-    assert other.decision_function(LabeledRecords(X, y)) == pytest.approx(
-        one.decision_function(records)[order]
-    )
 
 
 def test_records_that_fit_did_not_see_are_scored(neighbours):
@@ -143,15 +120,3 @@ def _nearest(X, i):
     scaled = X / X.std(axis=0)
     distance = np.linalg.norm(scaled - scaled[i], axis=1)
     return int(np.argsort(distance)[1])
-
-
-def test_planted_look_at_the_record_itself_is_caught(monkeypatch):
-    """Its own excess would count twice, and the number of its class be off by one."""
-    search = NearestRecords._search
-
-    def with_itself(self, coordinates, prints):
-        return search(self, coordinates, np.zeros_like(prints))
-
-    monkeypatch.setattr(NearestRecords, "_search", with_itself)
-    with pytest.raises(AssertionError):
-        test_no_record_is_its_own_neighbour_nor_a_copy_of_it()

@@ -5,10 +5,8 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from skprivacy import audit
 from skprivacy.attacks import RMIA, LabeledRecords, LiRA, ShadowPool, scores
 from skprivacy.attacks import record_tables as _records
-from skprivacy.attacks.membership import likelihood_ratio as lira
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
 from skprivacy.attacks.membership.shadow_attack import PoolRecords
@@ -29,6 +27,14 @@ def forest():
     return target, pool, X, y
 
 
+@pytest.fixture(scope="module")
+def small():
+    """A forest of few trees on few records, where no strength is measured."""
+    X, y = make_classification(400, n_features=10, n_informative=6, flip_y=0.4, random_state=0)
+    target = RandomForestClassifier(5, random_state=0).fit(X[:200], y[:200])
+    return target, ShadowPool(target, n_shadows=8, random_state=0).fit(X, y), X, y
+
+
 def found(attack, forest):
     target, pool, X, y = forest
     return attack_halves(attack.set_params(target=target, pool=pool), X, y)
@@ -47,33 +53,13 @@ def test_an_unpruned_forest_is_found_out(forest, online):
 
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
-def test_records_are_compared_a_part_at_a_time_with_the_same_scores(forest, online, monkeypatch):
-    target, pool, X, y = forest
+def test_records_are_compared_a_part_at_a_time_with_the_same_scores(small, online, monkeypatch):
+    target, pool, X, y = small
     records = LabeledRecords(X, y)
     attack = LiRA(target, pool=pool, online=online).fit(records)
     whole = attack.decision_function(records)
-    monkeypatch.setattr(_records, "_PART", 7)
+    monkeypatch.setattr(_records, "_PART", 70)
     np.testing.assert_allclose(attack.decision_function(records), whole, rtol=1e-12)
-
-
-def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
-    """A vote of 1 against .99 was a gap of 23 log-odds, and dwarfed all others."""
-    monkeypatch.setattr(lira, "FLOORS", (1e-12,))
-    monkeypatch.setattr(lira, "PRIORS", (np.inf,))
-    for online in (False, True):
-        with pytest.raises(AssertionError):
-            test_an_unpruned_forest_is_found_out(forest, online)
-
-
-@pytest.mark.slow
-def test_the_default_audit_sees_it(forest):
-    target, _, X, y = forest
-    parts = X[:1000], y[:1000], X[1000:], y[1000:]
-    report = audit(target, *parts, n_shadows=8, random_state=0)
-    loss, strongest = (finding.result for finding in report.findings)
-    assert strongest.tpr_at_fpr(0.01).tpr > 0.3
-    assert strongest.auc > loss.auc
-    assert report.epsilon_lower_bound > 2.5
 
 
 def gaussians(n_shadows, n, sd, gap, rng):
@@ -108,9 +94,9 @@ def test_the_floor_is_what_the_shadows_show():
     assert tuned(saturated, trained).floor_ > 1e-6
 
 
-def test_the_target_plays_no_part_in_the_choice(forest):
-    target, pool, X, y = forest
-    other = RandomForestClassifier(2, max_depth=1, random_state=1).fit(X[1500:], y[1500:])
+def test_the_target_plays_no_part_in_the_choice(small):
+    target, pool, X, y = small
+    other = RandomForestClassifier(2, max_depth=1, random_state=1).fit(X[300:], y[300:])
     one, two = (LiRA(model, pool=pool).fit(LabeledRecords(X, y)) for model in (target, other))
     assert (one.floor_, one.prior_) == (two.floor_, two.prior_)
 
@@ -123,18 +109,16 @@ def test_the_twin_of_an_attacked_model_is_left_out():
     assert all(len(others) == 6 and k ^ 1 not in others for k, others in trials.items())
 
 
-def test_given_settings_are_kept_and_impossible_choices_fall_back(forest):
-    target, _, X, y = forest
-    two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:400], y[:400])
+def test_given_settings_are_kept_and_impossible_choices_fall_back(small):
+    target, _, X, y = small
+    two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:200], y[:200])
     records = LabeledRecords(X, y)
     usual = LiRA(target, pool=two).fit(records)
     assert (usual.floor_, usual.prior_) == DEFAULT_FLOOR_AND_PRIOR
-    stranger = LiRA(target, pool=two).fit(records[1000:1200])
+    stranger = LiRA(target, pool=two).fit(records[300:])
     assert (stranger.floor_, stranger.prior_) == DEFAULT_FLOOR_AND_PRIOR
     given = LiRA(target, pool=two, floor=0.2, variance="per_example").fit(records)
     assert (given.floor_, given.prior_) == (0.2, 0)
-    with pytest.raises(ValueError, match="floor"):
-        LiRA(target, pool=two, floor=1.5).fit(records)
 
 
 def test_smoothing_keeps_the_order_and_bounds_the_gap():

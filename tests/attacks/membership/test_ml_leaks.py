@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import LabeledRecords, MLLeaksAttack, ShadowPool, SignalThreshold
@@ -43,15 +42,6 @@ def test_adversary_2_transfers_from_data_of_another_shape(n_classes):
     assert attack.pool_.estimators_[0].n_features_in_ == 25
     assert np.isfinite(attack.threshold_)
     attack.predict(records)
-
-
-def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
-    _, _, records, target = victims()
-    own, label = others()
-    pool = ShadowPool(KNeighborsClassifier(5, weights="distance"), n_shadows=2).fit(own, label)
-    attack = MLLeaksAttack(target, pool=pool).fit(LabeledRecords(own, label))
-    result = attack.evaluate(records[:N], records[N:])
-    assert result.auc_interval[0] > 0.55
 
 
 @pytest.mark.slow

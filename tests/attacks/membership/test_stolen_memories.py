@@ -174,19 +174,6 @@ def test_null_in_100_runs(model, known, assert_chance):
 
 
 @pytest.mark.slow
-def test_planted_proxies_that_saw_the_record_are_caught(monkeypatch, assert_chance):
-    # without folds the proxies have memorised the non-members, which the attacker has
-    monkeypatch.setattr("skprivacy.attacks.membership.white_box._train_proxies", _careless)
-    with pytest.raises(AssertionError, match="claims leakage"):
-        assert_chance(on_nulls(SMALL, 12, OTHERS))
-
-
-def _careless(network, inputs, label, fold, seed):
-    proxy = [network.retrained(inputs, label, layer, seed) for layer in range(network.n_layers)]
-    return [proxy] * 3
-
-
-@pytest.mark.slow
 def test_threshold_keeps_its_precision():
     X, y = noisy_labels()
     target = MLPClassifier((100,), max_iter=40, learning_rate_init=0.005, random_state=0)
@@ -238,8 +225,6 @@ def test_mistakes_are_named():
     target = LogisticRegression(max_iter=1000).fit(X, y)
     with pytest.raises(ValueError, match="expected dozens"):
         StolenMemoriesAttack(target).fit(records[:9])
-    with pytest.raises(ValueError, match="precision"):
-        StolenMemoriesAttack(target, precision=0.2).fit(records)
 
 
 class Holder:
@@ -270,7 +255,7 @@ def test_constant_target_and_one_member():
 def test_records_of_another_shape_or_other_labels_are_told(model):
     X, y = problem()
     target = fitted(model, X[:N], y[:N])
-    with pytest.raises(ValueError, match="X has 5 features; expected 60"):
+    with pytest.raises(ValueError, match="expected 60 features"):
         StolenMemoriesAttack(target).fit(LabeledRecords(X[:, :5], y))
     with pytest.raises(ValueError, match="y holds none of the target's classes"):
         StolenMemoriesAttack(target).fit(LabeledRecords(X, np.full(len(y), "oak")))

@@ -136,7 +136,7 @@ def sent_by(model, X, y, noise, seed=0):
     gradients = LossGradients(model, None, 1.0)
     own = gradients.per_record(gradients.records(X), gradients.targets(y))
     drawn = np.random.default_rng(seed).normal(scale=noise, size=own.shape)
-    return [gradients.parts(row) for row in own + own.new_tensor(drawn)]
+    return [gradients.split_weights(row) for row in own + own.new_tensor(drawn)]
 
 
 def successes(claimed, true, trials=600):
@@ -305,7 +305,8 @@ def test_guesses_are_matched_for_the_most_columns():
 def test_votes_by_hand():
     """A number is voted on by what is near it, a category by itself, or by those without one."""
     X = np.array([[0.0, 1, 0], [0.1, 0, 1], [9.0, 0, 0], [9.1, 0, 0], [20.0, 0, 0]])
-    layout = ColumnLayout.from_columns(X, [[0], [1, 2]])
+    schema = Schema({"age": BoundedColumn(0, 20), "work": CategoricalColumn(["some", "full"])})
+    layout = ColumnLayout.from_columns(X, schema)
     assert layout.decode_columns(X)[:, 1].tolist() == [0, 1, -1, -1, -1]
     rows, certain = layout.most_voted_rows(X, np.array([[5, 4, 1, 1, 1], [0, 1, 3, 3, 3.0]]))
     assert layout.decode_columns(rows)[:, 1].tolist() == [0, -1]

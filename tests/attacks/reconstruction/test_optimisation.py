@@ -139,22 +139,6 @@ def test_models_of_all_kinds_send_the_gradient_of_their_own_loss(table):
         np.testing.assert_allclose(trained[f"{layer}.bias"], 0, atol=1e-4)
 
 
-def test_a_step_of_training_gives_its_gradient_away(table):
-    model = network(table.X.shape[1])
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    X, y = (part[:2] for part in table.others)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = torch.nn.functional.cross_entropy(model(torch.tensor(X).float()), torch.tensor(y))
-    loss.backward()
-    optimizer.step()
-    gradient = {k: (before[k] - p.detach()) / 0.1 for k, p in model.named_parameters()}
-    model.load_state_dict(before)
-    rows, confidence = FirstLayerInversion(model).fit(*table.own).reconstruct(gradient, 2)
-    order = [0, 1] if np.abs(rows[0] - X[0]).max() < 0.01 else [1, 0]
-    assert np.allclose(rows[order], X, atol=0.01)  # a difference of weights has fewer digits
-    assert (confidence == 1).all()
-
-
 # The first layer
 
 
@@ -377,12 +361,8 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
         make(object()).fit(X, y)
     with pytest.raises(ValueError, match="needs max_grad_norm, its unit"):
         make(network(X.shape[1]), noise_multiplier=1.0).fit(X, y)
-    with pytest.raises(ValueError, match="noise_multiplier"):
-        make(network(X.shape[1]), noise_multiplier=-1.0, max_grad_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="columns= describes"):
         make(network(X.shape[1] - 1), columns=SCHEMA).fit(X[:, 1:], y)
-    with pytest.raises(ValueError, match=r"columns\[1\]"):
-        make(network(X.shape[1]), columns=[[0], [0, 1]]).fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         make(network(X.shape[1])).fit(np.where(X > 0.9, np.nan, X), y)
 
