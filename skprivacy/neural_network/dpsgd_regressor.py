@@ -18,7 +18,7 @@ from ..mechanisms.bounds import TargetScale
 from ._gradients.losses import AbsoluteError, HuberError, SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
-from ._training.target_releases import finite_rows, fit_slope, release_mean
+from ._training.target_releases import finite_rows, fit_last_layer, release_mean
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
 from .settings import Clipping, Distributed, Optimizer, PublicFacts
@@ -197,7 +197,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         targets = np.where(finite_rows(X), y.numpy(), 0.0)
         mean = release_mean(training.config, targets, groups, peers, training.random)
         trained = super()._trained(training, (X, y - mean, groups), peers)
-        fit_slope(training, trained, (X, targets, groups), mean, peers)
+        fit_last_layer(training, trained, (X, targets, groups), mean, peers)
         return trained
 
     def _encode(
