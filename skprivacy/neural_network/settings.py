@@ -42,7 +42,7 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 # outputs the records support. Residuals of heavy-tailed targets are small, so their clipping norm
 # is small; long training would add up more noise than they hold.
 _TARGET_SHARE = 0.1  # of the squared Gaussian-DP parameter, at most, for each of these releases
-_TARGET_SIGNAL = 100.0  # records times the Gaussian-DP parameter that are enough for one of them
+_TARGET_SIGNAL = 150.0  # records times the Gaussian-DP parameter that are enough for one of them
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 _MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly noise

@@ -63,7 +63,7 @@ def test_training_lasts_as_long_as_the_signal_allows():
 def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        linear = 0.5 * math.sqrt(1 - 3 * (100 / known.signal) ** 2) * known.signal / 4
+        linear = 0.5 * math.sqrt(1 - 3 * min(0.1, (150 / known.signal) ** 2)) * known.signal / 4
         longer = known.signal / math.sqrt(64 * 18 + 1) / 25
         time = linear * min(3.0, max(1.0, longer))
         recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
@@ -85,9 +85,9 @@ def test_a_regressor_keeps_budget_for_its_mean_and_slope():
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
 def test_releases_of_a_regressor_cost_large_tables_little(epsilon):
     known = facts(classifies=False, n_outputs=1, epsilon=epsilon)
-    # noise on a mean of 1 / 100, at any epsilon
-    assert known.target_noise == pytest.approx(20_000 / 100)
-    assert known.target_share == pytest.approx((100 / known.signal) ** 2)
+    # noise on a mean of 1 / 150, at any epsilon
+    assert known.target_noise == pytest.approx(20_000 / 150)
+    assert known.target_share == pytest.approx((150 / known.signal) ** 2)
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])

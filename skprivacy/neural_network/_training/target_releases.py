@@ -29,9 +29,9 @@ _GRID = 2.0**20
 _ROWS_AT_A_TIME = 1 << 14
 # The rest was chosen on the tables of the study of automatic settings, and others like them.
 _CLIP = 0.3  # at which errors are clipped, as gradients are; half the target's range is 1
-_OUTPUT_STDS = 2.5  # at which outputs are clipped, in standard deviations of their noise
+_OUTPUT_STDS = 2.0  # at which outputs are clipped, in standard deviations of their noise
 _PRIOR_STD = 0.5  # of the slope
-_NOISE_SHARE = 0.45  # noise in outputs, in units of its variance after many equal steps
+_NOISE_SHARE = 0.75  # noise in outputs, in units of its variance after many equal steps
 
 
 def release_mean(
@@ -105,8 +105,8 @@ class SlopeStep:
     """Least squares for the slope of errors on outputs, from noisy means.
 
     Let u and e in [-1, 1] be the output and the error of a record, each divided by its bound and
-    clipped. The row (u e, u^2) / sqrt(2) has a norm of at most 1. Outputs are clipped near the
-    scale of their noise, which is public: larger ones are no noise, so a larger slope is right.
+    clipped. The row (u e, u^2) / sqrt(2) has a norm of at most 1. Outputs are clipped at the scale
+    of their noise, which is public. Larger outputs are signal, and clipping them raises the slope.
     """
 
     noise_variance: float  # of outputs
