@@ -63,7 +63,7 @@ def test_training_lasts_as_long_as_the_signal_allows():
 def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        linear = 0.5 * math.sqrt(1 - 3 * min(0.1, (150 / known.signal) ** 2)) * known.signal / 4
+        linear = 0.5 * math.sqrt(1 - 3 * (150 / known.signal) ** 2) * known.signal / 4
         longer = known.signal / math.sqrt(64 * 18 + 1) / 25
         time = linear * min(3.0, max(1.0, longer))
         recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
