@@ -18,7 +18,7 @@ from ..mechanisms.bounds import TargetScale
 from ._gradients.losses import AbsoluteError, HuberError, SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
-from ._training.target_releases import finite_rows, fit_slope, release_mean
+from ._training.target_releases import finite_rows, fit_last_layer, release_mean
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
 from .network_docs import NETWORK_DOCS
 from .settings import Clipping, Distributed, Optimizer, PublicFacts
@@ -64,15 +64,14 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     -----
     %(network_guarantees)s
 
-    **The mean target is released first**, and the network learns what is left. After training, two
-    more releases estimate the slope of the targets on the outputs. A normal prior pulls it to the
-    factor of James and Stein. The last layer is multiplied by it, within 0 and 1, so the mean is
-    predicted where noise hides what the features explain. The mean, the magnitudes of outputs and
-    residuals, and the sums for the slope take shares of at most 0.15, 0.1 and 0.2 of the squared
-    Gaussian-DP parameter. No share exceeds (200 / s)**2, with s as below: this accuracy suffices,
-    so large tables pay little. The releases cost accuracy where s is under 100 or where few,
-    extreme targets hold the signal. They need the squared error, the built-in perceptron, a finite
-    ``epsilon`` and independent noise.
+    **The mean target is released first**, and the network learns what is left. After training, a
+    second release estimates the slope of the targets on the outputs. A normal prior pulls it to the
+    factor of James and Stein, by the noise that outputs usually have. The last layer is multiplied
+    by it, within 0 and 1, so the mean is predicted where noise hides what the features explain. The
+    mean error of the result is released last. Each of the three releases takes a share of
+    p = min(0.1, (150 / s)**2) of the squared Gaussian-DP parameter, with s as below. This accuracy
+    suffices, so large tables pay little. The releases need the squared error, the built-in
+    perceptron, a finite ``epsilon`` and independent noise.
 
     **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
     given), d of features, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP parameter of
@@ -81,8 +80,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     - There are 64 tanh units if h is at least 15, and none otherwise: noise would outweigh what
       they learn.
     - The training time, which is the number of steps times the learning rate, is
-      t = 0.5 * s * sqrt((1 - p) / d), where p is the sum of the shares above. Hidden units multiply
-      it by min(3, max(1, h / 25)). Without them it is sqrt(30 * t), if that is less.
+      t = 0.5 * s * sqrt((1 - 3 * p) / d). Hidden units multiply it by min(3, max(1, h / 25)).
+      Without them it is sqrt(30 * t), if that is less.
     - There are 64 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
     - The learning rate is t * (1 - momentum) / steps, at most 2, divided by ``max_grad_norm``.
       It falls linearly to zero.
@@ -197,7 +196,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         targets = np.where(finite_rows(X), y.numpy(), 0.0)
         mean = release_mean(training.config, targets, groups, peers, training.random)
         trained = super()._trained(training, (X, y - mean, groups), peers)
-        fit_slope(training, trained, (X, targets, groups), mean, peers)
+        fit_last_layer(training, trained, (X, targets, groups), mean, peers)
         return trained
 
     def _encode(

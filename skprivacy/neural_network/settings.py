@@ -20,7 +20,7 @@ from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting.calibration import analytic_noise_multiplier
 from ._gradients.clipped_sum import CLIPPING
-from ._training.training_config import SCHEDULES, TargetNoise
+from ._training.training_config import SCHEDULES
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536
@@ -41,8 +41,8 @@ _NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its 
 # A regressor releases the mean target first, trains on what is left, and releases how much of its
 # outputs the records support. Residuals of heavy-tailed targets are small, so their clipping norm
 # is small; long training would add up more noise than they hold.
-_TARGET_SHARES = 0.15, 0.1, 0.2  # of the squared Gaussian-DP parameter, at most, for TargetNoise
-_TARGET_SIGNAL = 200.0  # records times the Gaussian-DP parameter that are enough for a release
+_TARGET_SHARE = 0.1  # of the squared Gaussian-DP parameter, at most, for each of these releases
+_TARGET_SIGNAL = 150.0  # records times the Gaussian-DP parameter that are enough for one of them
 _RESIDUAL_NORM = 0.3
 _LONG_TIME = 30.0  # beyond it, a linear model trains for the square root of the signal only
 _MIN_SIGNAL_PER_ROOT_OF_BITS = 10.0  # less, and the weights of bins are mostly noise
@@ -95,26 +95,24 @@ class PublicFacts:
         return self.signal * self.rarity / math.sqrt(weights)
 
     @property
-    def target_shares(self) -> tuple[float, ...]:
-        """Shares of the squared Gaussian-DP parameter for a regressor's releases beside its steps.
+    def target_share(self) -> float:
+        """Share of the squared Gaussian-DP parameter for each of a regressor's target releases.
 
         With a share p, the noise on a released mean has a standard deviation of
-        ``1 / (signal * sqrt(p))``. Shares fall with the signal so that it stays the same.
+        ``1 / (signal * sqrt(p))``. The share falls with the signal so that it stays the same.
         """
-        enough = (_TARGET_SIGNAL / self.signal) ** 2
-        return tuple(min(most, enough) for most in _TARGET_SHARES)
+        return min(_TARGET_SHARE, (_TARGET_SIGNAL / self.signal) ** 2)
 
     @property
-    def target_noise(self) -> TargetNoise | None:
-        """Noise of a regressor's releases beside its steps.
+    def target_noise(self) -> float | None:
+        """Noise multiplier of each of a regressor's three releases beside its steps.
 
         None if it has none: without privacy, and outside the study.
         """
         applies = self.perceptron and self.studied and not self.classifies
         if not applies or self.epsilon is None or self.is_free:
             return None
-        whole = analytic_noise_multiplier(self.epsilon, self.delta)
-        return TargetNoise(*(whole / math.sqrt(share) for share in self.target_shares))
+        return analytic_noise_multiplier(self.epsilon, self.delta) / math.sqrt(self.target_share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +230,7 @@ def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings of a regressor, which trains on residuals from a released mean."""
     hidden = _hidden_layers(given, facts)
     # Training time is the number of steps times the learning rate, without momentum.
-    time = 0.5 * facts.signal * math.sqrt((1.0 - sum(facts.target_shares)) / facts.n_features)
+    time = 0.5 * facts.signal * math.sqrt((1.0 - 3.0 * facts.target_share) / facts.n_features)
     if len(np.atleast_1d(hidden)):
         time *= min(3.0, max(1.0, facts.signal_of_hidden_layer / 25.0))
     elif time > _LONG_TIME:

@@ -8,7 +8,7 @@ import pytest
 
 from skprivacy.attacks import AttackResult
 from skprivacy.display import MembershipRocDisplay
-from skprivacy.metrics.roc_area import auc_p_value
+from skprivacy.metrics.rates import auc_p_value
 
 
 @pytest.fixture

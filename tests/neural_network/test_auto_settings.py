@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, fields
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_training_lasts_as_long_as_the_signal_allows():
 def test_numbers_take_as_long_as_the_residuals_allow():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
-        linear = 0.5 * math.sqrt(1 - 3 * (200 / known.signal) ** 2) * known.signal / 4
+        linear = 0.5 * math.sqrt(1 - 3 * (150 / known.signal) ** 2) * known.signal / 4
         longer = known.signal / math.sqrt(64 * 18 + 1) / 25
         time = linear * min(3.0, max(1.0, longer))
         recipe = resolve_auto_settings(AUTO | {"hidden_layer_sizes": (64,)}, known)
@@ -75,11 +75,9 @@ def test_numbers_take_as_long_as_the_residuals_allow():
         assert took / (1 - 0.9) * 0.3 == pytest.approx(math.sqrt(30 * linear))
 
 
-def test_a_regressor_keeps_budget_for_the_mean_and_for_the_slope():
+def test_a_regressor_keeps_budget_for_its_mean_and_slope():
     few = facts(classifies=False, n_outputs=1, n_records=1000)
-    expected = 3.730632 / np.sqrt([0.15, 0.1, 0.2])
-    assert astuple(few.target_noise) == pytest.approx(expected, rel=1e-6)
-    assert sum(few.target_shares) == pytest.approx(0.45)
+    assert few.target_noise == pytest.approx(3.730632 / math.sqrt(0.1), rel=1e-6)
     for without in ({"classifies": True}, {"studied": False}, {"epsilon": np.inf}):
         assert facts(**{"classifies": False, **without}).target_noise is None
 
@@ -87,9 +85,9 @@ def test_a_regressor_keeps_budget_for_the_mean_and_for_the_slope():
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
 def test_releases_of_a_regressor_cost_large_tables_little(epsilon):
     known = facts(classifies=False, n_outputs=1, epsilon=epsilon)
-    # noise on a mean of 1 / 200, at any epsilon
-    assert astuple(known.target_noise) == pytest.approx([20_000 / 200] * 3)
-    assert known.target_shares == pytest.approx([(200 / known.signal) ** 2] * 3)
+    # noise on a mean of 1 / 150, at any epsilon
+    assert known.target_noise == pytest.approx(20_000 / 150)
+    assert known.target_share == pytest.approx((150 / known.signal) ** 2)
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])

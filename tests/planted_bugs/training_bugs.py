@@ -196,7 +196,7 @@ def mean_of_the_records_there(original, config, targets, *args):
 
 
 @calling
-def slope_for_free(original, self, noise_multiplier):
+def mean_error_for_free(original, self, noise_multiplier):
     event = original(self, noise_multiplier)
     if self.target_noise is None or noise_multiplier == 0:
         return event
@@ -209,9 +209,10 @@ def double_rows(original, *given):
 
 
 @calling
-def slope_of_exact_sums(original, make_rows, noise, *given):
-    """Let noise be small where the slope is released."""
-    return original(make_rows, noise if make_rows is target_rows else noise / 100, *given)
+def means_of_less_noise(original, make_rows, config, *given):
+    """Let noise be small after the steps."""
+    noise = config.target_noise / (1 if make_rows is target_rows else 100)
+    return original(make_rows, dataclasses.replace(config, target_noise=noise), *given)
 
 
 def weighted_after_the_clip(original):
@@ -285,11 +286,11 @@ BUGS = [
         "one epoch accounted"),
     Bug(TrainingConfig, "event_at", asked_of(target_noise=None), ACCOUNTING, REGRESSOR,
         "mean and slope for free"),
-    Bug(TrainingConfig, "event_at", slope_for_free, ACCOUNTING, REGRESSOR),
+    Bug(TrainingConfig, "event_at", mean_error_for_free, ACCOUNTING, REGRESSOR),
     Bug(SlopeStep, "rows", double_rows, REPLAY, REGRESSOR, "half the sensitivity of a slope"),
-    Bug(target_releases, "level_rows", double_rows, REPLAY, REGRESSOR,
-        "half the sensitivity of levels"),
-    Bug(target_releases, "_release_sums", slope_of_exact_sums, ACCOUNTING, REGRESSOR),
+    Bug(target_releases, "error_rows", double_rows, REPLAY, REGRESSOR,
+        "half the sensitivity of a mean error"),
+    Bug(target_releases, "_release_means", means_of_less_noise, ACCOUNTING, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean", exact_mean, REPLAY, REGRESSOR),
     Bug(dpsgd_regressor, "release_mean",
         calling(lambda original, config, targets, *args: original(config, 2 * targets, *args)),

@@ -6,7 +6,7 @@ Files, in reading order:
 - ``engine``: Training: DP-SGD, step by step
 - ``early_stopping``: runs without privacy, which end by held-out records
 - ``quantile_units``: features of quantiles for these runs
-- ``target_releases``: the mean target and the slope of a regressor
+- ``target_releases``: the mean target, the slope and the mean error of a regressor
 - ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
 - ``skorch_rules``: settings of skorch that private training refuses
 - ``mapped_rows``: records in single precision, in memory or on disk

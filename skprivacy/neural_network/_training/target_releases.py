@@ -1,7 +1,7 @@
-"""Releases of a regressor beside its steps: the mean target before, and a slope after them.
+"""Releases of a regressor beside its steps: the mean target before; slope and mean error after.
 
-Noise and clipped gradients make outputs too large. The slope of the targets on the outputs says how
-much of them the records support. Start reading at :func:`fit_slope`.
+Noise and clipped gradients make outputs too large and move their mean. The slope of the targets on
+the outputs says how much of them the records support. Start reading at :func:`fit_last_layer`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,11 @@ Floats = NDArray[np.float64]
 
 _GRID = 2.0**20
 _ROWS_AT_A_TIME = 1 << 14
-# The rest was chosen on the tables of the study of automatic settings.
-_LEVELS = 2.0 ** np.arange(-10.0, 1.5, 0.5)  # of magnitudes; half the target's range is 1
-_ABOVE = 0.2  # share of records above a level, up to which it is high enough
-_ABOVE_NOISE = 2.0  # the same, in standard deviations of the share's noise
-_CLIP = 4.0  # at which residuals are clipped, in levels
-_ERROR = 0.05  # of a slope, up to which wider bounds cost nothing
-_TAIL = 0.025  # shift of a mean by clipping, in units of the clip
+# The rest was chosen on the tables of the study of automatic settings, and others like them.
+_CLIP = 0.3  # at which errors are clipped, as gradients are; half the target's range is 1
+_OUTPUT_STDS = 2.0  # at which outputs are clipped, in standard deviations of their noise
 _PRIOR_STD = 0.5  # of the slope
-_NOISE_SHARE = 0.15  # noise in outputs, in units of its variance after many equal steps
-_MEAN_WEIGHT, _OUTPUT_WEIGHT = 0.7, 0.5
+_NOISE_SHARE = 0.75  # noise in outputs, in units of its variance after many equal steps
 
 
 def release_mean(
@@ -47,10 +42,9 @@ def release_mean(
     random: SecureRandom,
 ) -> float:
     """Release the mean of targets in [-1, 1]; with groups, the mean of the groups' means."""
-    assert config.target_noise is not None
     weights = _own_weights(len(targets), groups, peers, random)
-    total = _release_sums(target_rows, config.target_noise.mean, weights, peers, random, targets)
-    return float(np.clip(total[0] / config.n_records, -1.0, 1.0))
+    mean = _release_means(target_rows, config, weights, peers, random, targets)
+    return float(np.clip(mean[0], -1.0, 1.0))
 
 
 def target_rows(targets: Floats) -> Floats:
@@ -58,34 +52,40 @@ def target_rows(targets: Floats) -> Floats:
     return targets[:, None]
 
 
-def fit_slope(
+def fit_last_layer(
     training: Training,
     trained: nn.Module,
     data: tuple[Tensor | MappedRows, Floats, Groups | None],
     mean: float,
     peers: Peers,
 ) -> None:
-    """Shrink the last layer of a network trained on ``targets - mean``, and add the mean.
+    """Shrink the last layer of a network trained on ``targets - mean``, and shift it to the mean.
 
-    The levels of outputs and residuals are released first, and bound what is released next.
+    The mean error of the shrunken network is released last. Errors are small, so it is more precise
+    than the mean target.
     """
     X, targets, groups = data
     config, random = training.config, training.random
-    assert config.target_noise is not None
     # In double precision, hardly an output depends on the shape of the batch it is computed in.
     double = copy.deepcopy(trained).double()
     outputs = _map_rows(X, lambda rows: double(rows.double()).flatten())
     present = finite_rows(X) & np.isfinite(outputs)
     weights = _own_weights(len(targets), groups, peers, random) * present
-    values = np.where(present, outputs, 0.0), targets - mean
-    levels = _release_sums(level_rows, config.target_noise.levels, weights, peers, random, *values)
-    step = SlopeStep.from_levels(levels, config)
-    sums = _release_sums(step.rows, config.target_noise.sums, weights, peers, random, *values)
-    slope, offset, shift = step.solve(sums, config, noise_variance(training, X.shape[1]))
+    outputs = np.where(present, outputs, 0.0)
+    step = SlopeStep(noise_variance(training, X.shape[1]))
+    means = _release_means(step.rows, config, weights, peers, random, outputs, targets - mean)
+    slope = step.solve(means, config)
+    errors = targets - mean - slope * outputs
+    shift = _CLIP * _release_means(error_rows, config, weights, peers, random, errors)
     *_, last = (layer for layer in trained.children() if isinstance(layer, nn.Linear))
     with torch.no_grad():
         last.weight.mul_(slope)
-        last.bias.sub_(offset).mul_(slope).add_(float(np.clip(mean + shift, -1.0, 1.0)))
+        last.bias.mul_(slope).add_(float(np.clip(mean + shift[0], -1.0, 1.0)))
+
+
+def error_rows(errors: Floats) -> Floats:
+    """Return clipped errors as rows of one number in [-1, 1]."""
+    return np.clip(errors / _CLIP, -1.0, 1.0)[:, None]
 
 
 def finite_rows(X: Tensor | MappedRows) -> NDArray[np.bool_]:
@@ -100,77 +100,40 @@ def _map_rows(X: Tensor | MappedRows, function: Callable[[Tensor], Tensor]) -> N
         return np.concatenate([function(X.index_select(0, i).cpu()).numpy() for i in parts])
 
 
-def level_rows(outputs: Floats, residuals: Floats) -> Floats:
-    """Return one-hot levels of both magnitudes, divided by sqrt(2): rows of norm 1."""
-    columns = np.arange(len(_LEVELS))
-    hot = [
-        np.searchsorted(_LEVELS[:-1], np.abs(x))[:, None] == columns for x in (outputs, residuals)
-    ]
-    return np.hstack(hot) * math.sqrt(0.5)
-
-
 @dataclass(frozen=True)
 class SlopeStep:
-    """Least squares for the mean target and the slope of targets on outputs, from noisy sums.
+    """Least squares for the slope of errors on outputs, from noisy means.
 
-    Let e and u in [-1, 1] be the residual and the output of a record, divided by ``clip`` and
-    ``most`` and clipped. The row (0.7 e, u e, u / 2, u^2 / 2) / sqrt(2) has squared norm
-    (0.49 e^2 + u^2 e^2 + (u^2 + u^4) / 4) / 2 <= 0.995.
+    Let u and e in [-1, 1] be the output and the error of a record, each divided by its bound and
+    clipped. The row (u e, u^2) / sqrt(2) has a norm of at most 1. Outputs are clipped at the scale
+    of their noise, which is public. Larger outputs are signal, and clipping them raises the slope.
     """
 
-    most: float
-    clip: float
+    noise_variance: float  # of outputs
 
-    @classmethod
-    def from_levels(cls, sums: Floats, config: TrainingConfig) -> SlopeStep:
-        """Return the step whose bounds most records keep, by noisy counts of levels.
+    @property
+    def bound(self) -> float:
+        """Magnitude at which outputs are clipped."""
+        return min(_OUTPUT_STDS * math.sqrt(self.noise_variance), _CLIP)
 
-        Bounds are wider where the noise allows it, because clipping hides the largest effects.
-        """
+    def rows(self, outputs: Floats, errors: Floats) -> Floats:
+        """Return the row of each record, (n, 2)."""
+        u = np.clip(outputs / self.bound, -1.0, 1.0)
+        return np.column_stack([u * error_rows(errors)[:, 0], u**2]) / math.sqrt(2.0)
+
+    def solve(self, means: Floats, config: TrainingConfig) -> float:
+        """Return the slope, in [0, 1]."""
         assert config.target_noise is not None
-        std = math.sqrt(2.0) * config.target_noise.levels / config.n_records
-        shares = sums.reshape(2, -1) * math.sqrt(2.0) / config.n_records
-        most, level = (_pick_level(x, std) for x in shares)
-        clip = _CLIP * level
-        # If a fifth of normal outputs are clipped, their mean square is about a third of most^2.
-        error = 3.0 * math.sqrt(2.0) * config.target_noise.sums / config.n_records * clip / most
-        wider = max(1.0, math.sqrt(_ERROR / error))
-        return cls(min(wider * most, 2.0), min(wider * clip, 2.0))
-
-    def rows(self, outputs: Floats, residuals: Floats) -> Floats:
-        """Return the row of each record, (n, 4)."""
-        u = np.clip(outputs / self.most, -1.0, 1.0)
-        e = np.clip(residuals / self.clip, -1.0, 1.0)
-        columns = [_MEAN_WEIGHT * e, u * e, _OUTPUT_WEIGHT * u, _OUTPUT_WEIGHT * u**2]
-        return np.column_stack(columns) / math.sqrt(2.0)
-
-    def solve(
-        self, sums: Floats, config: TrainingConfig, noise_variance: float
-    ) -> tuple[float, float, float]:
-        """Return the slope, the mean output, and the shift of the mean target."""
-        noise = config.target_noise
-        assert noise is not None
-        std = math.sqrt(2.0) * noise.sums / config.n_records
-        weights = [_MEAN_WEIGHT, 1.0, _OUTPUT_WEIGHT, _OUTPUT_WEIGHT]
-        e, product, u, square = sums * math.sqrt(2.0) / config.n_records / weights
-        u = float(np.clip(u, -1.0, 1.0))
-        # The released mean and the mean of clipped residuals, each weighted by its precision.
-        own = (noise.mean / config.n_records) ** 2
-        other = self.clip**2 * ((std / _MEAN_WEIGHT) ** 2 + _TAIL**2)
-        shift = own / (own + other) * self.clip * float(e)
-        variance = float(square) - u**2
-        std_of_variance = std / _OUTPUT_WEIGHT * math.hypot(1.0, 2.0 * u)
-        if variance <= std_of_variance:
-            return 0.0, 0.0, shift
-        unit = self.clip / self.most / variance
-        slope = float(product - u * e) * unit
-        error = math.hypot(
-            std * math.hypot(1.0, u / _MEAN_WEIGHT) * unit, slope * std_of_variance / variance
-        )
+        std = math.sqrt(2.0) * config.target_noise / config.n_records
+        product, square = map(float, means * math.sqrt(2.0))
+        square = max(square, std)
+        unit = _CLIP / self.bound / square
+        slope = product * unit
+        error = std * math.hypot(unit, slope / square)
         # Normal prior around the factor of James and Stein (1961) for the noise of training
-        usual = max(0.0, 1.0 - noise_variance / (variance * self.most**2))
+        usual = max(0.0, 1.0 - self.noise_variance / (square * self.bound**2))
         trust = _PRIOR_STD**2 / (_PRIOR_STD**2 + error**2)
-        return float(np.clip(usual + trust * (slope - usual), 0.0, 1.0)), u * self.most, shift
+        return float(np.clip(usual + trust * (slope - usual), 0.0, 1.0))
 
 
 def noise_variance(training: Training, n_features: int) -> float:
@@ -188,16 +151,6 @@ def noise_variance(training: Training, n_features: int) -> float:
     return _NOISE_SHARE * (n_features + 1) * rate * noise**2 / 4.0
 
 
-def _pick_level(shares: Floats, std: float) -> float:
-    """Return the lowest level that few records exceed, by their noisy shares."""
-    above = 0.0
-    for position in range(len(shares) - 1, 0, -1):
-        above += float(shares[position])
-        if above > max(_ABOVE, _ABOVE_NOISE * std * math.sqrt(len(shares) - position)):
-            return float(_LEVELS[position])
-    return float(_LEVELS[0])
-
-
 def _own_weights(n: int, groups: Groups | None, peers: Peers, random: SecureRandom) -> Floats:
     """Return each record's weight in the sums of this process; a group's weights add up to 1."""
     units = n if groups is None else groups.n
@@ -207,23 +160,25 @@ def _own_weights(n: int, groups: Groups | None, peers: Peers, random: SecureRand
     return own if groups is None else own[groups.codes] * groups.exact_shares()
 
 
-def _release_sums(
+def _release_means(
     make_rows: Callable[..., Floats],
-    noise: float,
+    config: TrainingConfig,
     weights: Floats,
     peers: Peers,
     random: SecureRandom,
     *values: Floats,
 ) -> Floats:
-    """Release weighted sums of the records' rows, whose norms are at most 1.
+    """Release weighted means of the records' rows, whose norms are at most 1.
 
     **Guarantees.** Weighted rows are rounded towards zero to multiples of 2**-20, so sums below
     2**33 are exact in any order. A record moves them by at most 1, and so does a group: its weights
     add up to at most 1.
     """
+    assert config.target_noise is not None
     total: Floats = np.zeros(1)
     for start in range(0, max(len(weights), 1), _ROWS_AT_A_TIME):  # a process may have no records
         part = slice(start, start + _ROWS_AT_A_TIME)
         rows = weights[part, None] * make_rows(*(x[part] for x in values))
         total = total + (np.trunc(rows * _GRID) / _GRID).sum(axis=0)
-    return peers.release(Gaussian(noise, sensitivity=1.0), total, random)
+    released = peers.release(Gaussian(config.target_noise, sensitivity=1.0), total, random)
+    return released / config.n_records

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -81,7 +81,7 @@ class TrainingConfig:
     views: Views | None = None
     device: str = "cpu"
     per_group: PerGroup | None = None
-    target_noise: TargetNoise | None = None
+    target_noise: float | None = None  # multiplier of each of a regressor's ``target_releases``
     held_out_share: float = 0.0  # of the records, which end a run without privacy
 
     @classmethod
@@ -185,8 +185,8 @@ class TrainingConfig:
         steps = self.noise_kind.event(noise_multiplier, self)
         if self.target_noise is None:
             return steps
-        mean, *after = map(GaussianEvent, astuple(self.target_noise))
-        return ComposedEvent((mean, steps, *after))
+        mean = slope = error = GaussianEvent(self.target_noise)
+        return ComposedEvent((mean, steps, slope, error))
 
     def clip(self) -> Clip:
         """Return the clipping function; an adaptive one starts anew."""
@@ -227,15 +227,6 @@ class TrainingConfig:
         if self.averaging == "ema":
             return 0
         return int(self.n_steps * (1.0 - float(self.averaging)))
-
-
-@dataclass(frozen=True)
-class TargetNoise:
-    """Noise multipliers of a regressor's releases beside its steps (``target_releases``)."""
-
-    mean: float  # before the steps
-    levels: float  # after the steps
-    sums: float
 
 
 class Sampler(Protocol):
