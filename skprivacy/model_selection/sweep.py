@@ -28,6 +28,7 @@ from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
     check_affordable,
+    check_first_fits,
     check_groups_apart,
     check_scorers,
     choose_splitter,
@@ -319,7 +320,9 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
-        check_affordable([*fits.unpaid(candidates), *last])
+        unpaid = [*fits.unpaid(candidates), *last]
+        check_first_fits(unpaid)
+        check_affordable(unpaid)
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
         floor = fits.constant(constant)
         rows = fits.models(candidates, total)

@@ -103,6 +103,12 @@ def list_caveats(report: Any) -> list[str]:
             "Because of these steps, no guarantee covers the model as it would be released. "
             "The claim would hold only if they revealed nothing about the records."
         )
+    if report.guarantee is not None and report.claimed_delta * report.n_train >= 1:
+        found.append(
+            f"delta={report.claimed_delta:g} is not below 1 over the number of {report._members}: "
+            f"publishing a {_member(report)} chosen at random would keep such a claim. Ask for a "
+            "far smaller delta."
+        )
     if report.guarantee is not None and report.unit != report.attacked:
         found.append(
             f"The claim is for values of {report.unit}, but records were attacked one by one, as "
