@@ -7,7 +7,7 @@ depends, and a section here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter
@@ -35,7 +35,7 @@ from ..inspection.claims import NO_CLAIM
 from ..inspection.disclosure_report import SIGNS
 from .document import About
 from .findings import AttackFinding, GroupExposure
-from .plain_words import kind_in_words, relation_in_words, unit_in_words
+from .plain_words import attacks_in_words, kind_in_words, relation_in_words, unit_in_words
 
 SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _SHOWN_RECORDS = 100
@@ -342,7 +342,7 @@ def _attacks(report: Any) -> Section:
     )
     return Section(
         "Attacks",
-        tuple(_attack(finding) for finding in report.findings),
+        (*(_attack(finding) for finding in report.findings), *_explained(report.findings)),
         "attacks",
         f"{guesses} Intervals have confidence {format_percent(1 - report.alpha, 0)}."
         f"{ceiling if report.claims else ''} A false alarm is {alarm}.",
@@ -360,6 +360,12 @@ def _attack(finding: AttackFinding) -> Fact:
         f"{finding.epsilon_lower_bound:.3g}{origin}",
         label=finding.result.attack, row=finding,
     )  # fmt: skip
+
+
+def _explained(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
+    """Yield what each attack does: pages name attacks by their classes."""
+    words = attacks_in_words(finding.result.attack for finding in findings)
+    yield from (Fact(sentence=told, level="detail", label=name) for name, told in words.items())
 
 
 def _auc(finding: AttackFinding) -> Cell:
