@@ -149,9 +149,9 @@ def certify(
         )
 
 
-def _model_file(args: argparse.Namespace) -> str | None:
-    """Return the file of the model: MODEL of `skprivacy audit`, or the file that is written."""
-    return getattr(args, "saved", None) or args.save
+def _model_file(args: argparse.Namespace) -> str:
+    """Return the file of the model: MODEL of `skprivacy audit`, or the one written; or nothing."""
+    return getattr(args, "saved", None) or args.save or ""
 
 
 def add_expect(parser: Any) -> None:

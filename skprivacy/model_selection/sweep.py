@@ -19,7 +19,8 @@ from .._validation import num_samples
 from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
-from ..audit import Claim, claim_of
+from ..audit import claim_of
+from ..audit.inspection.claims import Claim
 from ..audit.inspection.claims import joint_claim as total_of
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins

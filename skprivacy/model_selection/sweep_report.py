@@ -32,7 +32,7 @@ from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import attacks_in_words, unit_in_words
-from ..display import PrivacyUtilityDisplay
+from ..display.privacy_utility import PrivacyUtilityDisplay
 from .sweep_curve import is_useless
 from .sweep_plan import validate_models
 

@@ -136,7 +136,7 @@ def test_a_later_ledger_is_checked_to_extend_an_earlier_one(issued, tmp_path):
     none = signed_anew(issued, later | {"ledger": None})
     assert failed(verified(issued, tmp_path, none, extends=issued / "certificate.json"))
     place.write_text(json.dumps(none))
-    with pytest.raises(ValueError, match="not a certificate with a ledger.*Pass an earlier"):
+    with pytest.raises(ValueError, match=r"not a certificate with a ledger.*Pass an earlier"):
         verified(issued, tmp_path, later, extends=place)
 
 

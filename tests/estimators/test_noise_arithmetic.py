@@ -23,17 +23,17 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.mechanisms import (
-    DistributedGaussian,
     Exponential,
     Gaussian,
     Laplace,
-    Logistic,
     Mechanism,
     RandomizedResponse,
     ReportNoisyMax,
-    RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler, private_mean

@@ -52,13 +52,16 @@ from skprivacy.attacks.aggregates import ExpectedPower
 from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from skprivacy.base import reserve_release
 from skprivacy.federated import FederatedPlan
-from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning import NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     OutputPerturbationClassifier,
 )
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.metrics.rates import clopper_pearson
+from skprivacy.metrics.resampling import multi_split_bound
 from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
 from skprivacy.preprocessing.schema_draft import draft_schema
@@ -166,7 +169,7 @@ FOUND = [
     ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: clopper_pearson(3, 10, None)),
     ("alpha", lambda: clopper_pearson(3, 10, 1e-300)),
-    ("random_state", lambda: metrics.multi_split_bound(*SCORES, random_state="abc")),
+    ("random_state", lambda: multi_split_bound(*SCORES, random_state="abc")),
     ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
     ("epsilon", lambda: OutputPerturbationClassifier(epsilon=DAY).fit(X, y)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
@@ -266,7 +269,7 @@ FOUND = [
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(schema=SCHEMA, learning_rate=1e173).fit(
         TABLE)),
-    ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
+    ("noise_multiplier", lambda: DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X[:1],
         y[:1])),
     ("X:", lambda: attacks.QuantileAttack(TARGET).fit(LabeledRecords(X[:, :, None], y))),
@@ -288,7 +291,7 @@ FOUND = [
     ("batches[0]", lambda: INVERSION.evaluate([SENT], [1])),
     ("groups_in", lambda: RESULT.by_group([[1], [2, 3]], y)),
     ("groups_in", lambda: RESULT.by_group(["a"] * 24, [None] * 24)),
-    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
+    ("value", lambda: DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
         mechanisms.SecureRandom())),
     ("method", lambda: made(method=np.zeros(0)).fit(TABLE)),
     ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=(True,))),
@@ -349,7 +352,7 @@ FOUND = [
     ("x", lambda: preprocessing.private_count(SEQUENCES, epsilon=1.0)),
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(containers.TABLES["read-only"](
         np.zeros(3)), mechanisms.SecureRandom())),
-    ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
+    ("sent", lambda: DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
     ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(RECORDS).decision_function(
         RECORDS)),
     ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(RECORDS)),

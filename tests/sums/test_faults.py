@@ -18,8 +18,9 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.preprocessing import private_mean
-from skprivacy.sums import SumPlan, SumTotal, tables
+from skprivacy.sums import SumTotal, tables
 from skprivacy.sums.sources import open_table
+from skprivacy.sums.sum_plan import SumPlan
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients, same_fits
 

@@ -90,7 +90,7 @@ def attacks_in_words(names: Iterable[str]) -> dict[str, str]:
     return {word: (known[word] or "").strip().partition("\n")[0] for word in found}
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and all classes below it, of this library."""
     if kind.__module__.startswith("skprivacy."):
         yield kind

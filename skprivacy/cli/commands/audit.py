@@ -146,7 +146,7 @@ def exit_code(report: Any) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raise UserError for options of training beside MODEL, or of MODEL without it."""
-    of_training = ("epsilon", "delta", "model", "set", "save")
+    of_training: tuple[str, ...] = ("epsilon", "delta", "model", "set", "save")
     if args.certificate is None:  # else the ledger goes into the certificate
         of_training += ("budget",)
     elif args.claim is not None:
