@@ -152,10 +152,16 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
     Raises
     ------
     ValueError
-        If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
+        If an epsilon, the splits, the labels or a parameter of the model, such as ``delta``, are
+        invalid. Raised before training.
     BudgetExceededError
         If a budget cannot pay for all models. Raised before training if the cost of a fit is known
         beforehand: for an estimator of this library, alone or after a ``SchemaTransformer``.
+
+    Warns
+    -----
+    PrivacyWarning
+        If a step reads private records outside the guarantee, or ``delta`` is not below 1/n.
 
     Notes
     -----
