@@ -90,10 +90,10 @@ EXEMPT: dict[str, set[str]] = {
 DATA = {
     "X", "X_in", "X_out", "X_public", "X_test", "X_train", "batches", "canaries", "generated",
     "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label", "labels",
-    "neighbours", "other", "parties", "proba_train", "proba_test", "probas", "protected", "real",
-    "reference", "released", "sample_weight", "scores_in", "scores_out", "sent", "shadow_probas",
-    "shadow_trained", "subgroups", "synthetic", "table", "test", "trained", "unprotected", "value",
-    "votes", "x", "y", "y_in", "y_out", "y_test", "y_train", "y_true",
+    "neighbours", "other", "parties", "proba_train", "proba_test", "probas", "real",
+    "reference", "released", "sample_weight", "scores_in", "scores_out", "shadow_probas",
+    "shadow_trained", "subgroups", "synthetic", "table", "test", "trained", "value",
+    "votes", "x", "y", "y_in", "y_out", "y_test", "y_train",
 }  # fmt: skip
 EXEMPTED = {name for names in EXEMPT.values() for name in names}
 # Classes whose methods the library calls, with what it has checked.
