@@ -183,7 +183,7 @@ import sys
 import pandas as pd
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.sums import SumPlan
+from skprivacy.sums.sum_plan import SumPlan
 
 partial = SumPlan.partial
 def slow(self, batch):
