@@ -41,9 +41,7 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "public_bounds",
     "public_classes",
-    "public_target_bounds",
 ]
 
 _KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.audit import PrivacyVerificationReport, verify_privacy
+from skprivacy.audit import verify_privacy
+from skprivacy.audit.verification.verify_privacy import PrivacyVerificationReport
 from tests.planted_bugs.bug import Bug
 from tests.planted_bugs.stranger import StrangerDPSGD
 from tests.planted_bugs.stranger_bugs import BUGS, CENTRED, OFTEN, SUBTLE

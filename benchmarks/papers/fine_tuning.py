@@ -45,7 +45,7 @@ from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, SoftmaxHead
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
-from skprivacy.metrics import utility_loss
+from skprivacy.metrics.utility import utility_loss
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import BoundedColumn, SchemaTransformer
 

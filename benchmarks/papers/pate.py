@@ -45,7 +45,8 @@ from benchmarks.shared.pate_votes import (
 )
 from benchmarks.shared.quick import QUICK, choose, make_parser, results_folder
 from skprivacy.accounting import ComposedEvent, VoteBlockEvent, epsilon_of
-from skprivacy.ensemble import ConfidentGNMax, GNMax, LNMax, VoteAnalysis, analyze_votes
+from skprivacy.ensemble import ConfidentGNMax, GNMax, LNMax, analyze_votes
+from skprivacy.ensemble.vote_analysis import VoteAnalysis
 from skprivacy.exceptions import PrivacyLeakWarning
 
 N_SIMULATED = choose(12_000, 200)

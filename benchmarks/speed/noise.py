@@ -27,14 +27,9 @@ from torch.nn.utils import vector_to_parameters
 
 from benchmarks.shared.data import fetch_adult
 from benchmarks.shared.quick import choose, make_parser
-from skprivacy.mechanisms import (
-    FloatGaussian,
-    FloatLogistic,
-    Gaussian,
-    Mechanism,
-    RoundedGaussian,
-    SecureRandom,
-)
+from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism, SecureRandom
+from skprivacy.mechanisms.float_noise import FloatLogistic
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.neural_network import Clipping, DPSGDClassifier
 from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import SingleProcess, Training, WeightAverage

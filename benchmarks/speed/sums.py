@@ -34,8 +34,8 @@ from benchmarks.shared.timing import describe_load
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
 from skprivacy.preprocessing.statistics.summary_plan import SummaryPlan
-from skprivacy.sums import SumPlan
 from skprivacy.sums.sources import open_table
+from skprivacy.sums.sum_plan import SumPlan
 
 N_ROWS, ROUNDS = choose((4_000_000, 3), (20_000, 1))
 FEATURES = [f"x{i}" for i in range(10)]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from .._groups import Groups
 from ..mechanisms.bounds import quantize
-from ..sums import SumPlan, SumTotal
-from ..sums.sum_plan import Integers, Labels, TargetRange
+from ..sums import SumTotal
+from ..sums.sum_plan import Integers, Labels, SumPlan, TargetRange
 from ..synthesis.domain import Domain, NumberCells
 from ..synthesis.scanned_tables import describe_cells, encode_cells, flatten_cells, read_cells
 from .last_step import LastStep

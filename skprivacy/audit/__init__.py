@@ -21,26 +21,20 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from .canaries.one_run import OneRunAuditReport, audit_one_run
-from .canaries.synthesizer_audit import SynthesizerAuditReport, audit_synthesizer
-from .inspection.claims import Claim, claim_of
+from .canaries.one_run import audit_one_run
+from .canaries.synthesizer_audit import audit_synthesizer
+from .inspection.claims import claim_of
 from .inspection.disclosure import check_disclosure
-from .inspection.disclosure_report import DisclosureReport
 from .predictions import audit_predictions
 from .report.audit_report import AuditReport
 from .report.document import About
 from .runner import audit
 from .synthetic_records import audit_synthetic
-from .verification.verify_privacy import PrivacyVerificationReport, verify_privacy, verify_release
+from .verification.verify_privacy import verify_privacy, verify_release
 
 __all__ = [
     "About",
     "AuditReport",
-    "Claim",
-    "DisclosureReport",
-    "OneRunAuditReport",
-    "PrivacyVerificationReport",
-    "SynthesizerAuditReport",
     "audit",
     "audit_one_run",
     "audit_predictions",

@@ -39,6 +39,7 @@ _WITNESSES = {
 
 _NO_MODEL = "no model file was passed"
 _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
+_EXTENSION = "the ledger extends the earlier one"
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def verify_certificate(
     *,
     key: str | PathLike[str] | Ed25519PublicKey | None = None,
     schema: Schema | None = None,
+    extends: str | PathLike[str] | None = None,
 ) -> CertificateVerification:
     """Check a certificate, without data and without trust in its issuer.
 
@@ -187,6 +189,9 @@ def verify_certificate(
         ``"unknown key"``: the signature shows that nothing was altered, not who signed.
     schema : Schema, default=None
         The schema that is said to be public, for comparison.
+    extends : str or Path, default=None
+        An earlier certificate that you have verified, of the same data. The ledger must begin with
+        all lines of its ledger: then no charge of that time is missing.
 
     Returns
     -------
@@ -200,7 +205,7 @@ def verify_certificate(
     FileNotFoundError
         If one of the files is missing.
     ValueError
-        If ``key`` is not a public key.
+        If ``key`` is not a public key, or ``extends`` not a certificate with a ledger.
 
     Notes
     -----
@@ -215,6 +220,7 @@ def verify_certificate(
     if not (schema is None or isinstance(schema, Schema)):
         raise TypeError(f"schema={schema!r} must be a Schema, or None.")
     trusted = None if key is None else public_key(key)
+    earlier = None if extends is None else _earlier_lines(Path(as_path("extends", extends)))
     file = None if model_file is None else Path(as_path("model_file", model_file))
     if file is not None and (file.is_dir() or not file.exists()):
         raise FileNotFoundError(errno.ENOENT, "There is no model_file", str(file))
@@ -236,6 +242,8 @@ def verify_certificate(
         return CertificateVerification((*checks, rest), fingerprint=who)
     for name, check in _CHECKS:
         checks += _run_check(name, partial(check, sections, file, schema))
+    if earlier is not None:
+        checks += _run_check(_EXTENSION, partial(_extension, sections, earlier))
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
@@ -388,6 +396,32 @@ def _ledger(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:
     if ledger["delta"] != (spent.at_delta or 0.0):
         yield _fail_check(name, f"its charges are stated at delta {spent.at_delta!r}")
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
+
+
+def _earlier_lines(path: Path) -> list[Any]:
+    """Return the lines of the ledger in an earlier certificate, which the caller has verified."""
+    try:
+        lines = parse_json(read_file(path))["ledger"]["lines"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"extends={str(path)!r} is not a certificate with a ledger ({error!r}). Pass an "
+            "earlier certificate of the same data."
+        ) from None
+    if not isinstance(lines, list) or not lines:
+        raise ValueError(f"extends={str(path)!r} holds a ledger without lines. Pass another one.")
+    return lines
+
+
+def _extension(sections: dict[str, Any], earlier: list[Any]) -> Iterator[CertificateCheck]:
+    lines = [] if sections["ledger"] is None else sections["ledger"]["lines"]
+    if lines[: len(earlier)] == earlier:
+        new = len(lines) - len(earlier)
+        yield _pass_check(_EXTENSION, f"it begins with all {len(earlier)} lines, and adds {new}")
+    else:
+        yield _fail_check(
+            _EXTENSION,
+            "it does not begin with its lines: it is another ledger, or an older copy was restored",
+        )
 
 
 def _audit(sections: dict[str, Any], *_: Any) -> Iterator[CertificateCheck]:

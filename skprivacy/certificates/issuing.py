@@ -18,7 +18,8 @@ from .._untrusted_files import MAX_MODEL_BYTES, open_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.event import flatten
-from ..audit import AuditReport, Claim, claim_of
+from ..audit import AuditReport, claim_of
+from ..audit.inspection.claims import Claim
 from ..audit.report.document import versions
 from ..persistence.file_format import arrays_digest_of, header_of
 from ..persistence.state import released_digest

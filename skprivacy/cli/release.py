@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--certificate",
         metavar="FILE.json",
-        help="write a signed certificate of the saved model, for `skprivacy verify`",
+        help="write a signed certificate of the saved model, for `skprivacy verify`; only that of "
+        "`skprivacy audit` holds an audit",
     )
     group.add_argument(
         "--key",
@@ -64,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
         import_module("skprivacy.persistence")
     if args.certificate is None:
         return
-    if not args.save or not args.key:
+    if not _model_file(args) or not args.key:
         raise UserError(
             "--certificate signs a saved model with a key. Pass --save FILE.safetensors and "
             "--key FILE.pem."
@@ -138,10 +139,19 @@ def certify(
     from ..certificates import issue_certificate
 
     issue_certificate(
-        model, args.certificate, key=args.key, model_file=args.save, budget=budget, report=report,
-        schema=schema, issuer=args.issuer, password=os.environ.get(PASSWORD),
+        model, args.certificate, key=args.key, model_file=_model_file(args), budget=budget,
+        report=report, schema=schema, issuer=args.issuer, password=os.environ.get(PASSWORD),
     )  # fmt: skip
     print_message(f"wrote {args.certificate}")
+    if report is None:
+        print_message(
+            "It holds no audit. `skprivacy audit MODEL DATA --certificate` writes one that does."
+        )
+
+
+def _model_file(args: argparse.Namespace) -> str:
+    """Return the file of the model: MODEL of `skprivacy audit`, or the one written; or nothing."""
+    return getattr(args, "saved", None) or args.save or ""
 
 
 def add_expect(parser: Any) -> None:

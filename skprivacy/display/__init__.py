@@ -3,12 +3,11 @@
 Files, in reading order:
 
 - ``membership_roc``: `MembershipRocDisplay`
-- ``privacy_utility``: `PrivacyUtilityDisplay`
+- ``privacy_utility``: the display of a sweep, which `PrivacySweepCV.plot` makes
 - ``additive_effects``: `PrivateAdditiveDisplay`
 """
 
 from .additive_effects import PrivateAdditiveDisplay
 from .membership_roc import MembershipRocDisplay
-from .privacy_utility import PrivacyUtilityDisplay
 
-__all__ = ["MembershipRocDisplay", "PrivacyUtilityDisplay", "PrivateAdditiveDisplay"]
+__all__ = ["MembershipRocDisplay", "PrivateAdditiveDisplay"]

@@ -59,7 +59,7 @@ class PrivacyUtilityDisplay:
 
     Examples
     --------
-    >>> from skprivacy.display import PrivacyUtilityDisplay
+    >>> from skprivacy.display.privacy_utility import PrivacyUtilityDisplay
     >>> display = PrivacyUtilityDisplay(
     ...     [0.1, 1, 10, float("inf")], [0.7, 0.8, 0.84, 0.85], [0.02, 0.01, 0.01, 0.01],
     ...     [0.5, 0.51, 0.52, 0.6], [0.01, 0.01, 0.01, 0.01],

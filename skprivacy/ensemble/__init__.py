@@ -17,7 +17,7 @@ from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
 from .student_classifier import PublicRecords
 from .students import PropagationStudent
-from .vote_analysis import VoteAnalysis, analyze_votes, sanitized_cost
+from .vote_analysis import analyze_votes, sanitized_cost
 
 __all__ = [
     "ConfidentGNMax",
@@ -28,7 +28,6 @@ __all__ = [
     "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
-    "VoteAnalysis",
     "analyze_votes",
     "sanitized_cost",
 ]

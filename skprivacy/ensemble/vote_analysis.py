@@ -169,7 +169,9 @@ def analyze_votes(
     Returns
     -------
     VoteAnalysis
-        Costs with a row for each query.
+        ``epsilon(n_queries)`` of the first queries, or of all, whatever their votes, and
+        ``private_epsilon(n_queries)``, which their votes make smaller and which is **private**.
+        ``independent`` and ``dependent`` are these costs of each query at each of the ``orders``.
 
     Raises
     ------

@@ -132,8 +132,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     With 0, it is not protected against a party that subtracts its own noise.
 
     Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
-    Gaussians, which is nearly one Gaussian: :class:`~skprivacy.mechanisms.DistributedGaussian`
-    bounds the difference. It withstands the floating-point attack of Mironov (2012). Party names,
+    Gaussians, which is nearly one Gaussian: ``mechanisms/distributed_gaussian.py`` bounds the
+    difference. It withstands the floating-point attack of Mironov (2012). Party names,
     participation and timing are public. There is no defence against parties that send wrong
     numbers, to spoil the model or to plant a backdoor.
 

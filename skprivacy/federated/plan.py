@@ -23,7 +23,7 @@ from ..accounting import (
     calibrate_noise_multiplier,
 )
 from ..accounting.events import NonPrivateEvent
-from ..mechanisms import DistributedGaussian
+from ..mechanisms.distributed_gaussian import DistributedGaussian
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]

@@ -16,13 +16,12 @@ Files, in reading order:
 
 from .alm import ALMFineTuner
 from .features import HalfWhitening
-from .heads import GradientHead, SoftmaxHead
+from .heads import SoftmaxHead
 from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity
 
 __all__ = [
     "ALMFineTuner",
-    "GradientHead",
     "HalfWhitening",
     "NetworkHead",
     "SampledSensitivity",

@@ -56,8 +56,8 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
         Maps records to features, each record separately. If unfitted, a clone is fitted to
         ``X_public``. Pass a fitted encoder as ``sklearn.frozen.FrozenEstimator(encoder)``; it must
         not have seen private records. ``None`` uses the records as features.
-    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"}, NetworkHead, \
-            GradientHead or SoftmaxHead, default="auto"
+    head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"}, NetworkHead \
+            or SoftmaxHead, default="auto"
         Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" is
         "softmax" if ``sensitivity`` is not "proved". Otherwise it is "prototypes" if ``delta`` is 0
         or the mechanism is not Gaussian, and "gradient" if not.

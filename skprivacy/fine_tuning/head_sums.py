@@ -17,11 +17,11 @@ from .._groups import Groups
 from .._input_data import all_numbers
 from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
-from ..sums import SumPlan, SumTotal
+from ..sums import SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import ScanReleases, Scans, SumSource
 from ..sums.sum_estimator import SUM_DOCS, SumEstimator
-from ..sums.sum_plan import Integers, Labels, TargetPlan
+from ..sums.sum_plan import Integers, Labels, SumPlan, TargetPlan
 from .encoding import check_public, trial_rows
 from .features import HalfWhitening, head_rows
 from .head import Head, HeadInput, SumHead, Task

@@ -10,7 +10,8 @@ from .._validation import is_number
 from ..accounting import calibrate_noise_multiplier
 from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.events import LogisticEvent
-from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism
+from ..mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from ..mechanisms.additive import Logistic
 
 
 @dataclass(frozen=True)

@@ -16,27 +16,21 @@ Files, in reading order:
 - ``chacha_triton``: the same as one Triton kernel
 """
 
-from .additive import Gaussian, KNorm, Laplace, Logistic
+from .additive import Gaussian, KNorm, Laplace
 from .base import Mechanism
-from .distributed_gaussian import DistributedGaussian
-from .float_noise import FloatGaussian, FloatLogistic
-from .rounded_gaussian import RoundedGaussian
+from .float_noise import FloatGaussian
 from .secure_random import PoissonSampler, SecureRandom
 from .selection import Exponential, RandomizedResponse, ReportNoisyMax
 
 __all__ = [
-    "DistributedGaussian",
     "Exponential",
     "FloatGaussian",
-    "FloatLogistic",
     "Gaussian",
     "KNorm",
     "Laplace",
-    "Logistic",
     "Mechanism",
     "PoissonSampler",
     "RandomizedResponse",
     "ReportNoisyMax",
-    "RoundedGaussian",
     "SecureRandom",
 ]

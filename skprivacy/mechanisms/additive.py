@@ -303,7 +303,8 @@ class Logistic(_PureGridNoise):
 
     Examples
     --------
-    >>> from skprivacy.mechanisms import Logistic, SecureRandom
+    >>> from skprivacy.mechanisms import SecureRandom
+    >>> from skprivacy.mechanisms.additive import Logistic
     >>> isinstance(Logistic(1.0, sensitivity=2.0).release(0.5, SecureRandom()), float)
     True
     """

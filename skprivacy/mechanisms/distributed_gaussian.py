@@ -86,7 +86,8 @@ class DistributedGaussian(NoiseMechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.mechanisms import DistributedGaussian, SecureRandom
+    >>> from skprivacy.mechanisms import SecureRandom
+    >>> from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
     >>> mechanism = DistributedGaussian(noise_multiplier=1.0, n_parties=3, n_untrusted=1)
     >>> mechanism.release(np.zeros((3, 4), np.int64), SecureRandom()).shape
     (4,)

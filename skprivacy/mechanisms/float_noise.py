@@ -158,7 +158,7 @@ class FloatLogistic(VectorNoise):
     accounted as ``LogisticEvent(noise_multiplier, norm=2)``, for any length: it composes like
     Gaussian noise of sqrt(3) times the scale. This guarantee is for real numbers. The noise is
     rounded to floating point and **not hardened**, as for :class:`FloatGaussian`. For a single
-    release, use :class:`Logistic`, which is exact on a grid.
+    release, use ``Logistic``, which is exact on a grid.
 
     **Edge cases.** As for :class:`FloatGaussian`.
 
@@ -170,7 +170,8 @@ class FloatLogistic(VectorNoise):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.mechanisms import FloatLogistic, SecureRandom
+    >>> from skprivacy.mechanisms import SecureRandom
+    >>> from skprivacy.mechanisms.float_noise import FloatLogistic
     >>> gradient = np.zeros(4, np.float32)
     >>> mechanism = FloatLogistic(noise_multiplier=1.1, sensitivity=0.5)
     >>> mechanism.release(gradient, SecureRandom()) is gradient

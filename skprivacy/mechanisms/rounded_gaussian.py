@@ -79,7 +79,8 @@ class RoundedGaussian(VectorNoise):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.mechanisms import RoundedGaussian, SecureRandom
+    >>> from skprivacy.mechanisms import SecureRandom
+    >>> from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
     >>> gradient = np.zeros(4)
     >>> mechanism = RoundedGaussian(noise_multiplier=1.1, sensitivity=0.5)
     >>> noisy = mechanism.release(gradient, SecureRandom())

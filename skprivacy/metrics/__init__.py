@@ -17,14 +17,10 @@ Files, in reading order:
 from .coin_guesses import bound_from_guesses
 from .epsilon import epsilon_lower_bound
 from .rates import auc, tpr_at_fpr
-from .resampling import multi_split_bound
-from .utility import utility_loss
 
 __all__ = [
     "auc",
     "bound_from_guesses",
     "epsilon_lower_bound",
-    "multi_split_bound",
     "tpr_at_fpr",
-    "utility_loss",
 ]

@@ -51,7 +51,7 @@ def multi_split_bound(
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.metrics import multi_split_bound
+    >>> from skprivacy.metrics.resampling import multi_split_bound
     >>> rng = np.random.default_rng(0)
     >>> members, others = rng.normal(size=1000) + 2, rng.normal(size=1000)
     >>> 2 < multi_split_bound(members, others, delta=1e-5) < 10

@@ -86,7 +86,7 @@ def utility_loss(
 
     Examples
     --------
-    >>> from skprivacy.metrics import utility_loss
+    >>> from skprivacy.metrics.utility import utility_loss
     >>> found = utility_loss([0, 1, 1, 0], [0, 1, 1, 1], [[0, 1, 0, 1], [1, 1, 0, 1]])
     >>> found.loss, found.difference
     (0.5, 0.375)

@@ -21,8 +21,9 @@ import numpy as np
 
 from .._clones import seed_globally
 from .._config import config_context
-from ..accounting import Event, MixtureEvent, PrivacyGuarantee, epsilon_of, weakest_arithmetic
+from ..accounting import Event, PrivacyGuarantee, epsilon_of, weakest_arithmetic
 from ..accounting.events import PrivateSelectionEvent
+from ..accounting.events.mixtures import MixtureEvent
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from .search_trials import Candidates, HeldOut, RecordScore
@@ -97,11 +98,10 @@ def search_event(
     **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is used
     either for the fits or for the scores. In the first case a trial costs as much as its fit: the
     held-out records are equal, and the score depends on them and on the fitted model. The settings
-    are drawn uniformly and released, which is a :class:`~skprivacy.accounting.MixtureEvent`. In the
-    second case the fits are equal, and a trial costs as much as its noisy score. In both cases one
-    mechanism runs several times and its best outcome is released:
-    ``PrivateSelectionEvent``. A record is held out with probability
-    ``test_size``, independently of the data, so the whole is a mixture of both cases.
+    are drawn uniformly and released, which is a ``MixtureEvent``. In the second case the fits are
+    equal, and a trial costs as much as its noisy score. In both cases one mechanism runs several
+    times and its best outcome is released: ``PrivateSelectionEvent``. A record is held out with
+    probability ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """
     counts = Counter(fits)
     fit = fits[0]

@@ -19,8 +19,8 @@ from .._validation import num_samples
 from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
-from ..audit import Claim, claim_of
-from ..audit.inspection.claims import joint_claim
+from ..audit import claim_of
+from ..audit.inspection.claims import Claim, joint_claim
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
 from .delegation import DelegatingMixin
@@ -28,6 +28,7 @@ from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
     check_affordable,
+    check_first_fits,
     check_groups_apart,
     check_scorers,
     choose_splitter,
@@ -150,10 +151,16 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
     Raises
     ------
     ValueError
-        If an epsilon, the parameter, the splits or the labels are invalid. Raised before training.
+        If an epsilon, the splits, the labels or a parameter of the model, such as ``delta``, are
+        invalid. Raised before training.
     BudgetExceededError
         If a budget cannot pay for all models. Raised before training if the cost of a fit is known
         beforehand: for an estimator of this library, alone or after a ``SchemaTransformer``.
+
+    Warns
+    -----
+    PrivacyWarning
+        If a step reads private records outside the guarantee, or ``delta`` is not below 1/n.
 
     Notes
     -----
@@ -327,7 +334,9 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
-        check_affordable([*fits.unpaid(candidates), *last])
+        unpaid = [*fits.unpaid(candidates), *last]
+        check_first_fits(unpaid)
+        check_affordable(unpaid)
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
         floor = fits.constant(constant)
         rows = fits.models(candidates, total)

@@ -31,10 +31,11 @@ from .._sklearn import takes_weights
 from .._validation import is_number, num_samples, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import rehearse_charges
+from ..audit import claim_of
 from ..base import PrivateEstimatorMixin, rehearse_fit
 from ..exceptions import BudgetExceededError, PrivacyWarning
 from ..preprocessing import SchemaTransformer
-from .sweep_records import Candidate, Records
+from .sweep_records import Candidate, Records, last_step
 
 Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
 
@@ -66,6 +67,31 @@ def check_affordable(fits: Iterable[Fit]) -> None:
             ) from error
 
 
+def check_first_fits(fits: Iterable[Fit]) -> None:
+    """Refuse parameters that no fit accepts, such as a delta of 1/n, before anything is trained.
+
+    The first fit of each model is rehearsed up to its charge. Warns of steps that read private
+    records outside the guarantee, and of a delta of 1/n or more where n is private: the fit itself
+    must not compare them.
+    """
+    able = [(candidate, rows) for candidate, rows in fits if _can_be_rehearsed(candidate)]
+    for candidate, rows in {fit[0].name: fit for fit in reversed(able)}.values():
+        model, own = clone(candidate.model), candidate.records.take(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit itself warns
+            stated = rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
+        last_step(model).privacy_ = stated  # for claim_of, as if it were fitted
+        for name, why in claim_of(model, own.X).uncovered.items():
+            warn_caller(f"Step {name!r}: {why}. The guarantees are estimates.", PrivacyWarning)
+        n = len(own.y) if own.groups is None else own.groups.nunique()
+        if (stated.at_delta or 0.0) * n >= 1:
+            warn_caller(
+                f"delta={stated.at_delta:g} is not below 1/n: publishing a {stated.unit} chosen at "
+                "random would keep this guarantee. Pass a far smaller delta.",
+                PrivacyWarning,
+            )
+
+
 def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
     """Yield the guarantee of each model, rehearsed once per number of records and groups."""
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
@@ -82,19 +108,25 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
 
 
 def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
-    """Return the only budget of a model; None without one, or if a fit cannot be rehearsed."""
+    """Return the only budget of a model; None without one, or if its cost is not known."""
     model = candidate.model
     budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
     if isinstance(model, Pipeline):
         if not all(isinstance(step, SchemaTransformer) for _, step in model.steps[:-1]):
             return None
         model = model.steps[-1][1]
-    if getattr(model, "_processes", None) is not None:  # its processes wait for each other
-        return None
-    finite = math.isfinite(next(iter(candidate.params.values())))
-    if not (isinstance(model, PrivateEstimatorMixin) and finite and len(budgets) == 1):
+    if not _can_be_rehearsed(candidate) or len(budgets) != 1:
         return None
     return budgets[0] if getattr(model, "budget", None) is budgets[0] else None
+
+
+def _can_be_rehearsed(candidate: Candidate) -> bool:
+    """Return whether a fit of a model, or of its last step, states its cost before its release."""
+    last = last_step(candidate.model)
+    if getattr(last, "_processes", None) is not None:  # its processes wait for each other
+        return False
+    finite = math.isfinite(next(iter(candidate.params.values())))
+    return finite and isinstance(last, PrivateEstimatorMixin)
 
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]

@@ -32,8 +32,8 @@ from ..accounting.events import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
-from ..audit.report.plain_words import unit_in_words
-from ..display import PrivacyUtilityDisplay
+from ..audit.report.plain_words import attacks_in_words, unit_in_words
+from ..display.privacy_utility import PrivacyUtilityDisplay
 from .sweep_curve import is_useless
 from .sweep_plan import validate_models
 
@@ -290,6 +290,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         n_samples=sweep.n_samples_,
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,
+        attacks=attacks_in_words([sweep.attack_name_]),
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         figures=figures,
         briefing=brief_of_sweep(sweep, table(sweep)),

@@ -355,14 +355,14 @@ class ResultsMixin:
         Parameters
         ----------
         **kwargs
-            Passed to :class:`~skprivacy.display.PrivacyUtilityDisplay`'s ``plot``.
+            ``axes``, two matplotlib Axes: utility above, attack below. None makes a new figure.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display.
+            The display, with its ``figure_`` and ``axes_``.
         """
-        from ..display import PrivacyUtilityDisplay
+        from ..display.privacy_utility import PrivacyUtilityDisplay
 
         return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
 

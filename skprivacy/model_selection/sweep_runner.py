@@ -39,8 +39,8 @@ from ..attacks import (
     ShadowPool,
 )
 from ..attacks.membership.labeled_records import label_records
-from ..audit import Claim, claim_of
-from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
+from ..audit import claim_of
+from ..audit.inspection.claims import NOT_MEMBERSHIP, Claim, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError

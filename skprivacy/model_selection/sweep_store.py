@@ -22,7 +22,7 @@ from .._untrusted_files import parse_json, read_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..attacks import ShadowPool
 from ..attacks.record_tables import as_records, fingerprints
-from ..audit import Claim
+from ..audit.inspection.claims import Claim
 from ..exceptions import PrivacyWarning
 from .sweep_records import Records
 

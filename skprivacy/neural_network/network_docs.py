@@ -122,7 +122,7 @@ Preprocessing that is fitted on the same data, such as a ``StandardScaler``, is 
 Gradients and noise are floating-point numbers. They are not hardened against an adversary who
 reads the lowest bits of the weights (Mironov 2012). "exact" noise is hardened: gradients are summed
 in double precision, clipping leaves room for the errors of the sum, and the sum is rounded once to
-the grid of the noise, see :class:`~skprivacy.mechanisms.RoundedGaussian`. This needs that no record
+the grid of the noise, see ``mechanisms/rounded_gaussian.py``. This needs that no record
 changes the last bit of another record's gradient. Under zero-out that holds, because a record
 without contribution keeps its row of the batch. Under add-remove and with ``groups`` it is an
 assumption of the guarantee.""",

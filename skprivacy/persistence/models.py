@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import sklearn
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
+from .._output import as_path
 from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..audit.inspection.claims import claim_of
@@ -18,6 +20,8 @@ from .state import Given, from_state, to_state
 
 _FORMAT = 1
 _SECTIONS = {"format", "versions", "privacy", "model"}
+# Suffixes of pickles: a reader would open the file by pickle, which fails or runs its code.
+_PICKLE_SUFFIXES = {".joblib", ".pickle", ".pkl"}
 
 
 def save_model(model: Any, path: str | PathLike[str]) -> None:
@@ -32,13 +36,14 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         of an ALMFineTuner must be a PCA, a scaler, an encoder of this library or None. A learner
         inside a private model must be linear, a GaussianNB or the default.
     path : str or Path
-        The file to write. An existing file is replaced.
+        The file to write, such as "model.safetensors". An existing file is replaced.
 
     Raises
     ------
     ValueError
-        If the model or one of its steps has an unsupported class, is not fitted or holds code, or
-        if its labels are neither numbers nor text. In this case nothing is written.
+        If the model or one of its steps has an unsupported class, is not fitted or holds code, if
+        its labels are neither numbers nor text, or if ``path`` ends like a pickle, as "model.pkl"
+        does. In this case nothing is written.
 
     Notes
     -----
@@ -82,6 +87,11 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     """
     if not hasattr(model, "fit"):
         raise ValueError(f"model={model!r} cannot be saved: it must be a fitted estimator.")
+    if Path(as_path("path", path)).suffix.lower() in _PICKLE_SUFFIXES:
+        raise ValueError(
+            f"path={str(path)!r} ends like a pickle, but the file is a safetensors file that only "
+            "load_model reads. Pass a name such as 'model.safetensors'."
+        )
     arrays: dict[str, NDArray] = {}
     try:
         node = to_state(model, "", arrays)

@@ -17,10 +17,10 @@ from .._groups import find_identifiers
 from .._input_data import validate_data
 from .._validation import sequence, whole
 from ..base import roll_back_on_error
-from ..sums import SumPlan, Table
+from ..sums import Table
 from ..sums.batch_columns import count_rows, read_numbers, read_series
 from ..sums.sources import is_table, open_table
-from ..sums.sum_plan import Integers
+from ..sums.sum_plan import Integers, SumPlan
 from .columns import BoundedColumn, Column
 from .schema import Schema
 

@@ -14,7 +14,7 @@ Files, in reading order:
 - ``sum_estimator``: fit, plan and fit_sums of estimators that need only sums, scan by scan
 """
 
-from .sum_plan import SumPlan, SumTotal
+from .sum_plan import SumTotal
 from .tables import Table
 
-__all__ = ["SumPlan", "SumTotal", "Table"]
+__all__ = ["SumTotal", "Table"]

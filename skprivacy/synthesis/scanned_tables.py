@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._groups import SHARES_PER_GROUP, Groups
-from ..sums import SumPlan, SumTotal
+from ..sums import SumTotal
 from ..sums.batch_columns import read_numbers, read_series
-from ..sums.sum_plan import Integers
+from ..sums.sum_plan import Integers, SumPlan
 from .domain import ColumnCells, Domain, NumberCells
 
 Clique = tuple[int, ...]

@@ -15,7 +15,6 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -38,6 +37,7 @@ from skprivacy.accounting.events import (
     SampledGroupEvent,
     SmoothGaussianEvent,
 )
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.guarantee import group_epsilon
 from skprivacy.accounting.pld.pairs import pair_from_curve, symmetric_pairs
 from skprivacy.accounting.pld.sampled_pairs import MixedGaussians

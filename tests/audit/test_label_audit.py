@@ -20,7 +20,7 @@ from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import LabelInferenceAttack, LiRA, LossThreshold
 from skprivacy.audit import AuditReport, audit, claim_of
 from skprivacy.audit.label_audit import LabelAuditReport
-from skprivacy.display import PrivacyUtilityDisplay
+from skprivacy.display.privacy_utility import PrivacyUtilityDisplay
 from skprivacy.label_privacy import LabelPATEClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV

@@ -124,6 +124,27 @@ def test_a_broken_second_accountant_is_no_fault_of_the_certificate(issued, monke
     )
 
 
+def test_a_later_ledger_is_checked_to_extend_an_earlier_one(issued, tmp_path):
+    """A fresh ledger, or an older copy, would hide the charges of an earlier certificate."""
+    earlier, later = content(issued), content(issued)
+    for extra, told in ((1, "adds 1"), (0, "adds 0"), (-1, "does not begin with its lines")):
+        place = tmp_path / f"earlier{extra}.json"
+        lines = later["ledger"]["lines"]
+        earlier["ledger"]["lines"] = lines[:-1] if extra == 1 else lines[: len(lines) - extra]
+        if extra == -1:
+            earlier["ledger"]["lines"] = [*lines[:-1], [*lines[-1][:-1], "0" * 64]]
+        place.write_text(json.dumps(earlier))
+        found = verified(issued, tmp_path, later, extends=place)
+        words = {check.name: check.words for check in found.checks}
+        assert told in words["the ledger extends the earlier one"]
+        assert found.holds == (extra >= 0)
+    none = signed_anew(issued, later | {"ledger": None})
+    assert failed(verified(issued, tmp_path, none, extends=issued / "certificate.json"))
+    place.write_text(json.dumps(none))
+    with pytest.raises(ValueError, match=r"not a certificate with a ledger.*Pass an earlier"):
+        verified(issued, tmp_path, later, extends=place)
+
+
 def test_what_this_computer_lacks_is_no_fault_of_the_certificate(issued, monkeypatch):
     def lacking(*given):
         raise ModuleNotFoundError("No module named 'getpass'")

@@ -10,7 +10,12 @@ import pandas as pd
 import pytest
 
 from skprivacy import load_model
-from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyGuarantee
+from skprivacy.accounting import (
+    ApproxDPEvent,
+    GaussianEvent,
+    PrivacyBudget,
+    PrivacyGuarantee,
+)
 from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
@@ -127,6 +132,28 @@ def test_a_claim_is_passed_as_number_pair_or_file(claim, words, folder, capsys):
     assert "claimed by the model itself: 2.00-DP" in out
 
 
+def test_a_saved_model_is_certified_with_its_audit_and_its_ledger(folder, capsys):
+    """The certificate of a training holds no audit, and the audit of its model gave none."""
+    succeed("budget create b.ledger --epsilon 3", capsys)
+    succeed("key hospital.pem", capsys)
+    line = f"{TRAIN} --budget b.ledger --hold-out 0.5 --members c.csv --key hospital.pem"
+    line = line.replace("m.safetensors", "c.safetensors")
+    _, err = succeed(f"{line} --certificate early.json", capsys)
+    assert "It holds no audit. `skprivacy audit MODEL DATA --certificate` writes one" in err
+    spent = PrivacyBudget.open("b.ledger").spent()
+    line = AUDIT.replace("m.safetensors", "c.safetensors")
+    line = f"{line} --members c.csv --budget b.ledger --certificate late.json --key hospital.pem"
+    _, err = succeed(line, capsys)
+    assert "It holds no audit" not in err
+    assert PrivacyBudget.open("b.ledger").spent() == spent
+    line = "verify late.json c.safetensors --key hospital.pem.pub --extends early.json"
+    out, _ = succeed(line, capsys)
+    assert out.startswith("VERIFIED")
+    for words in ("holds: the audit: consistent", "it begins with all", "LossThreshold: AUC"):
+        assert words in out
+    refuse(line.replace("early.json", "s.json"), capsys, "extends='s.json' is not a certificate")
+
+
 def test_groups_are_members_as_a_whole(folder, capsys):
     line = f"{TRAIN} --groups patient".replace("m.safetensors", "g.safetensors")
     succeed(f"{line} --hold-out 0.5 --members g.csv", capsys)
@@ -146,6 +173,11 @@ def test_groups_are_members_as_a_whole(folder, capsys):
         (f"{AUDIT} --members wrong.csv", "row 2 of column 'member' in wrong.csv is neither"),
         (f"{AUDIT} --members members.csv --epsilon 1", "--epsilon is for training"),
         (f"{AUDIT} --members members.csv --budget b --set a=1", "--set and --budget is for"),
+        (f"{AUDIT} --members members.csv --certificate c.json", "--certificate signs a saved"),
+        (
+            f"{AUDIT} --members members.csv --certificate c.json --key k.pem --claim 1",
+            "--certificate signs an audit of the model's own claim",
+        ),
         (f"{AUDIT} --members members.csv --schema s.json", "holds its own schema"),
         (f"{AUDIT} --members members.csv --claim 1,2", "below 1"),
         (f"{AUDIT} --members members.csv --claim one", "expected EPSILON, EPSILON,DELTA"),

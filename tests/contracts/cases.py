@@ -22,14 +22,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import (
-    ComposedEvent,
-    Event,
-    MixtureEvent,
-    RepeatedEvent,
-    VoteBlockEvent,
-)
+from skprivacy.accounting import ComposedEvent, Event, RepeatedEvent, VoteBlockEvent
 from skprivacy.accounting.events import PrivateSelectionEvent
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import (
@@ -40,13 +35,8 @@ from skprivacy.ensemble import (
     PrivateKNNClassifier,
 )
 from skprivacy.federated import DPFederatedClassifier
-from skprivacy.fine_tuning import (
-    ALMFineTuner,
-    GradientHead,
-    HalfWhitening,
-    NetworkHead,
-    SoftmaxHead,
-)
+from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LabelPATEClassifier,

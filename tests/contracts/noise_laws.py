@@ -23,7 +23,8 @@ from skprivacy.accounting.events import (
 )
 from skprivacy.linear_model.logistic_solver import LogisticLoss
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
-from skprivacy.mechanisms import DistributedGaussian, Exponential, Mechanism
+from skprivacy.mechanisms import Exponential, Mechanism
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 
 # Probability that correct noise fails one comparison; all tests make a few thousand.
 CHANCE = 1e-9

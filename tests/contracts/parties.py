@@ -14,7 +14,8 @@ from scipy import stats
 
 from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.federated import DPFederatedClassifier
-from skprivacy.mechanisms import DistributedGaussian, SecureRandom
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 
 from .cases import Case
 from .neighbors import KINDS, Choice, pairs_of

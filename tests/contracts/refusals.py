@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -43,6 +44,28 @@ def check_refused_fit(case: Case) -> None:
         with refused(model.set_params(budget=budget), wrapped, BudgetExceededError):
             wrapped(model).fit(X[::-1] * 2.0, y[::-1])
         assert budget.spent() == 0
+
+
+def check_large_delta(case: Case) -> None:
+    """A delta of 1/n is refused where n is public; a private n changes no refusal."""
+    X, y = case.data(N)
+    if "delta" not in case.make().get_params():
+        return
+    model = case.make(delta=1 / N)
+    relation = getattr(model, "relation", "label")
+    if relation not in (None, "add_remove"):  # PATE's None depends on its partition
+        with pytest.raises(ValueError, match=rf"delta={1 / N!r}"):
+            model.fit(X, y)
+    if relation == "label" or not case.add_remove:
+        return
+    model, refusals = case.make(delta=1 / N, n_records=N), []
+    for data in ((X, y), (np.concatenate([X, X]), np.concatenate([y, y]))):
+        refusals.append(None)
+        try:
+            model.fit(*data)
+        except ValueError as error:
+            refusals[-1] = str(error)
+    assert refusals[0] == refusals[1], "a refusal depends on the private number of records"
 
 
 def check_failed_fit(case: Case) -> None:

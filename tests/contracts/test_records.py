@@ -32,6 +32,7 @@ EVERYBODY = [
     contracts.check_fresh_noise,
     contracts.check_no_traces,
     contracts_refused.check_refused_fit,
+    contracts_refused.check_large_delta,
     contracts_refused.check_failed_fit,
     contracts_refused.check_sparse_refused,
 ]
@@ -194,6 +195,7 @@ def test_accounting_of_one_release(name):
 OF_LABELS = [
     *contracts_labels.LABEL_CONTRACTS,
     contracts_refused.check_refused_fit,
+    contracts_refused.check_large_delta,
     contracts_refused.check_failed_fit,
 ]
 

@@ -8,14 +8,10 @@ from skprivacy.accounting.events import TreeAggregationEvent
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.mechanisms import (
-    FloatGaussian,
-    FloatLogistic,
-    Laplace,
-    RoundedGaussian,
-    SecureRandom,
-)
+from skprivacy.mechanisms import FloatGaussian, Laplace, SecureRandom
+from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.preprocessing import (
     PrivateStandardScaler,
     private_count,

@@ -23,18 +23,18 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.mechanisms import (
-    DistributedGaussian,
     Exponential,
     Gaussian,
     Laplace,
-    Logistic,
     Mechanism,
     RandomizedResponse,
     ReportNoisyMax,
-    RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.additive import Logistic
 from skprivacy.mechanisms.base import StatesArithmetic
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler, private_mean

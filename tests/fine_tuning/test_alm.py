@@ -22,17 +22,10 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from skprivacy.accounting import GaussianEvent, PrivacyBudget
 from skprivacy.attacks import ShadowPool
 from skprivacy.ensemble import PublicRecords
-from skprivacy.fine_tuning import (
-    ALMFineTuner,
-    GradientHead,
-    HalfWhitening,
-    NetworkHead,
-    SoftmaxHead,
-    alm,
-    heads,
-)
-from skprivacy.fine_tuning.heads import HEADS, LeastSquaresHead, PrototypeHead
-from skprivacy.mechanisms import Logistic, Mechanism
+from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, NetworkHead, SoftmaxHead, alm, heads
+from skprivacy.fine_tuning.heads import HEADS, GradientHead, LeastSquaresHead, PrototypeHead
+from skprivacy.mechanisms import Mechanism
+from skprivacy.mechanisms.additive import Logistic
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer

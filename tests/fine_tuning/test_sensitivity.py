@@ -16,7 +16,8 @@ from skprivacy.fine_tuning.sensitivity import (
     least_noise_mechanism,
     noise_std,
 )
-from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
+from skprivacy.mechanisms import Gaussian, KNorm, Laplace, SecureRandom
+from skprivacy.mechanisms.additive import Logistic
 
 HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
 

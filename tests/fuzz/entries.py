@@ -16,6 +16,7 @@ from skprivacy.accounting import Event, PrivacyBudget
 from skprivacy.attacks import LabeledRecords, MembershipAttack
 from skprivacy.attacks.attributes.label import LabelInferenceResult
 from skprivacy.ensemble.aggregators import Aggregator
+from skprivacy.ensemble.vote_analysis import VoteAnalysis
 from skprivacy.fine_tuning import SampledSensitivity
 from skprivacy.fine_tuning.head import Head
 from skprivacy.fine_tuning.sensitivity import Sensitivity
@@ -40,20 +41,18 @@ PACKAGES = [
 # ``MADE`` has an object.
 EXEMPT: dict[str, set[str]] = {
     "a result, which the library makes": {
-        "AuditReport", "Claim", "DisclosureReport", "InversionResult", "LabelCanaries",
-        "LabelInferenceResult", "OneRunAuditReport", "PrivacyVerificationReport",
-        "SynthesizerAuditReport", "SyntheticQuality", "VoteAnalysis",
+        "AuditReport", "InversionResult", "LabelCanaries", "LabelInferenceResult",
+        "SyntheticQuality", "VoteAnalysis",
     },
-    "abstract": {"Event", "Mechanism", "MembershipAttack", "SumPlan", "Table"},
+    "abstract": {"Event", "Mechanism", "MembershipAttack", "Table"},
     "an exception or a warning": {
         "BudgetExceededError", "LedgerError", "PrivacyLeakWarning",
         "PrivacyWarning", "SyntheticTrainingError",
     },
     "a constant": {"__version__"},
     "as scikit-learn's displays, it keeps what it is given and matplotlib draws it": {
-        "MembershipRocDisplay", "MembershipRocDisplay.plot", "PrivacyUtilityDisplay",
-        "PrivateAdditiveDisplay", "PrivateAdditiveDisplay.plot",
-        "PrivacySweepCV.plot", "PrivacyBudget.plot",
+        "MembershipRocDisplay", "MembershipRocDisplay.plot", "PrivateAdditiveDisplay",
+        "PrivateAdditiveDisplay.plot", "PrivacySweepCV.plot", "PrivacyBudget.plot",
     },
     "a test of its own in test_files.py": {
         "AttackResult.from_dict", "LabelInferenceResult.from_dict", "PrivacyGuarantee.from_dict",
@@ -90,10 +89,10 @@ EXEMPT: dict[str, set[str]] = {
 DATA = {
     "X", "X_in", "X_out", "X_public", "X_test", "X_train", "batches", "canaries", "generated",
     "gradient", "gradients", "group", "groups", "groups_in", "groups_out", "label", "labels",
-    "neighbours", "other", "parties", "proba_train", "proba_test", "probas", "protected", "real",
-    "reference", "released", "sample_weight", "scores_in", "scores_out", "sent", "shadow_probas",
-    "shadow_trained", "subgroups", "synthetic", "table", "test", "trained", "unprotected", "value",
-    "votes", "x", "y", "y_in", "y_out", "y_test", "y_train", "y_true",
+    "neighbours", "other", "parties", "proba_train", "proba_test", "probas", "real",
+    "reference", "released", "sample_weight", "scores_in", "scores_out", "shadow_probas",
+    "shadow_trained", "subgroups", "synthetic", "table", "test", "trained", "value",
+    "votes", "x", "y", "y_in", "y_out", "y_test", "y_train",
 }  # fmt: skip
 EXEMPTED = {name for names in EXEMPT.values() for name in names}
 # Classes whose methods the library calls, with what it has checked.
@@ -135,7 +134,7 @@ class Entry:
 LABELS_OF = {"X": "labels", "X_in": "y_in", "X_out": "y_out"}
 ON_UPDATES = {"AttributeInference", "PropertyInference"}  # which attack updates, too
 # Results that are in no list of public names, but whose methods users call.
-RESULTS = [LabelInferenceResult, SyntheticQuality]
+RESULTS = [LabelInferenceResult, SyntheticQuality, VoteAnalysis]
 MISSING: list[str] = []  # required parameters of which no value is known
 
 

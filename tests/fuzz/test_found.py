@@ -46,13 +46,16 @@ from skprivacy.accounting.events import (
 )
 from skprivacy.attacks import LabeledRecords
 from skprivacy.attacks.attributes.label import LabelCanaries
-from skprivacy.fine_tuning import GradientHead, NetworkHead
+from skprivacy.fine_tuning import NetworkHead
+from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     OutputPerturbationClassifier,
 )
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.metrics.rates import clopper_pearson
+from skprivacy.metrics.resampling import multi_split_bound
 from skprivacy.preprocessing import Schema
 from skprivacy.preprocessing.schema_draft import draft_schema
 
@@ -140,7 +143,7 @@ FOUND = [
     ("kind", lambda: PrivacyGuarantee(ONE, kind=pd.Series([1, 2]))),
     ("source", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), "\ud800")),
     ("alpha", lambda: clopper_pearson(3, 10, None)),
-    ("random_state", lambda: metrics.multi_split_bound(*SCORES, random_state="abc")),
+    ("random_state", lambda: multi_split_bound(*SCORES, random_state="abc")),
     ("right", lambda: metrics.bound_from_guesses("a", 40, 100)),
     ("high", lambda: mechanisms.SecureRandom().integers(DAY, 3)),
     ("std", lambda: mechanisms.SecureRandom().add_normal(np.zeros(3), DAY)),
@@ -204,7 +207,7 @@ FOUND = [
     ("learning_rate", lambda: neural_network.SCARFEncoder(learning_rate=1e173).fit(X)),
     ("learning_rate", lambda: synthesis.DPGANSynthesizer(schema=SCHEMA, learning_rate=1e173).fit(
         TABLE)),
-    ("noise_multiplier", lambda: mechanisms.DistributedGaussian(1e300, 3, 1)),
+    ("noise_multiplier", lambda: DistributedGaussian(1e300, 3, 1)),
     ("validation_fraction", lambda: defenses.MemGuardClassifier(LogisticRegression()).fit(X[:1],
         y[:1])),
     ("verbose", lambda: audit.audit(TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()],
@@ -217,7 +220,7 @@ FOUND = [
     ("batches[0]", lambda: INVERSION.evaluate([SENT], [1])),
     ("groups_in", lambda: RESULT.by_group([[1], [2, 3]], y)),
     ("groups_in", lambda: RESULT.by_group(["a"] * 24, [None] * 24)),
-    ("value", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
+    ("value", lambda: DistributedGaussian(1.0, 3, 1).release(np.zeros((3, 2)),
         mechanisms.SecureRandom())),
     ("hidden_layer_sizes", lambda: NetworkHead(hidden_layer_sizes=(True,))),
     ("hidden_layer_sizes", lambda: neural_network.DPSGDClassifier(hidden_layer_sizes=(True,)).fit(

@@ -28,27 +28,26 @@ from skprivacy.accounting.events import (
 )
 from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
-from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning import NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
-    DistributedGaussian,
     Exponential,
     FloatGaussian,
-    FloatLogistic,
     Gaussian,
     KNorm,
     Laplace,
-    Logistic,
     Mechanism,
     RandomizedResponse,
     ReportNoisyMax,
-    RoundedGaussian,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.additive import Logistic, SmoothGaussian
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.neural_network._training.engine import Peers, SingleProcess

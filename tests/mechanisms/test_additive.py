@@ -13,17 +13,10 @@ from scipy import stats
 
 from skprivacy.accounting import events
 from skprivacy.accounting.calibration import analytic_noise_multiplier
-from skprivacy.mechanisms import (
-    FloatGaussian,
-    FloatLogistic,
-    Gaussian,
-    KNorm,
-    Laplace,
-    Logistic,
-    RoundedGaussian,
-    SecureRandom,
-    additive,
-)
+from skprivacy.mechanisms import FloatGaussian, Gaussian, KNorm, Laplace, SecureRandom, additive
+from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.float_noise import FloatLogistic
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 
 from ..accounting.events.test_votes import gaussian_delta
 

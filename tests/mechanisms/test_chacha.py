@@ -14,8 +14,9 @@ from scipy import stats
 
 from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
 from skprivacy.accounting.events.matrix_factorization import square_root_band
-from skprivacy.mechanisms import FloatGaussian, FloatLogistic, SecureRandom, chacha
+from skprivacy.mechanisms import FloatGaussian, SecureRandom, chacha
 from skprivacy.mechanisms.chacha import DeviceRandom, chacha20
+from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 
 CPU = torch.device("cpu")

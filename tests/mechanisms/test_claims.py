@@ -13,27 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skprivacy import mechanisms
 from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.events import BandedFactorizationEvent
 from skprivacy.accounting.smooth_sensitivity import Smoothed
 from skprivacy.mechanisms import (
-    DistributedGaussian,
     Exponential,
     FloatGaussian,
-    FloatLogistic,
     Gaussian,
     KNorm,
     Laplace,
-    Logistic,
     Mechanism,
     RandomizedResponse,
     ReportNoisyMax,
-    RoundedGaussian,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.additive import Logistic, SmoothGaussian
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 from skprivacy.preprocessing import PrivateStandardScaler
 
@@ -142,9 +140,7 @@ def test_every_mechanism_is_tested():
     assert all(type(case.make(1.0)).__name__ == name for name, case in CASES.items())
 
 
-@pytest.mark.parametrize(
-    "kind", [mechanisms.FloatGaussian, mechanisms.FloatLogistic, mechanisms.RoundedGaussian]
-)
+@pytest.mark.parametrize("kind", [FloatGaussian, FloatLogistic, RoundedGaussian])
 @pytest.mark.parametrize("number", [np.uint8(20), np.int8(100), np.int16(300)])
 def test_the_noise_is_no_smaller_than_claimed_whatever_the_type_of_number(kind, number):
     """Twenty times twenty in bytes is 144: the noise would be a third of what is accounted for."""

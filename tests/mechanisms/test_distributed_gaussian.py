@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.mechanisms import DistributedGaussian, SecureRandom
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 
 STEPS = 2**36
 RANDOM = SecureRandom()

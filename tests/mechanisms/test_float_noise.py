@@ -7,8 +7,9 @@ from scipy import integrate, stats
 from skprivacy.accounting import GaussianEvent
 from skprivacy.accounting.events import LogisticEvent
 from skprivacy.accounting.renyi import rdp
-from skprivacy.mechanisms import FloatGaussian, FloatLogistic, RoundedGaussian, SecureRandom
-from skprivacy.mechanisms.float_noise import standard_logistic
+from skprivacy.mechanisms import FloatGaussian, SecureRandom
+from skprivacy.mechanisms.float_noise import FloatLogistic, standard_logistic
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 
 from .chance import check_tails
 

@@ -9,21 +9,21 @@ from skprivacy.accounting import GaussianEvent
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.accounting.events import TreeAggregationEvent
 from skprivacy.mechanisms import (
-    DistributedGaussian,
     Exponential,
     FloatGaussian,
-    FloatLogistic,
     Gaussian,
     KNorm,
     Laplace,
-    Logistic,
     PoissonSampler,
     RandomizedResponse,
     ReportNoisyMax,
-    RoundedGaussian,
     SecureRandom,
 )
+from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 INF, NAN = np.inf, np.nan

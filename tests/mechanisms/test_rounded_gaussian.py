@@ -10,9 +10,14 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from skprivacy.mechanisms import FloatGaussian, RoundedGaussian, SecureRandom
+from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.mechanisms import rounded_gaussian as rounded
-from skprivacy.mechanisms.rounded_gaussian import decide_rounded_cell, normal_tail, rounded_normal
+from skprivacy.mechanisms.rounded_gaussian import (
+    RoundedGaussian,
+    decide_rounded_cell,
+    normal_tail,
+    rounded_normal,
+)
 
 from .chance import check_tails
 

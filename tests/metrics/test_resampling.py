@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skprivacy.metrics import epsilon_lower_bound, multi_split_bound
+from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.metrics import resampling as _resampling
 from skprivacy.metrics.evidence import Rates
+from skprivacy.metrics.resampling import multi_split_bound
 
 from .scores import responses
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score
 
-from skprivacy.metrics import utility_loss
+from skprivacy.metrics.utility import utility_loss
 
 
 def test_loss_is_the_share_of_the_score_that_is_lost():

@@ -257,6 +257,29 @@ def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(refit)
     assert last.charged_.epsilon() == pytest.approx(26.0)
 
 
+@pytest.mark.parametrize("first", [(), (StandardScaler(),)], ids=["bare", "scaled"])
+@pytest.mark.parametrize("delta", [0.01, 1.5])
+def test_a_delta_that_no_fit_takes_is_refused_before_the_baselines(first, delta, log):
+    """The baselines took the time, and the first private fit was refused after them."""
+    model = make_pipeline(*first, charged_to(None).set_params(delta=delta))
+    sweep = PrivacySweepCV(model, epsilons=[1], cv=2, baseline=Noisy(log=str(log)))
+    with pytest.raises(ValueError, match=r"delta=0.01 must be below 1/n|'delta' parameter"):
+        sweep.fit(X, y)
+    assert not log.read_text()
+
+
+def test_a_sweep_warns_before_its_first_fit_of_what_no_guarantee_covers(log):
+    """A private estimator cannot see what stands before it, and makes its proved claim."""
+    baseline = Noisy(log=str(log), relation="a relation that does not exist")
+    for steps, told in (
+        ((StandardScaler(), charged_to(None)), "'standardscaler': StandardScaler was fitted"),
+        ((charged_to(None).set_params(relation="add_remove", delta=0.01),), "not below 1/n"),
+    ):
+        sweep = PrivacySweepCV(make_pipeline(*steps), epsilons=[1], cv=2, baseline=baseline)
+        with pytest.warns(PrivacyWarning, match=told), pytest.raises(ValueError, match="baseline"):
+            sweep.fit(X, y)
+
+
 def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
     """Fits in processes of their own would not know that they are rehearsed."""
     budget = PrivacyBudget(100.0)

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from skprivacy.display import PrivacyUtilityDisplay
+from skprivacy.display.privacy_utility import PrivacyUtilityDisplay
 
 
 @pytest.mark.heavy

@@ -364,6 +364,13 @@ def test_what_is_no_estimator_is_refused(model, tmp_path):
         save_model(model, tmp_path / "m")
 
 
+@pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "v1.PICKLE"])
+def test_a_name_that_readers_would_open_by_pickle_is_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=r"ends like a pickle.*Pass a name such as 'model.safet"):
+        save_model(classifier().fit(X, Y), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_ledger_is_not_overwritten(tmp_path):
     PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "ledger")
     before = (tmp_path / "ledger").read_bytes()

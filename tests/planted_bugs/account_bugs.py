@@ -21,7 +21,6 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    MixtureEvent,
     event,
     guarantee,
 )
@@ -30,6 +29,7 @@ from skprivacy.accounting.budget.filters import Account, Cost, sum_epsilons_and_
 from skprivacy.accounting.budget.ledger import Ledger
 from skprivacy.accounting.budget.stores import ledger_at
 from skprivacy.accounting.events import VoteThresholdEvent, composition, matrix_factorization, noise
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
 from skprivacy.accounting.renyi import binomial_rdp, rdp

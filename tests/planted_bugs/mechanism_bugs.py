@@ -10,18 +10,18 @@ from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
     Exponential,
     FloatGaussian,
-    FloatLogistic,
     Gaussian,
     KNorm,
     Laplace,
     PoissonSampler,
     RandomizedResponse,
-    RoundedGaussian,
     SecureRandom,
     matrix_gaussian,
     rounded_gaussian,
 )
 from skprivacy.mechanisms import secure_random as entropy
+from skprivacy.mechanisms.float_noise import FloatLogistic
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
 
 from ..contracts import labels as label_contracts

@@ -14,8 +14,8 @@ from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SquaredLoss
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
-from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, features, heads
+from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead
 from skprivacy.label_privacy import noisy_labels
 from skprivacy.linear_model import (
     AdaSSPRegressor,

@@ -13,14 +13,14 @@ from skprivacy.audit import verify_privacy, verify_release
 from skprivacy.audit.verification import verify_privacy as verification
 from skprivacy.mechanisms import (
     FloatGaussian,
-    FloatLogistic,
     Gaussian,
     KNorm,
     Laplace,
-    Logistic,
     RandomizedResponse,
     SecureRandom,
 )
+from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.float_noise import FloatLogistic
 
 from .bug import Bug, patched
 from .mechanism_bugs import scaled

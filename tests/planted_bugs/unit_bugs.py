@@ -20,7 +20,8 @@ from skprivacy.label_privacy import (
     noisy_labels,
 )
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.mechanisms import DistributedGaussian, distributed_gaussian
+from skprivacy.mechanisms import distributed_gaussian
+from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.sums import sum_plan
 
 from ..contracts import groups as of_groups

@@ -18,7 +18,8 @@ from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 
 from skprivacy.ensemble import ConfidentGNMax, PATEClassifier, PrivateKNNClassifier
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead
+from skprivacy.fine_tuning import ALMFineTuner
+from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.label_privacy import ALIBIClassifier, LP2STClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import (
     AdaSSPRegressor,

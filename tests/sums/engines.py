@@ -17,7 +17,8 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead
+from skprivacy.fine_tuning import ALMFineTuner
+from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,

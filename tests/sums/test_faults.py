@@ -18,8 +18,9 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.preprocessing import private_mean
-from skprivacy.sums import SumPlan, tables
+from skprivacy.sums import tables
 from skprivacy.sums.sources import open_table
+from skprivacy.sums.sum_plan import SumPlan
 
 from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients, same_fits
 
@@ -170,7 +171,7 @@ import sys
 import pandas as pd
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.sums import SumPlan
+from skprivacy.sums.sum_plan import SumPlan
 
 partial = SumPlan.partial
 def slow(self, batch):

@@ -58,7 +58,8 @@ class MixtureEvent(Event, tag="Mixture", knows_label=True):
 
     Examples
     --------
-    >>> from skprivacy.accounting import LaplaceEvent, MixtureEvent, epsilon_of
+    >>> from skprivacy.accounting import LaplaceEvent, epsilon_of
+    >>> from skprivacy.accounting.events import MixtureEvent
     >>> seldom = MixtureEvent((0.99, 0.01), (LaplaceEvent(10.0), LaplaceEvent(1.0)))
     >>> round(epsilon_of(seldom, 0.0), 2), round(epsilon_of(seldom, 0.01), 2)
     (1.0, 0.09)

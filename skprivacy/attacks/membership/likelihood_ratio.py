@@ -34,7 +34,7 @@ SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0
 
 @fill_docs(MEMBERSHIP_DOCS)
 class LiRA(TunedAttack):
-    """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
+    """Compare a loss with and without the record: likelihood ratio attack (Carlini et al. 2022).
 
     The offline attack compares the target's log-odds for a record with the log-odds from shadow
     models that were not trained on the record. The online attack also compares them with shadow
@@ -194,7 +194,7 @@ class LiRA(TunedAttack):
 
 @fill_docs(MEMBERSHIP_DOCS)
 class RMIA(TunedAttack):
-    """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
+    """Compare a record's likelihood ratio with other records' (RMIA, Zarifzadeh et al. 2024).
 
     A record is called a member if the target raises its probability, relative to the mean over
     models, more than it raises the probabilities of population records. RMIA is strong even with

@@ -133,7 +133,11 @@ def audit_one_run(
     Returns
     -------
     OneRunAuditReport
-        The report, with the trained model.
+        Its ``verdict`` ("violated", "consistent" or "no claim"), the tested ``claim`` and the
+        ``coin``; the numbers of ``right`` guesses, ``guesses`` and ``n_canaries``; the ``bounds``
+        on epsilon with their assumptions, and ``epsilon_lower_bound``, the largest one without
+        any. ``fitted`` is the trained model. With gradient canaries, ``noise_faults`` names the
+        tests of the noise that failed, and ``sampled`` says whether batches were drawn at random.
 
     Raises
     ------
@@ -218,8 +222,7 @@ def audit_one_run(
 class OneRunAuditReport(FactReport):
     """Claimed privacy of a model compared with guesses of the canaries' coins.
 
-    Returned by :func:`audit_one_run`. A :class:`SynthesizerAuditReport` holds one for all of its
-    fits.
+    Returned by :func:`audit_one_run`. An audit of a synthesizer holds one for all of its fits.
 
     Attributes
     ----------

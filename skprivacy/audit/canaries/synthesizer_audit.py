@@ -176,7 +176,10 @@ def audit_synthesizer(
     Returns
     -------
     SynthesizerAuditReport
-        The audit, with one report for each of the two attackers.
+        Its ``verdict`` and ``epsilon_lower_bound``; ``tables`` and ``rows``, reports of
+        :func:`audit_one_run` for an attacker who sees the noisy tables, and for one who sees
+        synthetic records; ``n_runs``, the number of fits; ``claimed_mu`` and ``shown_mu``, the
+        claim and the estimated leakage of tables and of rows as the mu of Gaussian noise.
 
     Raises
     ------

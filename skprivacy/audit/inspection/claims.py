@@ -109,7 +109,11 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     Returns
     -------
     Claim
-        The claim, or the reason why there is none.
+        ``guarantee``, the joint guarantee of all private steps, is of kind "estimate" if a step is
+        not covered. It is None without a claim; ``reason`` then says why. ``uncovered`` maps steps
+        that read private data outside any guarantee to the reason. ``charged`` is the joint cost of
+        all fits: of a search, every candidate on every fold. ``proved`` says whether there is a
+        proved guarantee for the model as a whole.
 
     Raises
     ------

@@ -75,7 +75,9 @@ def check_disclosure(
     Returns
     -------
     DisclosureReport
-        The report, with one result per check.
+        ``flagged`` has the names of the checks that found their sign. ``report[name]`` is a check
+        with its ``value``, ``threshold`` and result in words (``says``). ``to_frame()`` has a row
+        for each check.
 
     Raises
     ------

@@ -7,7 +7,7 @@ depends, and a section here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter
@@ -34,7 +34,7 @@ from ..inspection.claims import NO_CLAIM
 from ..inspection.disclosure_report import SIGNS
 from .document import About
 from .findings import AttackFinding, GroupExposure
-from .plain_words import kind_in_words, relation_in_words, unit_in_words
+from .plain_words import attacks_in_words, kind_in_words, relation_in_words, unit_in_words
 
 SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _SHOWN_RECORDS = 100
@@ -93,6 +93,12 @@ def list_caveats(report: Any) -> list[str]:
         found.append(
             "Because of these steps, no guarantee covers the model as it would be released. "
             "The claim would hold only if they revealed nothing about the records."
+        )
+    if report.guarantee is not None and report.claimed_delta * report.n_train >= 1:
+        found.append(
+            f"delta={report.claimed_delta:g} is not below 1 over the number of {report._members}: "
+            f"publishing a {_member(report)} chosen at random would keep such a claim. Ask for a "
+            "far smaller delta."
         )
     if report.guarantee is not None and report.unit != report.attacked:
         found.append(
@@ -327,7 +333,7 @@ def _attacks(report: Any) -> Section:
     )
     return Section(
         "Attacks",
-        tuple(_attack(finding) for finding in report.findings),
+        (*(_attack(finding) for finding in report.findings), *_explained(report.findings)),
         "attacks",
         f"{guesses} Intervals have confidence {format_percent(1 - report.alpha, 0)}."
         f"{ceiling if report.claims else ''} A false alarm is {alarm}.",
@@ -345,6 +351,12 @@ def _attack(finding: AttackFinding) -> Fact:
         f"{finding.epsilon_lower_bound:.3g}{origin}",
         label=finding.result.attack, row=finding,
     )  # fmt: skip
+
+
+def _explained(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
+    """Yield what each attack does: pages name attacks by their classes."""
+    words = attacks_in_words(finding.result.attack for finding in findings)
+    yield from (Fact(sentence=told, level="detail", label=name) for name, told in words.items())
 
 
 def _auc(finding: AttackFinding) -> Cell:

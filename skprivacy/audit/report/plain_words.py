@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...attacks import LabelInferenceAttack, MembershipAttack
+from ...attacks.generators.generator_attack import GeneratorAttack
 from ..inspection.guarantees import PASSED
 from .document import About
 
@@ -76,6 +80,22 @@ def kind_in_words(report: Any) -> str:
 def _is_passed(report: Any) -> bool:
     """Return whether the claim was passed to the audit, and is not the model's own."""
     return report.guarantee is not None and PASSED in report.guarantee.assumptions
+
+
+def attacks_in_words(names: Iterable[str]) -> dict[str, str]:
+    """Return what each attack of this library does, by the name that results give it."""
+    kinds = (MembershipAttack, GeneratorAttack, LabelInferenceAttack)
+    known = {kind.__name__: kind.__doc__ for top in kinds for kind in _subclasses(top)}
+    found = [word for name in names for word in re.findall(r"\w+", name) if known.get(word)]
+    return {word: (known[word] or "").strip().partition("\n")[0] for word in found}
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    """Yield a class and all classes below it, of this library."""
+    if kind.__module__.startswith("skprivacy."):
+        yield kind
+        for below in kind.__subclasses__():
+            yield from _subclasses(below)
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:

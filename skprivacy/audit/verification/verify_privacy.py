@@ -231,7 +231,10 @@ def verify_privacy(
     Returns
     -------
     PrivacyVerificationReport
-        Whether the claim is refuted, and the bounds on epsilon.
+        ``broken`` says whether the claim is refuted. ``claimed_epsilon`` and the ``bounds`` on
+        epsilon; ``epsilon_lower_bound`` assumes nothing. ``neighbours`` is the chosen pair,
+        ``n_runs`` the number of fresh runs on each side, and ``rarest_fault`` the smallest share
+        of runs without noise that so many runs can show.
 
     Raises
     ------
@@ -336,7 +339,10 @@ def verify_release(
     Returns
     -------
     PrivacyVerificationReport
-        Whether the claim is refuted, and the bounds on epsilon.
+        ``broken`` says whether the claim is refuted. ``claimed_epsilon`` and the ``bounds`` on
+        epsilon; ``epsilon_lower_bound`` assumes nothing. ``neighbours`` is the chosen pair,
+        ``n_runs`` the number of fresh runs on each side, and ``rarest_fault`` the smallest share
+        of runs without noise that so many runs can show.
 
     Raises
     ------

@@ -13,6 +13,8 @@ EXAMPLES = """\
 examples:
   skprivacy audit model.safetensors patients.csv --members members.csv --out audit.html
   skprivacy audit model.safetensors patients.csv --non-members others.csv --claim 1,1e-6
+  skprivacy audit model.safetensors patients.csv --members members.csv --budget patients.ledger
+      --certificate certificate.json --key hospital.pem
   skprivacy audit digits --epsilon 1 --out audit.html
   skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
   skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
@@ -144,7 +146,11 @@ def exit_code(report: Any) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raise UserError for options of training beside MODEL, or of MODEL without it."""
-    of_training = ("epsilon", "delta", "model", "set", "budget", "save", "certificate")
+    of_training: tuple[str, ...] = ("epsilon", "delta", "model", "set", "save")
+    if args.certificate is None:  # else the ledger goes into the certificate
+        of_training += ("budget",)
+    elif args.claim is not None:
+        raise UserError("--certificate signs an audit of the model's own claim. Omit --claim.")
     useless = ("known_members", "non_members") if args.saved is None else of_training
     given = [name for name in useless if getattr(args, name) not in (None, [])]
     if not given:

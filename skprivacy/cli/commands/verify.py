@@ -9,6 +9,7 @@ from ..console import UserError, print_result
 EXAMPLES = """\
 examples:
   skprivacy verify certificate.json model.safetensors --key hospital.pem.pub
+  skprivacy verify later.json model.safetensors --key hospital.pem.pub --extends certificate.json
 
 exit codes: 0 verified with the key, 1 refused, 2 an error, 3 consistent, but signed by an unknown
 key because --key was not given.
@@ -31,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
     )
     parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema of the training data")
+    parser.add_argument(
+        "--extends",
+        metavar="EARLIER.json",
+        help="an earlier certificate of the same data: its charges must all be in the ledger",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         schema = None if args.schema is None else Schema.from_json(args.schema)
-        found = verify_certificate(args.signed, args.model, key=args.key, schema=schema)
+        found = verify_certificate(
+            args.signed, args.model, key=args.key, schema=schema, extends=args.extends
+        )
     except OSError as error:
         raise UserError(f"{error.filename or error} cannot be read. Check the path.") from error
     print_result(found)

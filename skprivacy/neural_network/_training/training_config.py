@@ -36,15 +36,10 @@ from ...accounting.events.matrix_factorization import (
     square_root_band,
     step_deviation,
 )
-from ...mechanisms import (
-    FloatGaussian,
-    FloatLogistic,
-    Mechanism,
-    PoissonSampler,
-    RoundedGaussian,
-    SecureRandom,
-)
+from ...mechanisms import FloatGaussian, Mechanism, PoissonSampler, SecureRandom
+from ...mechanisms.float_noise import FloatLogistic
 from ...mechanisms.matrix_gaussian import MatrixGaussian
+from ...mechanisms.rounded_gaussian import RoundedGaussian
 from .._gradients.clipped_sum import CLIPPING, AdaptiveClipping, Clip
 from .._gradients.group_batches import PerGroup
 

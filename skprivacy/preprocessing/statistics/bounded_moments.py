@@ -34,11 +34,11 @@ from ...mechanisms import (
     SecureRandom,
 )
 from ...mechanisms.bounds import GRID_BITS, check_bounds, quantize
-from ...sums import SumPlan, SumTotal
+from ...sums import SumTotal
 from ...sums.batch_columns import read_numbers
 from ...sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names
-from ...sums.sum_plan import Integers
+from ...sums.sum_plan import Integers, SumPlan
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {

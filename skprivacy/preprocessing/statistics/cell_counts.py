@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..._groups import SHARES_PER_GROUP, Groups
-from ...sums import SumPlan, SumTotal
+from ...sums import SumTotal
 from ...sums.batch_columns import read_group_sizes, read_numbers, read_text
-from ...sums.sum_plan import GROUP_SIZE, Integers
+from ...sums.sum_plan import GROUP_SIZE, Integers, SumPlan
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from ..._extras import name_missing_extra
 from ..._output import as_path
 from ..._validation import as_paths, is_whole, sequence
 from ...accounting import PrivacyBudget
-from ...sums import SumPlan, SumTotal
+from ...sums import SumTotal
 from ...sums.sources import SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names
+from ...sums.sum_plan import SumPlan
 from ..columns import BoundedColumn
 from ..schema import Schema
 from .bounded_moments import (

@@ -20,9 +20,10 @@ from ..._validation import is_number, is_whole, num_samples
 from ...accounting import PrivacyBudget
 from ...accounting.event import numbers
 from ...mechanisms.bounds import check_bounds
-from ...sums import SumPlan, SumTotal
+from ...sums import SumTotal
 from ...sums.sources import SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names
+from ...sums.sum_plan import SumPlan
 from .bounded_moments import (
     RELEASE_DOCS,
     BoundedColumns,

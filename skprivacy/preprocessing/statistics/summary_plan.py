@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..._groups import SHARE_GRID, SHARES_PER_GROUP, Groups
 from ...mechanisms.bounds import GRID_BITS
-from ...sums import SumPlan, SumTotal
+from ...sums import SumTotal
 from ...sums.batch_columns import count_rows, read_numbers, read_series
-from ...sums.sum_plan import Integers
+from ...sums.sum_plan import Integers, SumPlan
 from ..cell_values import category_codes, mask_unreadable
 from ..columns import BoundedColumn, CategoricalColumn
 

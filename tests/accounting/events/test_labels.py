@@ -12,7 +12,6 @@ from skprivacy.accounting import (
     Event,
     GaussianEvent,
     LaplaceEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -28,6 +27,7 @@ from skprivacy.accounting.events import (
     NonPrivateEvent,
     RandomizedResponseEvent,
 )
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.work_limit import closed_form_work

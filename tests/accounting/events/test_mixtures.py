@@ -12,7 +12,6 @@ from skprivacy.accounting import (
     GaussianEvent,
     GNMaxEvent,
     LaplaceEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     RepeatedEvent,
     epsilon_of,
@@ -26,6 +25,7 @@ from skprivacy.accounting.events import (
     RandomizedResponseEvent,
     TreeAggregationEvent,
 )
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 

@@ -18,7 +18,6 @@ from skprivacy.accounting import (
     GNMaxEvent,
     LaplaceEvent,
     LedgerError,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
@@ -41,6 +40,7 @@ from skprivacy.accounting.events import (
     TreeAggregationEvent,
     VoteThresholdEvent,
 )
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.work_limit import closed_form_work
 
 # Rows are added for new events. From the first release on, they are never changed.

@@ -12,7 +12,6 @@ from skprivacy.accounting import (
     ComposedEvent,
     Event,
     GaussianEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
@@ -22,6 +21,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.accountants import delta_of, gdp_mu, rdp_delta, rdp_epsilon, zcdp
 from skprivacy.accounting.events import NonPrivateEvent, PrivateSelectionEvent, SampledGroupEvent
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp
 from skprivacy.accounting.smooth_sensitivity import smoothed_cost

@@ -17,7 +17,6 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     GNMaxEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     RepeatedEvent,
@@ -27,6 +26,7 @@ from skprivacy.accounting import (
 from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.event import NoLossDistributionError, flatten
 from skprivacy.accounting.events import LNMaxEvent, VoteThresholdEvent
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.accounting.pld import argmax, channels
 from skprivacy.accounting.pld.distribution import pld
 from skprivacy.accounting.renyi import rdp

@@ -21,10 +21,11 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy import DPSGDClassifier, PATEClassifier
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import NonPrivateEvent
-from skprivacy.audit import OneRunAuditReport, audit_one_run
+from skprivacy.audit import audit_one_run
 from skprivacy.audit.canaries import coins as _canaries
 from skprivacy.audit.canaries import coins as _curves
 from skprivacy.audit.canaries import one_run
+from skprivacy.audit.canaries.one_run import OneRunAuditReport
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 

@@ -48,9 +48,8 @@ from skprivacy import audit, check_disclosure
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import DisclosureReport
 from skprivacy.audit.inspection import disclosure, stored_records
-from skprivacy.audit.inspection.disclosure_report import SIGNS
+from skprivacy.audit.inspection.disclosure_report import SIGNS, DisclosureReport
 from skprivacy.linear_model import OutputPerturbationClassifier
 
 pytestmark = pytest.mark.heavy

@@ -16,8 +16,9 @@ from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import About, audit, audit_predictions
 from skprivacy.audit.comparability.matched_pairs import MatchedPairs
 from skprivacy.audit.label_audit import LabelAuditReport
-from skprivacy.audit.report import audit_report, html_report
+from skprivacy.audit.report import audit_report, html_report, plain_words
 from skprivacy.audit.report.findings import AttackFinding
+from skprivacy.audit.report.plain_words import _subclasses, attacks_in_words
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import synthetic_quality
 
@@ -175,6 +176,26 @@ def test_a_value_that_a_dictionary_drops_is_found(reports, monkeypatch):
             )  # fmt: skip
             with pytest.raises(AssertionError):
                 check_forms(reports["violated"])
+
+
+def test_a_page_explains_each_attack_that_it_names():
+    """Readers of a page met names of classes that no page defined."""
+    ours = [
+        kind
+        for name in ("MembershipAttack", "GeneratorAttack", "LabelInferenceAttack")
+        for kind in _subclasses(vars(plain_words)[name])
+        if not kind.__name__.startswith("_")
+    ]
+    assert len(ours) > 10
+    for kind in ours:
+        words = attacks_in_words([f"online {kind.__name__}, sum of each patient"])
+        assert re.fullmatch(r"[A-Z][^%]{20,}[.]", words[kind.__name__]), kind
+    assert attacks_in_words(["made <up>", "of few"]) == {}
+
+
+def test_the_words_of_an_attack_are_on_its_page(reports):
+    page = text_of(reports["consistent"].to_html())
+    assert attacks_in_words(["LossThreshold"])["LossThreshold"] in page
 
 
 def test_a_line_of_text_that_is_no_fact_is_found(reports, monkeypatch):

@@ -54,6 +54,13 @@ def test_planted_verdict_of_one_point_is_caught(monkeypatch):
         test_a_claim_is_refuted_where_its_delta_is_not()
 
 
+def test_a_delta_that_allows_the_publication_of_a_record_is_a_caveat():
+    for delta, told in ((0.05, True), (1e-6, False)):
+        claim = replace(GAUSSIAN, at_delta=delta)
+        report = audit(Claiming(1, claim).fit(*PARTS[:2]), *PARTS, attacks=LossThreshold())
+        assert any("far smaller delta" in caveat for caveat in report.caveats) == told
+
+
 def gaussian(rng, n):
     return rng.normal(1, 1, n), rng.normal(size=n)
 

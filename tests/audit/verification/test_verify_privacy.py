@@ -19,13 +19,13 @@ from skprivacy.accounting import (
     ComposedEvent,
     GaussianEvent,
     LaplaceEvent,
-    MixtureEvent,
     PoissonSampledEvent,
     PrivacyBudget,
     PrivacyGuarantee,
     RepeatedEvent,
 )
 from skprivacy.accounting.events import PrivateSelectionEvent
+from skprivacy.accounting.events.mixtures import MixtureEvent
 from skprivacy.audit import verify_privacy, verify_release
 from skprivacy.audit.verification import threshold_tests
 from skprivacy.audit.verification.neighbors import PublicRanges, neighbours

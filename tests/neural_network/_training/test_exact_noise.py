@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism, RoundedGaussian
+from skprivacy.mechanisms import FloatGaussian, Gaussian, Mechanism
+from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.neural_network import Clipping, DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
