@@ -117,7 +117,7 @@ def _make_network(into: StateReader, weights: dict[str, Any]) -> nn.Module:
             "architecture, load_model(path, module=...); after a warm start, the initial one."
         )
     if isinstance(model, DPNeuralNet):
-        vars(model)["module"] = copy.deepcopy(own)
+        model.__dict__["module"] = copy.deepcopy(own)
         return model.initialize().module_
     model.module = own
     hidden, n_outputs = model.settings_["hidden_layer_sizes"], into.sizes.get("classes", 1)
