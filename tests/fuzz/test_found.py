@@ -55,7 +55,6 @@ from skprivacy.linear_model import (
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.model_selection.leakage import loss_auc
 from skprivacy.preprocessing import Schema
-from skprivacy.preprocessing.schema_draft import draft_schema
 
 from . import containers
 
@@ -152,7 +151,6 @@ FOUND = [
     ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
     ("target_column", lambda: Schema({"age": UNIT}, target_column={})),
     ("source", lambda: Schema.from_json(3)),
-    ("table", lambda: draft_schema(3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
     ("groups", lambda: made().fit(TABLE, groups=3)),
