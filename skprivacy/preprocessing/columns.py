@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._docs import fill_docs
-from .._validation import is_whole, storable
+from .._validation import flag, is_whole, storable, whole
 from .cell_values import category_codes, category_key, column_numbers, map_values
 from .confirmation import Confirmation, facts_digest
 
@@ -54,8 +54,7 @@ class Column:
     def __post_init__(self) -> None:
         who = type(self).__name__
         for name in ("missing", "inferred"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise TypeError(f"{who}: {name}={getattr(self, name)!r} must be true or false.")
+            flag(name, getattr(self, name))
             object.__setattr__(self, name, bool(getattr(self, name)))
         for name in ("description", "unit"):
             if not isinstance(getattr(self, name, ""), str):
@@ -219,14 +218,7 @@ class BoundedColumn(Column):
                 f"BoundedColumn: knee={self.knee!r} is too small for the range from "
                 f"{self.lower!r} to {self.upper!r}. Choose a larger one."
             )
-        if not is_whole(self.bins):
-            raise TypeError(
-                f"BoundedColumn: bins={self.bins!r} must be an integer, for example 16."
-            )
-        if self.bins < 1:
-            raise ValueError(
-                f"BoundedColumn: bins={self.bins!r} must be at least 1, which adds no bits."
-            )
+        whole("bins", self.bins)
         object.__setattr__(self, "bins", int(self.bins))
 
     def _ends(self) -> tuple[float, float]:
@@ -408,14 +400,10 @@ class HashedColumn(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_whole(self.buckets):
-            raise TypeError(
-                f"HashedColumn: buckets={self.buckets!r} must be an integer, for example 64."
-            )
-        if not 2 <= self.buckets <= MAX_BUCKETS:
+        if not (is_whole(self.buckets) and 2 <= self.buckets <= MAX_BUCKETS):
             raise ValueError(
-                f"HashedColumn: buckets={self.buckets!r} must be from 2 to {MAX_BUCKETS}, for "
-                "example 64."
+                f"HashedColumn: buckets={self.buckets!r} must be an integer from 2 to "
+                f"{MAX_BUCKETS}, for example 64."
             )
         object.__setattr__(self, "buckets", int(self.buckets))
 

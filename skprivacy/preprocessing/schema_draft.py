@@ -49,8 +49,6 @@ def draft_schema(table: pd.DataFrame, target_column: str | None = None) -> Schem
     Numbers get bounds, text gets categories, and dates get their range. Columns with very many
     values are hashed. Free text and columns that seem to identify people are left out, with a note.
     """
-    if not isinstance(table, pd.DataFrame):
-        raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
     if target_column is not None and not (
         isinstance(target_column, str) and target_column in table
     ):

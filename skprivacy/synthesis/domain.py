@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._validation import is_number
+from .._validation import is_number, is_whole
 from ..accounting.event import numbers
 from ..preprocessing import BoundedColumn, CategoricalColumn
 from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
@@ -259,17 +258,11 @@ class Grid:
     atoms: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        step = self.step
-        if step is not None:
-            if not is_number(step):
-                raise TypeError(f"Grid: step={step!r} must be a number or None.")
-            if not 0 < step < math.inf:
-                raise ValueError(f"Grid: step={step!r} must be finite and above 0.")
-        cells = self.cells
-        if not is_number(cells) or not isinstance(cells, Integral):
-            raise TypeError(f"Grid: cells={cells!r} must be an integer, for example 100.")
-        if not 1 <= cells <= _MAX_CELLS:
-            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MAX_CELLS}.")
+        step, cells = self.step, self.cells
+        if step is not None and not (is_number(step) and 0 < step < math.inf):
+            raise ValueError(f"Grid: step={step!r} must be a finite number above 0, or None.")
+        if not (is_whole(cells) and 1 <= cells <= _MAX_CELLS):
+            raise ValueError(f"Grid: cells={cells!r} must be an integer from 1 to {_MAX_CELLS}.")
         atoms = numbers("atoms", self.atoms)
         if not all(map(math.isfinite, atoms)):
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")

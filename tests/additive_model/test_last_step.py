@@ -65,7 +65,7 @@ def test_the_noise_of_the_slope_is_its_spread():
 
 @pytest.mark.filterwarnings("ignore:noise_seed")
 def test_a_wide_table_of_noise_is_not_worse_than_the_mean():
-    """Thirty columns without meaning and 1,500 records; one fit in seven is .06 below the mean."""
+    """Thirty columns without meaning and 1,500 records; some other seeds are .09 below the mean."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (3000, 30)), rng.uniform(-0.6, 0.6, 3000) - 0.3
     schema = Schema({f"c{i}": BoundedColumn(-1, 1) for i in range(30)}, target_bounds=(-1, 1))

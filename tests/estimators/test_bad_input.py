@@ -153,6 +153,7 @@ STATISTICS = [
     [
         (["ill", "well"], "holds text or dates; expected numbers|expected booleans"),
         (pd.Series(pd.date_range("2020", periods=3)), "holds text or dates|expected booleans"),
+        (np.ma.masked_array([0.0, 1.0], [True, False]), "is a masked array"),
         (sparse.csr_matrix(NUMBERS), "(?i)sparse"),
         (sparse.csr_array(NUMBERS), "(?i)sparse"),
         (np.array([1 + 1j]), "(?i)complex"),

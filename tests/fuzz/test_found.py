@@ -57,7 +57,6 @@ from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.metrics.resampling import multi_split_bound
 from skprivacy.preprocessing import Schema
-from skprivacy.preprocessing.schema_draft import draft_schema
 
 from . import containers
 
@@ -153,7 +152,6 @@ FOUND = [
     ("parts", lambda: preprocessing.DateColumn("2020-01-01", "2020-12-31", parts=3)),
     ("target_column", lambda: Schema({"age": UNIT}, target_column={})),
     ("source", lambda: Schema.from_json(3)),
-    ("table", lambda: draft_schema(3)),
     ("step", lambda: synthesis.Grid(step=DAY)),
     ("schema", lambda: synthesis.synthetic_quality(TABLE, TABLE, 3)),
     ("groups", lambda: made().fit(TABLE, groups=3)),

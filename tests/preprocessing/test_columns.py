@@ -57,7 +57,7 @@ def test_no_value_exceeds_the_stated_norm():
     assert at == out.shape[1]
 
 
-# Among them values that are equal, of several types, and values that cannot be hashed alike.
+# Equal values of several types, and values that are neither number, category nor date.
 ODD = [
     0, 1, True, 1.0, 0.5, "1", "a", " a ", "nan", "inf", "", None, pd.NA, np.nan, np.inf, -np.inf,
     10**400, -(10**400), b"x", 2j, 1 + 0j, Decimal(1), np.int8(1), np.str_("x"), 5e-324,

@@ -161,11 +161,7 @@ class SummedColumns(Constraint):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", check_names("SummedColumns", "parts", self.parts, 2))
-        if not isinstance(self.total, str) or self.total in self.parts:
-            raise ValueError(
-                f"SummedColumns: total={self.total!r} must be the name of a column that is not "
-                "one of the parts."
-            )
+        check_names("SummedColumns", "parts and total", self.names, 3)
 
     @property
     def names(self) -> Names:

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from ..._validation import is_number, storable
 from ..cell_values import category_key
 from ..columns import BoundedColumn, CategoricalColumn
-from .constraint import Bins, Constraint, Facts, Mask, Names, Values, index_categories, outer_table
+from .constraint import (
+    Bins,
+    Constraint,
+    Facts,
+    Mask,
+    Names,
+    Values,
+    check_names,
+    index_categories,
+    outer_table,
+)
 
 
 @dataclass(frozen=True)
@@ -44,13 +54,7 @@ class MappedColumn(Constraint):
 
     def __post_init__(self) -> None:
         who = "MappedColumn"
-        for name in ("source", "target"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(
-                    f"{who}: {name}={getattr(self, name)!r} must be the name of a column."
-                )
-        if self.source == self.target:
-            raise ValueError(f"{who}: target={self.target!r} must be another column than source.")
+        check_names(who, "source and target", self.names, 2)
         given: Any = self.values
         pairs = given.items() if isinstance(given, Mapping) else given
         valid = isinstance(pairs, Iterable) and not isinstance(pairs, str)

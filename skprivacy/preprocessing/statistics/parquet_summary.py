@@ -221,17 +221,13 @@ def _check_arguments(
 ) -> Scan:
     if not isinstance(schema, Schema):
         raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
-    if isinstance(marginals, str):
-        raise TypeError(
-            f"marginals={marginals!r} must be a list of columns or sets of columns, such as "
-            f"[{marginals!r}]."
-        )
+    for name, given in (("marginals", marginals), ("means", means)):
+        if isinstance(given, str):
+            raise TypeError(f"{name}={given!r} must be a list of columns, such as [{given!r}].")
     sets = [
         (names,) if isinstance(names, str) else sequence("marginals", names)
         for names in sequence("marginals", marginals)
     ]
-    if isinstance(means, str):
-        raise TypeError(f"means={means!r} must be a list of columns, such as [{means!r}].")
     summed = list(sequence("means", means))
     for what, names in [("means", summed), *(("marginals", names) for names in sets)]:
         if unknown := [n for n in names if not isinstance(n, str) or n not in schema]:
@@ -263,8 +259,7 @@ def _check_arguments(
     if groups is None and max_group_size != 1:
         raise ValueError(
             f"max_group_size={max_group_size!r} limits a group, and groups=None: a row is "
-            "protected. Name the "
-            "column that says whom a row belongs to."
+            "protected. Name the column that says whom a row belongs to."
         )
     if groups == "record" or not (groups is None or (isinstance(groups, str) and groups)):
         raise ValueError(f"groups={groups!r} must be the name of a column, other than 'record'.")
