@@ -115,7 +115,7 @@ def test_the_guarantee_counts_the_mean_and_the_slope(line, epsilon, least):
     ("loss", "center"), [("squared_error", 0.59), ("absolute_error", 0.0), ("huber", 0.0)]
 )
 def test_robust_losses_give_the_median(loss, center):
-    X, y = skewed_counts(1500)
+    X, y = skewed_counts()
     model = private(target_bounds=(0, 20), loss=loss, noise_seed=0, random_state=0).fit(X, y)
     assert np.median(model.predict(X)) == pytest.approx(center, abs=0.3)
     assert isinstance(model.privacy_event_, RepeatedEvent) == (loss != "squared_error")
