@@ -103,22 +103,23 @@ def test_privacy_warnings_point_at_the_line_of_the_user(name):
     assert {w.filename for w in said} == {__file__}
 
 
+def public_facts(kind):
+    facts = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
+    return BOUNDS | facts | ({"target_bounds": (0, 1)} if kind in REGRESSORS else {})
+
+
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one", "add_remove"])
 @pytest.mark.parametrize("kind", [*CLASSIFIERS, *REGRESSORS, PrivateStandardScaler])
 def test_the_number_of_records_is_assumed_public_wherever_the_relation_keeps_it(kind, relation):
-    public = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
-    public |= {"target_bounds": (0, 1)} if kind in REGRESSORS else {}
-    model = kind(**BOUNDS, **public, relation=relation).fit(X, Y)
+    model = kind(**public_facts(kind), relation=relation).fit(X, Y)
     expected = () if relation == "add_remove" else ("the number of records is public",)
     assert model.privacy_.assumptions == expected
 
 
 @pytest.mark.parametrize("kind", [*CLASSIFIERS, *REGRESSORS, PrivateStandardScaler])
 def test_an_infinite_epsilon_fits_without_noise_and_claims_nothing(kind):
-    public = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
-    public |= {"target_bounds": (0, 1)} if kind in REGRESSORS else {}
     for delta in (1e-3,) if kind is AdaSSPRegressor else (0.0, 1e-3):
-        models = [kind(**BOUNDS, **public, epsilon=np.inf, delta=delta) for _ in range(2)]
+        models = [kind(**public_facts(kind), epsilon=np.inf, delta=delta) for _ in range(2)]
         first, second = (model.fit(X, Y) for model in models)
         assert np.isinf(first.epsilon_)
         assert "no guarantee" in repr(first.privacy_)

@@ -386,3 +386,10 @@ def test_a_table_is_for_whom_other_new_files_are(tmp_path):
         os.umask(before)
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a.csv", "b.csv")]
     assert modes == [0o640, 0o600]
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path):
+    cells = ["=1+1", "+2 years", "-x", "@a", "plain", "-1.5", "+2"]
+    write_table(str(tmp_path / "a.csv"), pd.DataFrame({"a": cells}))
+    shown = (tmp_path / "a.csv").read_text().split("\n")[1:-1]
+    assert shown == ["'=1+1", "'+2 years", "'-x", "'@a", "plain", "-1.5", "+2"]

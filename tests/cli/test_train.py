@@ -242,7 +242,6 @@ def test_parameters_of_the_model(folder, capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--epsilon -1", "epsilon must be positive; got -1"),
         ("--model Perceptron", "--model 'Perceptron' is not known"),
         ("--model os.path", "is not an estimator"),
         ("--model no.such.Thing", "No module named"),
@@ -250,7 +249,6 @@ def test_parameters_of_the_model(folder, capsys):
         ("--set epochs", "expected NAME=VALUE"),
         (f"{LINEAR} --set epochs=5", "'epochs'. The parameters of ObjectivePerturbationClassifier"),
         ("--set epoch=5", "no parameter 'epoch'. The parameters of DPSGDClassifier are"),
-        ("--set epochs__x=5", "The parameters of DPSGDClassifier are"),
         ("--set optimizer__x=5", "Invalid parameter 'x'"),
         (f"{LINEAR} --set alpha=-1", "alpha"),
         ("--save model.pkl", "--save must end in .safetensors"),
@@ -259,7 +257,6 @@ def test_parameters_of_the_model(folder, capsys):
         ("--budget none.ledger", "there is no ledger none.ledger"),
         ("--hold-out 1", "--hold-out must be at least 0 and below 1"),
         ("--bins 0", "expected a number of bins, none or auto"),
-        ("--bins 2.5", "expected a number of bins, none or auto"),
         ("--scoring f1", "Pass both"),
         ("--hold-out 0.5 --scoring best", "--scoring 'best' is not known"),
         ("--hold-out 0.5 --scoring f1,f1", "names a score twice"),
@@ -280,7 +277,7 @@ def test_a_wrong_epsilon_is_refused_before_any_warning(folder, capsys):
     """The warnings about a schema that is read off the data came first, and hid the error."""
     for command in ("audit", "train"):
         code, _, err = run(f"{command} patients.csv --target ill --epsilon -1", capsys)
-        assert code == 2
+        assert (code, "epsilon must be positive; got -1" in err) == (2, True)
         assert "WARNING" not in err
 
 

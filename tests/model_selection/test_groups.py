@@ -134,18 +134,22 @@ def test_nobody_is_on_both_sides_of_a_split():
 
 
 def test_an_estimator_that_knows_no_people_is_told_of_once():
-    linear = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
-    linear.__class__ = type("Old", (OutputPerturbationClassifier,), {"fit": _old_fit})
     with pytest.warns(PrivacyWarning, match="Old takes no groups in fit") as told:
-        sweep = swept(linear).fit(X, y, groups=PATIENT)
+        sweep = swept(old()).fit(X, y, groups=PATIENT)
     assert sum("takes no groups" in str(w.message) for w in told) == 1
     assert sweep.charged_.unit == "record"
     # a ceiling for single records is none for attacks on people
     assert np.isnan(sweep.cv_results_["mean_attack_auc_bound"]).all()
 
 
-def _old_fit(self, X, y):
-    return OutputPerturbationClassifier.fit(self, X, y)
+def old():
+    def fit(self, X, y):
+        return OutputPerturbationClassifier.fit(self, X, y)
+
+    kind = type("Old", (OutputPerturbationClassifier,), {"fit": fit})
+    linear = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
+    linear.__class__ = kind
+    return linear
 
 
 def test_shadow_models_of_a_sweep_are_halved_by_people():
@@ -234,9 +238,7 @@ def test_a_search_by_people_holds_groups_out_and_protects_them(given):
 
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_search_refuses_what_would_protect_something_else():
-    linear = OutputPerturbationClassifier(bounds=(-4, 4), classes=[0, 1], relation="zero_out")
-    linear.__class__ = type("Old", (OutputPerturbationClassifier,), {"fit": _old_fit})
-    search = PrivateSearchCV(linear, {"alpha": [0.1, 1.0]}, epsilon=8.0)
+    search = PrivateSearchCV(old(), {"alpha": [0.1, 1.0]}, epsilon=8.0)
     with pytest.raises(ValueError, match="whose fit takes groups"):
         search.fit(X, y, groups=PATIENT)
     with pytest.raises(ValueError, match="groups has missing values"):

@@ -20,7 +20,7 @@ from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.preprocessing import PrivateStandardScaler
 
-from .test_sweep import Noisy, sweep_of
+from .test_sweep import Noisy, charged_to, sweep_of
 
 X, y = make_classification(240, n_features=5, flip_y=0.2, random_state=0)
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 5.0, len(y))
@@ -140,9 +140,7 @@ def test_shadows_and_baselines_are_given_the_weights_too():
 )
 def test_a_scorer_that_returns_no_number_is_refused_before_anything_is_charged(scorer):
     budget = PrivacyBudget(10.0)
-    model = OutputPerturbationClassifier(
-        bounds=(-4, 4), classes=[0, 1], relation="zero_out", budget=budget
-    )
+    model = charged_to(budget)
     for scoring in (scorer, {"ok": "accuracy", "ill": scorer}):
         with pytest.raises(ValueError, match="expected a number"):
             sweep_of(model, epsilons=[1.0], cv=2, scoring=scoring).fit(X, y)

@@ -18,14 +18,13 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy import PrivacyBudget
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import BudgetExceededError
-from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep_store as _kept
 
 from .killed_sweep import EPSILONS, LAST, N_SPLITS, sweep
 from .killed_sweep import X as records
 from .killed_sweep import y as labels
-from .test_sweep import Noisy, X, fits, log, sweep_of, y  # noqa: F401
+from .test_sweep import Noisy, X, charged_to, fits, log, sweep_of, y  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 TOTAL = len(EPSILONS) * N_SPLITS
@@ -98,9 +97,7 @@ def test_more_epsilons_and_a_refit_cost_only_themselves(tmp_path, monkeypatch):
 
 def test_what_is_kept_needs_no_budget_any_more(tmp_path):
     budget = PrivacyBudget(3.0, path=tmp_path / "ledger")
-    model = OutputPerturbationClassifier(
-        bounds=(-6, 6), classes=[0, 1], relation="zero_out", budget=budget
-    )
+    model = charged_to(budget)
     for _ in range(2):
         sweep_of(model, epsilons=[1.0], cv=3, path=tmp_path / "kept").fit(X, y)
     assert budget.spent() == pytest.approx(3.0)
@@ -111,9 +108,7 @@ def test_a_refused_sweep_keeps_what_was_paid_for(tmp_path, monkeypatch):
 
     def of(cap, scope):
         budget = PrivacyBudget(100.0, path=tmp_path / "ledger").scope(scope, cap)
-        return OutputPerturbationClassifier(
-            bounds=(-6, 6), classes=[0, 1], relation="zero_out", budget=budget
-        )
+        return charged_to(budget)
 
     with pytest.raises(BudgetExceededError, match=r"results are kept in .*from where fit goes on"):
         sweep_of(of(5.5, "a"), epsilons=[1.0, 2.0], cv=3, path=tmp_path / "kept").fit(X, y)
@@ -212,9 +207,7 @@ def test_a_baseline_of_the_same_name_is_fitted_again(tmp_path):
 def test_what_cannot_be_known_again_is_refused_before_any_training(tmp_path, log):  # noqa: F811
     kept = tmp_path / "kept"
     budget = PrivacyBudget(100.0)
-    private = OutputPerturbationClassifier(
-        bounds=(-6, 6), classes=[0, 1], relation="zero_out", budget=budget
-    )
+    private = charged_to(budget)
     unseeded = KFold(2, shuffle=True)
     mapped = make_pipeline(FunctionTransformer(lambda Z: Z), Noisy(log=str(log)))
     for model, cv, words in [
