@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, t
 from sklearn.metrics import roc_auc_score
@@ -335,9 +335,11 @@ def test_epsilon_of_an_area_is_the_one_that_allows_it(delta):
 # ---------------------------------------------------------------- for every sample of scores
 
 samples = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
+some = settings(max_examples=40)
 shares = st.floats(0.01, 0.99)
 
 
+@some
 @pytest.mark.heavy
 @given(samples, samples)
 def test_only_the_order_of_scores_counts(members, others):
@@ -349,6 +351,7 @@ def test_only_the_order_of_scores_counts(members, others):
     assert roc(*moved)[0].tolist() == roc(members, others)[0].tolist()
 
 
+@some
 @pytest.mark.heavy
 @given(samples, samples)
 def test_swapping_sides_or_signs_mirrors_the_area(members, others):
@@ -361,6 +364,7 @@ def test_swapping_sides_or_signs_mirrors_the_area(members, others):
     assert 0 <= low <= auc(members, others) <= high <= 1
 
 
+@some
 @pytest.mark.heavy
 @given(samples, samples, shares, shares)
 def test_operating_points_keep_their_promise(members, others, one, two):
@@ -381,6 +385,7 @@ def test_intervals_hold_the_rate_and_mirror(n, data):
     assert clopper_pearson(n - k, n) == pytest.approx((1 - high, 1 - low))
 
 
+@some
 @pytest.mark.heavy
 @given(st.integers(1, 300), st.integers(1, 300), st.data())
 def test_epsilon_grows_with_hits_and_falls_with_false_alarms(n_in, n_out, data):
@@ -403,6 +408,7 @@ def test_ends_are_those_of_the_interval(hits, alpha):
     assert np.array_equal(high, rates.high_rates(np.array(hits), 40, alpha))
 
 
+@some
 @pytest.mark.heavy
 @given(samples, samples)
 def test_roc_counts_scores_at_or_above_each_threshold(members, others):
