@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,10 +35,12 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_plan import check_affordable
+from skprivacy.model_selection.sweep_plan import check_affordable, check_first_fits
 from skprivacy.model_selection.sweep_records import Candidate, Records, _make_boosting
 from skprivacy.neural_network import Distributed, DPSGDClassifier
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
+
+from ..contracts.cases import CASES, LABELS
 
 matplotlib.use("Agg")
 # Baselines take longer than all else here; they have tests of their own.
@@ -278,6 +281,23 @@ def test_a_sweep_warns_before_its_first_fit_of_what_no_guarantee_covers(log):
         sweep = PrivacySweepCV(make_pipeline(*steps), epsilons=[1], cv=2, baseline=baseline)
         with pytest.warns(PrivacyWarning, match=told), pytest.raises(ValueError, match="baseline"):
             sweep.fit(X, y)
+
+
+@pytest.mark.parametrize("name", [n for n in {**CASES, **LABELS} if "-" not in n])
+def test_each_private_estimator_is_asked_before_its_first_fit(name):
+    """Features are public where labels alone are protected: a scaler of them hides nothing."""
+    rows, targets = (CASES | LABELS)[name].data(24)
+    scaled = make_pipeline(StandardScaler(), (CASES | LABELS)[name].make())
+    told = []
+    for model in (scaled[-1], scaled):
+        fit = Candidate("", model, Records(rows, targets), {"epsilon": 1.0}), np.arange(24)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PrivacyWarning)
+            check_first_fits([fit])
+        told.append([str(warning.message) for warning in caught])
+        assert not hasattr(model, "privacy_")
+    assert told[0] == []
+    assert len(told[1]) == (name not in LABELS)
 
 
 def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
