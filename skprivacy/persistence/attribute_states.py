@@ -20,7 +20,6 @@ from ..additive_model.additive_models import build_domain
 from ..additive_model.effects import AdditiveEffect
 from ..linear_model.polynomial_objective import NoisyPolynomial
 from ..mechanisms.bounds import UnitBall
-from ..neural_network.settings import Clipping, Optimizer, TrainingOption
 from ..preprocessing import Schema
 from .file_format import Arrays
 from .value_checks import (
@@ -45,7 +44,8 @@ _CODE = {"func", "inverse_func"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 _BY_DEFAULT = {"default": True}  # replaces a value that no file holds
 _NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}
-_OPTIONS: dict[str, type[TrainingOption]] = {"Clipping": Clipping, "Optimizer": Optimizer}
+_OPTIONS = ("Clipping", "Optimizer")  # of networks, which need torch
+_SETTINGS = "skprivacy.neural_network.settings"
 _OF_NETWORKS = ("loss", "network", "recipe")  # kinds that need torch
 _MAX_CLASSES = 1 << 16
 _POLYNOMIAL = ("linear_std", "quadratic_std", "quadratic_norm", "trace_std", "unit")
@@ -666,7 +666,7 @@ def _saved_value(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         inner = {key: _saved_value(each) for key, each in value.items()}
         return _BY_DEFAULT if _BY_DEFAULT in inner.values() else {"mapping": inner}
-    if type(value) in _OPTIONS.values():
+    if type(value).__module__ == _SETTINGS and type(value).__name__ in _OPTIONS:
         return {type(value).__name__: _saved_value(value.get_params())}
     if isinstance(value, list | tuple | range):
         each = [_saved_value(inner) for inner in value]
@@ -686,7 +686,7 @@ def _restored_value(stated: Any) -> Any:
     if kind == "dtype":
         return _NUMBER_TYPES[value]
     if kind in _OPTIONS:
-        option = _OPTIONS[kind](**_restored_value(value))
+        option = getattr(import_module(_SETTINGS), kind)(**_restored_value(value))
         option._validate_params()
         return option
     raise ValueError(f"expected a value, found {stated!r}")
