@@ -66,8 +66,8 @@ DAMAGE = {
     "a method is replaced": lambda facts: facts | {"predict": "gone"},
     "privacy is replaced": lambda facts: facts | {"privacy_": None},
     "an unknown parameter": _with("params", secret=1),
-    "enormous layers": lambda facts: _with("params", hidden_layer_sizes=[10**9])(
-        _with("settings_", hidden_layer_sizes=[10**9])(facts)
+    "enormous layers": lambda facts: _with("params", hidden_layer_sizes=[10**12])(
+        _with("settings_", hidden_layer_sizes=[10**12])(facts)
     ),
     "other layers": _with("params", hidden_layer_sizes=[10**9, 10**9]),
     "enormous input": lambda facts: facts | {"n_features_in_": 10**12, "feature_names": None},
