@@ -99,7 +99,7 @@ NEEDED: dict[str, Any] = {
     "aggregator": ensemble.GNMax(5.0), "moved": 1,
     "noise": 5.0, "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30,
     "high": 5,
-    "random": SecureRandom(), "std": 1.0, "values": ["a", "b"], "counts": [3, 4, 5],
+    "random": SecureRandom(), "std": 1.0, "values": ["a", "b"],
     "value": [0.0, 3.0, 1.0],
     "shape": (1, 8, 8), "schema": SCHEMA, "lower": 0,
     "upper": 1, "first": "2020-01-01", "last": "2020-12-31", "columns": FACTS, "bounds": (0, 1),
