@@ -135,7 +135,7 @@ def test_a_bump_is_high_at_its_own_value_only():
     assert torch.allclose(bumps, 3 * torch.eye(6), atol=0.15)
 
 
-@pytest.mark.parametrize("n, expected", [(100, 10), (2399, 11), (2400, 12), (9000, 32)])
+@pytest.mark.parametrize(("n", "expected"), [(100, 10), (2399, 11), (2400, 12), (9000, 32)])
 def test_few_records_have_few_quantiles(n, expected):
     assert len(find_quantile_units(torch.rand(n, 1)).column) == expected
 
