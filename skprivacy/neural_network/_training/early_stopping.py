@@ -18,6 +18,10 @@ from .training_config import TrainingConfig
 _STEPS_PER_CHECK = 40
 _PATIENCE = 12  # checks without a smaller loss after which training ends
 _MIN_GAIN = 1e-5  # of the loss, in nats
+# Over n records, the mean gradient of a weight without effect is noise of about sqrt(batch / n) of
+# the root mean square that Adam divides by. The penalty, in the same unit, outweighs it in small
+# tables. In large ones early stopping suffices, and bias would cost more.
+_MAX_PENALTY, _PENALTY_TIMES_RECORDS = 0.3, 1000.0
 
 
 class EarlyStoppedTraining(Training):
@@ -25,7 +29,8 @@ class EarlyStoppedTraining(Training):
 
     The share ``config.held_out_share`` of the records, or groups, takes part in no step. Their mean
     loss is computed every 40 steps. The run ends after 12 checks without a smaller one. With
-    ``units``, a perceptron of their features is trained, and returned as one of the records.
+    ``units``, a perceptron of their features is trained, and returned as one of the records. An L1
+    penalty on its first layer drops columns without effect.
 
     **Guarantees.** None: the weights depend on the held-out records beside ``Mechanism.release``. A
     run with noise is refused.
@@ -47,6 +52,8 @@ class EarlyStoppedTraining(Training):
         super().__init__(
             config, module if units is None else units.strip(cast(nn.Sequential, module)), *others
         )
+        self._first_layer = next(self.module.parameters()).data  # a view of the weights
+        self._penalty = min(_MAX_PENALTY, _PENALTY_TIMES_RECORDS / config.n_records)
         self._held_out = torch.zeros(0, dtype=torch.bool)
         self._checked: tuple[Tensor, Tensor] = torch.zeros(0), torch.zeros(0)
         self._least, self._best, self._waited = math.inf, self._weights.detach().clone(), 0
@@ -83,6 +90,13 @@ class EarlyStoppedTraining(Training):
         super().step(X, y, drawn[~self._held_out[drawn]], peers)
         if self._step % _STEPS_PER_CHECK == 0 or self._step == self.config.n_steps:
             self._check()
+
+    def update(self, noisy: Tensor) -> None:
+        """Take Adam's step; then, with units, the proximal step of the penalty."""
+        super().update(noisy)
+        if self._units is not None:
+            most = self._penalty * self._optimizer.param_groups[0]["lr"]
+            self._first_layer.sub_(self._first_layer.clamp(-most, most))
 
     def _check(self) -> None:
         """Keep the averaged weights if their loss on the held-out records is the smallest."""

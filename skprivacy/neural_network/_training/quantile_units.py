@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .mapped_rows import MappedRows
 
-_N_QUANTILES = 32
+_MIN_QUANTILES, _MAX_QUANTILES, _ROWS_PER_QUANTILE = 10, 32, 200  # of a column
 _LEAST_GAP = 5e-4  # between quantiles, as a share of the range of a column
 _SLOPE = 4.0  # of a step, over the gap between its quantiles
 _HEIGHT = 3.0  # of a bump; a step rises from -1 to 1
@@ -106,7 +106,8 @@ def find_quantile_units(rows: Tensor | MappedRows) -> QuantileUnits | None:
     n_numeric = sum(len(values) > 2 for values, _ in found)
     if not 0 < n_numeric <= _MAX_NUMERIC or width > _MAX_UNITS:
         return None
-    most = min(_N_QUANTILES, _MAX_UNITS // n_numeric)
+    of_rows = min(max(n // _ROWS_PER_QUANTILE, _MIN_QUANTILES), _MAX_QUANTILES)
+    most = min(of_rows, _MAX_UNITS // n_numeric)
     steps = [
         _steps_between_quantiles(values.astype(np.float64), counts, most)
         if len(values) > 2

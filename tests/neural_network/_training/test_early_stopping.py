@@ -57,7 +57,7 @@ def test_narrow_intervals_of_wide_bounds_are_learned():
     x = np.random.default_rng(0).lognormal(0, 2, 3000)
     X, y = np.clip(x / 1000, 0, 1)[:, None] * 2 - 1, (np.abs(np.log(x)) < 1).astype(int)
     model = free().fit(X[:2000], y[:2000])
-    assert model.settings_["hidden_layer_sizes"] == (32, 128)
+    assert model.settings_["hidden_layer_sizes"] == (10, 128)
     assert model.score(X[2000:], y[2000:]) > 0.9  # without quantiles: 0.7
 
 
@@ -67,6 +67,15 @@ def test_effects_of_single_days_are_learned():
     y = rng.integers(0, 2, (12, 31))[month, day]
     X = np.c_[month / 5.5 - 1, day / 15 - 1]
     assert free().fit(X[:6000], y[:6000]).score(X[6000:], y[6000:]) > 0.8  # steps alone: 0.6
+
+
+def test_columns_without_effect_drop_out():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 25))
+    answers = (X[:, 0] > 0.2) ^ (X[:, 1] > 0)
+    y = (answers ^ (rng.random(5000) < 0.2)).astype(int)
+    model = free().fit(X[:2500], y[:2500])
+    assert model.score(X[2500:], answers[2500:]) > 0.85  # without the penalty: 0.5 to 0.8
 
 
 @pytest.mark.parametrize("by", [None, 3], ids=["records", "groups"])
@@ -108,8 +117,8 @@ def test_a_run_with_noise_is_refused():
 
 
 def test_a_step_is_between_neighbouring_quantiles():
-    x = np.r_[np.zeros(900), np.linspace(1, 2, 100)]
-    X = torch.tensor(np.c_[x, np.arange(1000) % 2, np.full(1000, np.nan)], dtype=torch.float32)
+    x = np.repeat(np.r_[np.zeros(900), np.linspace(1, 2, 100)], 7)
+    X = torch.tensor(np.c_[x, np.arange(7000) % 2, np.full(7000, np.nan)], dtype=torch.float32)
     units = find_quantile_units(X)
     centers, slopes = -units.bias / units.slope, units.slope
     n = (units.column == 0).sum()
@@ -126,8 +135,13 @@ def test_a_bump_is_high_at_its_own_value_only():
     assert torch.allclose(bumps, 3 * torch.eye(6), atol=0.15)
 
 
+@pytest.mark.parametrize(("n", "expected"), [(100, 10), (2399, 11), (2400, 12), (9000, 32)])
+def test_few_records_have_few_quantiles(n, expected):
+    assert len(find_quantile_units(torch.rand(n, 1)).column) == expected
+
+
 def test_very_many_numbers_have_no_units():
-    X = torch.rand(50, 65)
+    X = torch.rand(3200, 65)
     assert find_quantile_units(X) is None
     assert len(find_quantile_units(X[:, :64]).column) == 64 * 16
     assert find_quantile_units((X > 0.5).float()) is None
@@ -155,4 +169,4 @@ def test_a_network_of_quantiles_is_saved_and_trained_further(tmp_path):
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.settings_ == model.settings_
     again.partial_fit(X, y)
-    assert again.settings_["hidden_layer_sizes"] == (64, 128)
+    assert again.settings_["hidden_layer_sizes"] == (20, 128)
