@@ -20,8 +20,9 @@ _PATIENCE = 12  # checks without a smaller loss after which training ends
 _MIN_GAIN = 1e-5  # of the loss, in nats
 # Over n records, the mean gradient of a weight without effect is noise of about sqrt(batch / n) of
 # the root mean square that Adam divides by. The penalty, in the same unit, outweighs it in small
-# tables. In large ones early stopping suffices, and bias would cost more.
-_MAX_PENALTY, _PENALTY_TIMES_RECORDS = 0.3, 1000.0
+# tables. In large ones early stopping suffices, and bias would cost more. Among few columns, most
+# have an effect.
+_MAX_PENALTY, _PENALTY_TIMES_RECORDS, _MANY_COLUMNS = 0.3, 1000.0, 10
 
 
 class EarlyStoppedTraining(Training):
@@ -53,7 +54,9 @@ class EarlyStoppedTraining(Training):
             config, module if units is None else units.strip(cast(nn.Sequential, module)), *others
         )
         self._first_layer = next(self.module.parameters()).data  # a view of the weights
-        self._penalty = min(_MAX_PENALTY, _PENALTY_TIMES_RECORDS / config.n_records)
+        width = 0 if units is None else int(units.column[-1]) + 1
+        most = min(_MAX_PENALTY, _PENALTY_TIMES_RECORDS / config.n_records)
+        self._penalty = most * min(1.0, width / _MANY_COLUMNS)
         self._held_out = torch.zeros(0, dtype=torch.bool)
         self._checked: tuple[Tensor, Tensor] = torch.zeros(0), torch.zeros(0)
         self._least, self._best, self._waited = math.inf, self._weights.detach().clone(), 0
@@ -94,7 +97,7 @@ class EarlyStoppedTraining(Training):
     def update(self, noisy: Tensor) -> None:
         """Take Adam's step; then, with units, the proximal step of the penalty."""
         super().update(noisy)
-        if self._units is not None:
+        if self._penalty:
             most = self._penalty * self._optimizer.param_groups[0]["lr"]
             self._first_layer.sub_(self._first_layer.clamp(-most, most))
 
