@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.command_line = shlex.join(["skprivacy", *given])
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
-    except ImportError as error:
+    except (UserError, ImportError) as error:
         return _failed(error, traceback)
     try:
         with warnings.catch_warnings():

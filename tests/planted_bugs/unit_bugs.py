@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from skprivacy import _groups, _input_data
+from skprivacy import _input_data
 from skprivacy._groups import Groups
 from skprivacy.additive_model import row_plan
 from skprivacy.base import PrivateFit
@@ -231,7 +231,7 @@ BUGS = [
     Bug(pate, "partition_by_group", hashed_by_number, GROUP_REPLAY, PATE),
     Bug(sum_plan, "_count", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
     Bug(PrivateFit, "charged", says_record, UNIT, ("AdaSSPRegressor", INDEPENDENT)),
-    Bug(_groups, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
+    Bug(_input_data, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
     *[Bug(_input_data, "resolve_groups", counts_records, count_people, name) for name in (
         "AdaSSPRegressor", "PrivateKNNClassifier", "ALMFineTuner-gradient", INDEPENDENT)],
     Bug(_input_data, "resolve_groups", any_number_drawn, LABELS_OF_GROUP, (RESPONSE, ALIBI)),
