@@ -98,7 +98,7 @@ def cost() -> None:
     """Print the processor time of a one-run audit, and the part that the test takes."""
     X, y = make_classification(choose(4000, 300), n_features=100, random_state=0)
     spent = 0.0
-    methods = {name: getattr(NoiseTest, name) for name in ("add", "p_values", "grid")}
+    methods = {name: getattr(NoiseTest, name) for name in ("add", "p_values")}
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:

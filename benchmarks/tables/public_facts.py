@@ -95,7 +95,7 @@ class Comparison:
         self.at, self.seeds = at, range(options.seeds)
         self.n = min(len(at.X) * 7 // 10, options.records)
         self.orders = [np.random.default_rng(seed).permutation(len(at.X)) for seed in self.seeds]
-        self._scores: dict[tuple[Schema, float], Floats] = {}
+        self._scores: dict[tuple[str, float], Floats] = {}
 
     def bins_by_rule(self, epsilon: float) -> int | None:
         """Return the number of bins that a pipeline chooses for a split."""
@@ -104,9 +104,10 @@ class Comparison:
 
     def score(self, schema: Schema, epsilon: float) -> Floats:
         """Return the AUC of each split, all trained side by side."""
-        if (schema, epsilon) not in self._scores:
-            self._scores[schema, epsilon] = self._train(schema, epsilon)
-        return self._scores[schema, epsilon]
+        key = str(schema.to_dict()), epsilon
+        if key not in self._scores:
+            self._scores[key] = self._train(schema, epsilon)
+        return self._scores[key]
 
     def _train(self, schema: Schema, epsilon: float) -> Floats:
         X = SchemaTransformer(schema, dtype=np.float32).fit_transform(self.at.X)
