@@ -191,6 +191,7 @@ MEMBERS[0] = False
         ({"proba_test": PROBA[N:, 0]}, r"proba_test has shape \(300,\); expected probabilities"),
         ({"proba_train": change(TABLES[0], (3, 1), np.nan)}, r"proba_train has rows .* first at 3"),
         ({"proba_test": change(TABLES[2], (3, 1), 7)}, "proba_test has rows that are not prob"),
+        ({"proba_train": change(TABLES[0], 3, [-0.1, 0.6, 0.5])}, r"rows .* first at 3"),
         ({"proba_train": TABLES[0] * 0.9}, "proba_train has rows that are not prob"),
         ({"proba_train": [["a", "b"]] * N}, "proba_train must be an array of numbers"),
         ({"proba_test": np.full((N, 2), 0.5)}, "proba_test has 2 columns; expected one for each"),

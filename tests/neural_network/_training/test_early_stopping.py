@@ -78,6 +78,12 @@ def test_columns_without_effect_drop_out():
     assert model.score(X[2500:], answers[2500:]) > 0.85  # without the penalty: 0.5 to 0.8
 
 
+@pytest.mark.parametrize(("width", "penalty"), [(5, 0.15), (20, 0.3)])
+def test_few_columns_are_penalised_less(watched, width, penalty):
+    free().fit(*coins(width=width))
+    assert watched[0]._penalty == pytest.approx(penalty)
+
+
 @pytest.mark.parametrize("by", [None, 3], ids=["records", "groups"])
 def test_held_out_records_take_part_in_no_step(watched, by):
     X, y = coins(2100 * (by or 1))
