@@ -49,6 +49,21 @@ REFUSED, FAILED = refusals.check_refused_fit, refusals.check_failed_fit
 
 
 @calling
+def divided_by_n(original, self, degree, _, value):
+    """Divide noisy sums by the exact number of records, though it is private."""
+    released, counts = original(self, degree, "zero_out", value), []
+
+    def vector(total):
+        counts.append(total.n_units)
+        return released.vector(total)
+
+    return dataclasses.replace(
+        released, vector=vector,
+        read=lambda noisy, mechanism, _: released.read(noisy, mechanism, counts[-1]),
+    )  # fmt: skip
+
+
+@calling
 def no_radius(original, self, X, shares=None):
     """Scale features, but let records be as long as they are."""
     rows, _ = original(self, X)
@@ -349,8 +364,8 @@ BUGS = [
     Bug(None, "fit", polished_on_the_data, name="a constant without protection",
         visible_outside=ESTIMATORS),
     Bug(BoundedColumns, "moments",
-        calling(lambda original, self, degree, _, value: original(self, degree, "zero_out", value)),
-        name="divided by the number of records", visible_outside=("PrivateStandardScaler",)),
+        divided_by_n, REPLAY, "PrivateStandardScaler", "divided by the number of records",
+        ("PrivateStandardScaler",)),
     Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism",
         fields_halved("noise_multiplier"), ACCOUNTING, FUNCTIONAL, "doubled epsilon"),
     Bug(GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient", "no clipping",
