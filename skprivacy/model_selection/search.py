@@ -114,11 +114,10 @@ default=None
     The search finds the claim of each candidate by rehearsing its fit up to the charge. A trial
     with a different claim ends the search.
 
-    The number of trials K is random (geometric). K and the losing trials must
-    stay secret: for a known K, the guarantee would be the composition of K trials. So there are no
-    ``cv_results_``, and warnings and progress of trials are not shown. The held-out records and the
-    seeds of all generators are secret, too. The duration of a search is **not** protected, and
-    roughly reveals K.
+    The number of trials K is random (geometric). K, the losing trials, the held-out records and all
+    seeds must stay secret: for a known K, the guarantee would be the composition of K trials. So
+    there are no ``cv_results_``, and warnings and progress of trials are not shown. The duration of
+    a search is **not** protected, and roughly reveals K.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
     43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error

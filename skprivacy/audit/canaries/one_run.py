@@ -584,7 +584,7 @@ def _explain_excess(report: OneRunAuditReport) -> tuple[list[str], str]:
 
 
 def _noise_facts(report: OneRunAuditReport) -> list[Fact]:
-    """Return what the test of the noise found; without gradient canaries, values alone."""
+    """Return the result of the test of the noise, in words only if there are gradient canaries."""
     tests, faults = report.noise_tests, report.noise_faults
     if faults:
         found = "; ".join(f"{NOISE_FAULTS[name]} (p = {tests[name]:.2g})" for name in faults)

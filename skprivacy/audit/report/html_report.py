@@ -24,7 +24,7 @@ _LAST_LABELS = {
     "chance": "guessing",
     "guarantee": "ceiling",
 }
-# Styles of the curves, told apart without colour; "--" and ":" are the guess and the ceiling.
+# Styles of the curves, which differ without colour; "--" and ":" are the guess and the ceiling.
 _STYLES = ("-", "-.", (0, (8, 1)), (0, (8, 1, 1, 1, 1, 1)))
 _ENTRY = 0.17  # height of a legend entry, in inches
 

@@ -132,7 +132,7 @@ class PrivacyVerificationReport(FactReport):
 
     @property
     def _excess(self) -> list[str]:
-        """Why bounds above a claim that held are no contradiction, in words."""
+        """Why bounds above a claim that held do not contradict it, in words."""
         above = [b for b in self.bounds if b.assumptions and b.epsilon > self.claimed_epsilon]
         return [
             f"{bound.epsilon:.3g} is above the claimed {self.claimed_epsilon:.3g}, yet not "
@@ -234,7 +234,7 @@ def verify_privacy(
         ``broken`` says whether the claim is refuted. ``claimed_epsilon`` and the ``bounds`` on
         epsilon; ``epsilon_lower_bound`` assumes nothing. ``neighbours`` is the chosen pair,
         ``n_runs`` the number of fresh runs on each side, and ``rarest_fault`` the smallest share
-        of runs without noise that so many runs can show.
+        of runs without noise that ``n_runs`` runs can show.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def verify_release(
         ``broken`` says whether the claim is refuted. ``claimed_epsilon`` and the ``bounds`` on
         epsilon; ``epsilon_lower_bound`` assumes nothing. ``neighbours`` is the chosen pair,
         ``n_runs`` the number of fresh runs on each side, and ``rarest_fault`` the smallest share
-        of runs without noise that so many runs can show.
+        of runs without noise that ``n_runs`` runs can show.
 
     Raises
     ------
