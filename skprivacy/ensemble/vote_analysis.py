@@ -23,7 +23,7 @@ from ..accounting.renyi import DEFAULT_ORDERS, rdp
 from ..accounting.smooth_sensitivity import check_order, smoothed_cost
 from ..base import private_release
 from ..mechanisms import SecureRandom
-from ..mechanisms.additive import SmoothGaussian
+from ..mechanisms.special_noise import SmoothGaussian
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from scipy.special import lambertw
 from .._validation import is_number, num_samples, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace
-from ..mechanisms.additive import Logistic
+from ..mechanisms.special_noise import Logistic
 from .head import HeadInput, OneRelease, Task
 from .heads import SoftmaxHead
 from .leave_one_out import MINIMIZER_TOLERANCE, leave_one_out

@@ -11,7 +11,7 @@ from ..accounting import calibrate_noise_multiplier
 from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.events import LogisticEvent
 from ..mechanisms import Gaussian, KNorm, Laplace, Mechanism
-from ..mechanisms.additive import Logistic
+from ..mechanisms.special_noise import Logistic
 
 
 @dataclass(frozen=True)

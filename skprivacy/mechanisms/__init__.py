@@ -3,8 +3,8 @@
 Files, in reading order:
 
 - ``base``: Mechanism, whose ``release`` is the only way out for private data
-- ``additive``: Laplace, Gaussian, logistic, K-norm and smooth Gaussian noise, exact on a grid
-- ``integer_samplers``: exact discrete noise (Canonne, Kamath and Steinke 2020)
+- ``additive``: Laplace and Gaussian noise, exact on a grid (Canonne, Kamath and Steinke 2020)
+- ``special_noise``: logistic, K-norm and smooth Gaussian noise
 - ``secure_random``: SecureRandom (AES-256-CTR), PoissonSampler, noise drawn ahead
 - ``bounds``: public bounds, the unit ball, exact sums
 - ``selection``: exponential mechanism, report noisy max, randomised response
@@ -16,11 +16,12 @@ Files, in reading order:
 - ``chacha_triton``: the same as one Triton kernel
 """
 
-from .additive import Gaussian, KNorm, Laplace
+from .additive import Gaussian, Laplace
 from .base import Mechanism
 from .float_noise import FloatGaussian
 from .secure_random import PoissonSampler, SecureRandom
 from .selection import Exponential, RandomizedResponse, ReportNoisyMax
+from .special_noise import KNorm
 
 __all__ = [
     "Exponential",

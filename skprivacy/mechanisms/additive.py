@@ -1,31 +1,44 @@
-"""Laplace, Gaussian and logistic noise for single releases, exact on a power-of-two grid.
+"""Laplace and Gaussian noise for single releases, exact on a power-of-two grid.
 
-:class:`KNorm` is the K-norm mechanism in L2: pure differential privacy with L2 sensitivity.
+The noise is a multiple of the grid: discrete Laplace and Gaussian numbers by the algorithms of
+Canonne, Kamath and Steinke (2020), applied to whole arrays. No logarithm, exponential or other
+rounded operation is involved, so the distributions are exact, given uniformly random bits. Scales
+may reach 2**60. Start reading at :class:`Laplace`.
+
+References
+----------
+C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy",
+NeurIPS 2020.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import is_number, not_negative, number, positive, whole
+from .._validation import is_number, number, positive
 from ..accounting import Event, events
 from ..accounting.calibration import analytic_noise_multiplier
-from ..accounting.smooth_sensitivity import Smoothed
-from . import integer_samplers as discrete
-from .base import Mechanism, NoiseMechanism, as_nonexpanding_float64
+from .base import NoiseMechanism, as_nonexpanding_float64
 from .secure_random import SecureRandom
 
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Fraction = tuple[Integers, int]  # numerators, and the denominator they share
+
+_FEW = 1024  # size of arrays below which several rounds at once are faster
+_DIVISIBLE = 840  # divisible by every number from 1 to 8
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
 _INT64_SAFE = 2.0**61
 _HUGE = 1e150  # finite in grid steps, whatever the grid
-_Pure = TypeVar("_Pure", bound="_PureGridNoise")
+_Pure = TypeVar("_Pure", bound="PureGridNoise")
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,7 @@ class _GridNoise(NoiseMechanism):
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
-class _PureGridNoise(_GridNoise):
+class PureGridNoise(_GridNoise):
     """Noise of scale ``sensitivity`` / epsilon, which is pure differential privacy."""
 
     @classmethod
@@ -125,7 +138,7 @@ class _PureGridNoise(_GridNoise):
 
 
 @dataclass(frozen=True)
-class Laplace(_PureGridNoise):
+class Laplace(PureGridNoise):
     """Add Laplace noise, exact on a grid: pure differential privacy.
 
     Parameters
@@ -179,7 +192,7 @@ class Laplace(_PureGridNoise):
         return float(size)
 
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
-        return discrete.discrete_laplace(scale, size, random)
+        return discrete_laplace(scale, size, random)
 
 
 @dataclass(frozen=True)
@@ -262,227 +275,7 @@ class Gaussian(_GridNoise):
 
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
         # Canonne et al. 2020, Theorem 4: Renyi divergences at most as of the continuous Gaussian
-        return discrete.discrete_gaussian(scale, size, random)
-
-
-@dataclass(frozen=True)
-class Logistic(_PureGridNoise):
-    """Add logistic noise, exact on a grid: the additive logistic mechanism.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the noise divided by ``sensitivity``. 0: no noise, no privacy.
-    sensitivity : float
-        Sensitivity of the value in the norm ``norm``.
-    lower, upper : float, default=-inf, inf
-        Public range of every entry. Values are clipped to it, which adds no sensitivity.
-    norm : {"l1", "l2"}, default="l1"
-        Norm of the sensitivity.
-
-    Notes
-    -----
-    **Guarantees.** ``LogisticEvent`` holds. Under L1 it is pure ``1 / noise_multiplier``
-    differential privacy. Under L2 it is ``1 / (6 noise_multiplier**2)``-zCDP in any dimension. The
-    noise is on a grid as for :class:`Laplace`, with probabilities proportional to the logistic
-    density at the points of the grid.
-
-    Both bounds carry over to the grid. At scale s, the slope of the log density is tanh(k / (2 s))
-    / s, below 1 / s, so the pure bound is exact. The second derivative of the log density is at
-    most 1 / (2 s**2). So the mass of the real logistic in a cell differs from its density at the
-    centre by a factor within exp(+-1 / (6 s**2)), and so do the two normalisers. As s is at least
-    2**35 steps, the law is within a factor of 1 +- 1e-20 of the rounded, hence post-processed, real
-    mechanism. Increasing the noise by one part in 2**20 outweighs that.
-
-    **Edge cases.** As for :class:`Laplace`.
-
-    References
-    ----------
-    Y. Yang, P. Gohari and U. Topcu, "On the privacy risks of deploying recurrent neural networks
-    in machine learning models", PoPETs 2023.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import SecureRandom
-    >>> from skprivacy.mechanisms.additive import Logistic
-    >>> isinstance(Logistic(1.0, sensitivity=2.0).release(0.5, SecureRandom()), float)
-    True
-    """
-
-    arithmetic = "exact"
-
-    norm: Literal["l1", "l2"] = "l1"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.norm not in ("l1", "l2"):
-            raise ValueError(
-                f"norm={self.norm!r} must be 'l1' or 'l2', the norm of the sensitivity."
-            )
-
-    def _event(self) -> Event:
-        return events.LogisticEvent(self.noise_multiplier, int(self.norm[1]))
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise of a single number."""
-        return math.pi / math.sqrt(3.0) * self.scale
-
-    def _rounding(self, size: int) -> float:
-        return float(size) if self.norm == "l1" else math.sqrt(size)
-
-    def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
-        return discrete.discrete_logistic(scale, size, random)
-
-
-@dataclass(frozen=True)
-class KNorm(_PureGridNoise):
-    """Add noise of density proportional to exp(-norm / scale): the K-norm mechanism in L2.
-
-    The noise has a uniform direction and a Gamma-distributed norm. For a long vector of known L2
-    sensitivity it has half the variance of Laplace noise, whose L1 sensitivity can be sqrt(size)
-    times as large.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the norm of the noise divided by ``sensitivity``: 1 / epsilon. 0: no noise, no
-        privacy.
-    sensitivity : float
-        L2 sensitivity of the value.
-    lower, upper : float, default=-inf, inf
-        Public range of every entry. Values are clipped to it, which adds no sensitivity.
-
-    Notes
-    -----
-    **Guarantees.** Pure ``1 / noise_multiplier`` differential privacy for values whose neighbours
-    lie within ``sensitivity`` in L2: by the triangle inequality, the log density differs by at most
-    distance / scale.
-
-    The noise is on a grid as for :class:`Laplace`. If T has the law Gamma((size + 1) / 2, scale 2),
-    Gaussian noise of variance T has density proportional to exp(-norm). So T is drawn first,
-    independently of the value, and then an exact discrete Gaussian of that variance. Every multiple
-    of the grid is a possible result for any value. T itself is a sum of floating-point numbers. Its
-    law is exact to one part in 2**50, except with probability 2**-53 for each number. With that
-    probability, epsilon may be exceeded.
-
-    **Edge cases.** As for :class:`Laplace`. For a single number it is Laplace noise.
-
-    References
-    ----------
-    M. Hardt and K. Talwar, "On the geometry of differential privacy", STOC 2010.
-    K. Chaudhuri, C. Monteleoni and A. Sarwate, "Differentially private empirical risk
-    minimization", JMLR 12, 2011.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import KNorm, SecureRandom
-    >>> mechanism = KNorm.calibrated(epsilon=1.0, sensitivity=2.0)
-    >>> mechanism.release(np.zeros(3), SecureRandom()).shape
-    (3,)
-    >>> round(mechanism.std_of(3), 3)
-    4.0
-    """
-
-    arithmetic = "floating_point"
-
-    def _event(self) -> Event:
-        positive("noise_multiplier", self.noise_multiplier)
-        return events.ApproxDPEvent(1.0 / self.noise_multiplier)
-
-    def std_of(self, size: int) -> float:
-        """Return the standard deviation of the noise of each of ``size`` numbers.
-
-        Parameters
-        ----------
-        size : int
-            Length of the value.
-
-        Returns
-        -------
-        float
-            In the units of the value.
-        """
-        whole("size", size, least=0)
-        return self.scale * math.sqrt(size + 1.0)
-
-    def _rounding(self, size: int) -> float:
-        return math.sqrt(size)
-
-    def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
-        if size == 0:
-            return np.empty(0, np.int64)
-        # Hardt and Talwar 2010: the norm of the noise has a Gamma law. Here it is a Gaussian whose
-        # variance is Gamma((size + 1) / 2, scale 2): a sum of size + 1 squared normals, in pairs.
-        pairs, one_left = divmod(size + 1, 2)
-        variance = -2.0 * np.log(random.uniform(pairs)).sum()
-        if one_left:
-            radius, angle = random.uniform(2)
-            variance += -2.0 * math.log(radius) * math.cos(math.pi * angle) ** 2
-        sigma = max(1, math.ceil(scale * math.sqrt(variance)))
-        return discrete.discrete_gaussian(sigma, size, random)
-
-
-@dataclass(frozen=True)
-class SmoothGaussian(Mechanism):
-    """Add Gaussian noise scaled by a smooth sensitivity.
-
-    The value is a ``Smoothed``: a number and its smooth sensitivity.
-
-    Parameters
-    ----------
-    noise_multiplier, smoothness, lift : float
-        See ``SmoothGaussianEvent``.
-    upper : float
-        Public upper end of the range. It also sets the grid, a billionth of it.
-    sensitivity : float, default=1.0
-        In units of the smooth sensitivity, which is part of the value.
-
-    Notes
-    -----
-    **Guarantees.** ``SmoothGaussianEvent`` holds. An exact discrete Gaussian is multiplied by the
-    smooth sensitivity, which is private, and the product is rounded to ``grid``. This rounding
-    hides all but one part in 10**7 of the bits that the floating-point product could reveal. The
-    noise is not hardened further.
-
-    **Edge cases.** A smooth sensitivity of 0 adds no noise. Neighbouring data sets then also have a
-    smooth sensitivity of 0.
-    """
-
-    arithmetic = "floating_point"
-
-    noise_multiplier: float
-    smoothness: float
-    lift: float = 0.0
-    upper: float = 1.0
-    sensitivity: float = 1.0  # in units of the smooth sensitivity
-
-    def __post_init__(self) -> None:
-        not_negative("upper", self.upper)
-        _ = self.event  # checks the other parameters
-
-    @property
-    def event(self) -> Event:
-        return events.SmoothGaussianEvent(self.noise_multiplier, self.smoothness, self.lift)
-
-    @property
-    def grid(self) -> float:
-        """Power of two of which the result is a multiple."""
-        return math.ldexp(1.0, math.frexp(self.upper)[1] - 30)
-
-    def _release(self, value: Smoothed, random: SecureRandom) -> float:
-        if not isinstance(value, Smoothed):
-            raise TypeError(
-                f"value is of type {type(value).__name__}; expected a Smoothed. Compute it with "
-                "smoothed_cost()."
-            )
-        noise = Gaussian(self.noise_multiplier, 1.0).release(0.0, random)
-        # Papernot et al. 2018, Appendix B: noise scaled by the smooth sensitivity. The lift keeps
-        # the result above the true cost with the stated confidence.
-        noisy = value.cost + value.sensitivity * (self.lift + noise)
-        rounded = math.ceil(noisy / self.grid) * self.grid
-        return min(max(rounded, 0.0), self.upper)
+        return discrete_gaussian(scale, size, random)
 
 
 def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -490,3 +283,111 @@ def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArra
     if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
         return (steps.astype(np.int64) + noise).astype(np.float64)
     return np.array([float(int(a) + int(b)) for a, b in zip(steps, noise, strict=True)])
+
+
+def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureRandom) -> Booleans:
+    """Draw Bernoulli(exp(-g)), where g is the product of ``fractions``, each in [0, 1].
+
+    With A_k ~ Bernoulli(g / k), the first k with A_k = 0 is odd with probability exp(-g). A product
+    of probabilities is a conjunction of independent events, so nothing is multiplied and nothing
+    overflows.
+    """
+    # Canonne et al. 2020, Algorithm 1, for gamma in [0, 1]: K = 1
+    result = np.empty(size, bool)
+    going = np.arange(size)
+    k = 1
+    if size < _FEW:  # small arrays are faster with eight rounds at once
+        result, going = _draw_eight_rounds(fractions, size, random)
+        k = 9
+    while going.size:
+        # Algorithm 1: sample A ~ Bernoulli(gamma / K); while A = 1, increase K
+        more = np.ones(going.size, bool) if k == 1 else random.integers(k, going.size) == 0
+        for numerator, denominator in fractions:
+            more &= random.integers(denominator, going.size) < numerator[going]
+        result[going[~more]] = k % 2 == 1  # Algorithm 1: return 1 if K is odd, else 0
+        going = going[more]
+        k += 1
+    return result
+
+
+def _draw_eight_rounds(
+    fractions: list[Fraction], size: int, random: SecureRandom
+) -> tuple[Booleans, Integers]:
+    """Return the results of rounds 1 to 8, and the indices that they leave undecided."""
+    drawn = random.integers(_DIVISIBLE, 8 * size).reshape(8, size)
+    more = drawn % np.arange(1, 9)[:, None] == 0  # uniform below each k: they divide 840
+    for numerator, denominator in fractions:
+        more &= random.integers(denominator, 8 * size).reshape(8, size) < numerator
+    return more.argmin(axis=0) % 2 == 0, np.flatnonzero(more.all(axis=0))
+
+
+def _draw_geometric(size: int, random: SecureRandom) -> Integers:
+    """Count Bernoulli(1/e) successes before the first failure: P(count >= k) = exp(-k)."""
+    count = np.zeros(size, np.int64)
+    going = np.arange(size)
+    while going.size:
+        trials = 4 if going.size < _FEW else 1
+        won = _bernoulli_exp_product([], going.size * trials, random).reshape(-1, trials)
+        in_a_row = np.cumprod(won, axis=1).sum(axis=1)
+        count[going] += in_a_row
+        going = going[in_a_row == trials]
+    return count
+
+
+def bernoulli_exp(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:
+    """Draw Bernoulli(exp(-numerator / denominator)) for every numerator >= 0."""
+    # Canonne et al. 2020, Algorithm 1, gamma > 1: floor(gamma) coins of exp(-1), one of the rest
+    whole, rest = np.divmod(numerator, denominator)
+    result = _bernoulli_exp_product([(rest, denominator)], len(rest), random)
+    large = np.flatnonzero(whole)
+    result[large] &= _draw_geometric(large.size, random) >= whole[large]
+    return result
+
+
+def collect_accepted(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
+    """Collect ``size`` accepted proposals; ``propose(n)`` makes n and returns the accepted ones."""
+    parts: list[Integers] = []
+    missing = size
+    while missing > 0:
+        parts.append(propose(int(missing / yield_) + 8))
+        missing -= len(parts[-1])
+    return np.concatenate(parts)[:size] if parts else np.empty(0, np.int64)
+
+
+def discrete_laplace(scale: int, size: int, random: SecureRandom) -> Integers:
+    """Draw integers k with probability proportional to exp(-abs(k) / scale)."""
+
+    # Canonne et al. 2020, Algorithm 2, with t = scale and s = 1
+    def propose(n: int) -> Integers:
+        # U uniform on 0 .. t-1, kept with probability exp(-U / t)
+        low = random.integers(scale, n)
+        low = low[_bernoulli_exp_product([(low, scale)], n, random)]
+        # V geometric: X = U + t V
+        magnitude = low + scale * _draw_geometric(len(low), random)
+        # a random sign B; B = 1 with X = 0 is rejected, or zero would count twice
+        negative = random.integers(2, len(low)) == 1
+        keep = ~(negative & (magnitude == 0))
+        return np.where(negative, -magnitude, magnitude)[keep]
+
+    return collect_accepted(size, 0.6, propose)
+
+
+def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
+    """Draw integers k with probability proportional to exp(-k**2 / (2 sigma**2)).
+
+    A discrete Laplace number k of scale sigma is accepted with probability exp(-d**2 / (2
+    sigma**2)), where d = abs(abs(k) - sigma). With d = a sigma + r, the exponent is the sum of a**2
+    / 2, a r / sigma and (r / sigma) (r / (2 sigma)), hence three independent coins.
+    """
+
+    # Canonne et al. 2020, Algorithm 3, with t = sigma, so that sigma**2 / t = sigma
+    def propose(n: int) -> Integers:
+        k = discrete_laplace(sigma, n, random)
+        # accept Y with probability exp(-(|Y| - sigma**2 / t)**2 / (2 sigma**2))
+        a, r = np.divmod(np.abs(np.abs(k) - sigma), sigma)
+        keep = bernoulli_exp(a * a, 2, random)
+        keep &= bernoulli_exp(a * r, sigma, random)
+        keep &= _bernoulli_exp_product([(r, sigma), (r, 2 * sigma)], n, random)
+        return k[keep]
+
+    return collect_accepted(size, 0.75, propose)

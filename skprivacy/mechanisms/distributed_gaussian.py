@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validation import as_array, is_number, whole
 from ..accounting import Event, events
+from .additive import discrete_gaussian
 from .base import NoiseMechanism
-from .integer_samplers import discrete_gaussian
 from .secure_random import SecureRandom, check_count, check_random
 
 _STEPS = 1 << 36  # largest norm of one contribution, in steps

@@ -17,8 +17,8 @@ from .. import accounting
 from .._validation import is_number, whole
 from ..accounting import Event
 from ..accounting.events import ExponentialEvent, RandomizedResponseEvent, ReportNoisyMaxEvent
+from .additive import bernoulli_exp
 from .base import Mechanism, as_nonexpanding_float64
-from .integer_samplers import bernoulli_exp
 from .secure_random import SecureRandom
 
 _ONE = 1 << 53

@@ -20,7 +20,7 @@ from skprivacy.accounting.smooth_sensitivity import smoothed_cost
 from skprivacy.ensemble import sanitized_cost
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.mechanisms.additive import SmoothGaussian
+from skprivacy.mechanisms.special_noise import SmoothGaussian
 
 from ..mechanisms.chance import CONFIDENCE
 

@@ -31,11 +31,11 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import Logistic
 from skprivacy.mechanisms.base import StatesArithmetic
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
+from skprivacy.mechanisms.special_noise import Logistic
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler, private_mean
 

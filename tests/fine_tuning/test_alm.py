@@ -25,7 +25,7 @@ from skprivacy.ensemble import PublicRecords
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, NetworkHead, SoftmaxHead, alm, heads
 from skprivacy.fine_tuning.heads import HEADS, GradientHead, LeastSquaresHead, PrototypeHead
 from skprivacy.mechanisms import Mechanism
-from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.special_noise import Logistic
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer

@@ -17,7 +17,7 @@ from skprivacy.fine_tuning.sensitivity import (
     noise_std,
 )
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, SecureRandom
-from skprivacy.mechanisms.additive import Logistic
+from skprivacy.mechanisms.special_noise import Logistic
 
 HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
 

@@ -43,13 +43,13 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import Logistic, SmoothGaussian
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
+from skprivacy.mechanisms.special_noise import Logistic, SmoothGaussian
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup

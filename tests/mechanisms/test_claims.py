@@ -27,12 +27,12 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import Logistic, SmoothGaussian
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
+from skprivacy.mechanisms.special_noise import Logistic, SmoothGaussian
 from skprivacy.preprocessing import PrivateStandardScaler
 
 from .chance import check_claim

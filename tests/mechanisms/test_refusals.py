@@ -19,12 +19,12 @@ from skprivacy.mechanisms import (
     ReportNoisyMax,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import Logistic
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.mechanisms.float_noise import FloatLogistic
 from skprivacy.mechanisms.matrix_gaussian import MatrixGaussian
 from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
 from skprivacy.mechanisms.selection import RandomizedResponseWithPrior
+from skprivacy.mechanisms.special_noise import Logistic
 
 INF, NAN = np.inf, np.nan
 NUMBERS = [Laplace, Gaussian, Logistic, KNorm]

@@ -19,8 +19,8 @@ from skprivacy.mechanisms import (
     RandomizedResponse,
     SecureRandom,
 )
-from skprivacy.mechanisms.additive import Logistic
 from skprivacy.mechanisms.float_noise import FloatLogistic
+from skprivacy.mechanisms.special_noise import Logistic
 
 from .bug import Bug, patched
 from .mechanism_bugs import scaled

@@ -10,10 +10,10 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 # The fits of exact sums enter files of skprivacy/sums: the same program runs on engines.
 LIMITS = {
     "DPSGDClassifier.fit": 22,
-    "PATEClassifier.fit": 18,
-    "FunctionalMechanismRegressor.fit": 17,
+    "PATEClassifier.fit": 17,
+    "FunctionalMechanismRegressor.fit": 16,
     "audit of a forest": 30,
-    "PrivacySweepCV.fit of a linear model": 35,
+    "PrivacySweepCV.fit of a linear model": 34,
 }
 
 
