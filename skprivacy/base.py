@@ -36,7 +36,7 @@ from .accounting.budget.receipts import Receipt
 from .accounting.event import check_relation
 from .accounting.guarantee import KINDS
 from .exceptions import PrivacyWarning
-from .mechanisms.bounds import check_bounds
+from .mechanisms.base import check_bounds
 
 __all__ = [
     "PrivateEstimatorMixin",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._groups import Groups
-from ..mechanisms.bounds import quantize
+from ..mechanisms.base import quantize
 from ..sums import SumTotal
 from ..sums.sum_plan import Integers, Labels, SumPlan, TargetRange
 from ..synthesis.domain import Domain, NumberCells

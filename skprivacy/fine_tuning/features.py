@@ -36,7 +36,7 @@ from .._input_data import check_numbers, validate_data
 from .._sklearn import safe_indexing
 from .._validation import num_samples
 from ..base import rolls_back_on_error
-from ..mechanisms.bounds import exact_map, quantize, row_norms, row_slices
+from ..mechanisms.base import exact_map, quantize, row_norms, row_slices
 
 _LARGEST = 1e30  # largest absolute input: finite in single precision, which most encoders use
 # Each number of the output is computed from one number of the record, so that rounding depends on

@@ -15,7 +15,7 @@ from .._validation import PlainNumbers
 from ..accounting import Event
 from ..accounting.guarantee import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
-from ..mechanisms.bounds import quantize
+from ..mechanisms.base import quantize
 from .sensitivity import Sensitivity, least_noise_mechanism
 
 # Yields weights, receives sums and returns weights.

@@ -26,7 +26,7 @@ from ..accounting.events import NonPrivateEvent
 from ..linear_model.logistic_solver import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
 from ..mechanisms import Gaussian, SecureRandom
-from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
+from ..mechanisms.base import GRID_BITS, exact_map, exact_product, quantize, row_norms
 from .features import FEATURE_NORM
 from .head import Head, HeadInput, OneRelease, OneSumRelease, SumHead, SumSteps, Task
 from .network_head import NetworkHead

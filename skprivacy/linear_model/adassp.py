@@ -12,7 +12,7 @@ from .._docs import fill_docs
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
-from ..mechanisms.bounds import UnitBall
+from ..mechanisms.base import UnitBall
 from ..sums import SumTotal
 from ..sums.sources import SumRelease, SumSource
 from ..sums.sum_plan import TargetRange

@@ -26,7 +26,7 @@ from ..accounting import PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
 from ..mechanisms import Gaussian, Laplace
-from ..mechanisms.bounds import TargetScale, UnitBall, quantize
+from ..mechanisms.base import TargetScale, UnitBall, quantize
 from ..sums import SumTotal
 from ..sums.batch_columns import read_numbers
 from ..sums.sources import SumSource

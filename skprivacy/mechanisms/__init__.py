@@ -2,11 +2,10 @@
 
 Files, in reading order:
 
-- ``base``: Mechanism, whose ``release`` is the only way out for private data
+- ``base``: Mechanism, whose ``release`` is the only way out for private data; public bounds
 - ``additive``: Laplace and Gaussian noise, exact on a grid (Canonne, Kamath and Steinke 2020)
 - ``special_noise``: logistic, K-norm and smooth Gaussian noise
 - ``secure_random``: SecureRandom (AES-256-CTR), PoissonSampler, noise drawn ahead
-- ``bounds``: public bounds, the unit ball, exact sums
 - ``selection``: exponential mechanism, report noisy max, randomised response
 - ``float_noise``: Gaussian and logistic noise in floating point, for long vectors
 - ``rounded_gaussian``: Gaussian noise exact on a grid, for long vectors

@@ -14,7 +14,7 @@ from .._input_data import RegressorMixin
 from .._sklearn import StrOptions
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_target_bounds
-from ..mechanisms.bounds import TargetScale
+from ..mechanisms.base import TargetScale
 from ._gradients.losses import AbsoluteError, HuberError, SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training

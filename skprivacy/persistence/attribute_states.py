@@ -19,7 +19,7 @@ from ..accounting import PrivacyGuarantee
 from ..additive_model.additive_models import build_domain
 from ..additive_model.effects import AdditiveEffect
 from ..linear_model.polynomial_objective import NoisyPolynomial
-from ..mechanisms.bounds import UnitBall
+from ..mechanisms.base import UnitBall
 from ..preprocessing import Schema
 from .file_format import Arrays
 from .value_checks import (

@@ -13,7 +13,7 @@ import pandas as pd
 from .. import _config
 from .._output import write_file
 from .._validation import flag, sequence, storable, whole
-from ..mechanisms.bounds import check_bounds
+from ..mechanisms.base import check_bounds
 from .columns import BoundedColumn, CategoricalColumn, Column
 from .confirmation import Confirmation, ConfirmedFacts
 from .constraints import Constraint, check_constraints

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .._output import write_file
 from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
 from .._version import __version__
-from ..mechanisms.bounds import TargetScale
+from ..mechanisms.base import TargetScale
 from .batch_columns import match_labels, read_group_sizes, read_numbers, read_text
 
 Integers = NDArray[np.int64]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.bounds import exact_product, quantize, row_slices
+from ..mechanisms.base import exact_product, quantize, row_slices
 from .domain import ColumnCells, Domain
 from .marginal_tables import project_to_counts
 

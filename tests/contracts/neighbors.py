@@ -25,7 +25,7 @@ from skprivacy.defenses import randomized_smoothing as smoothing
 from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
-from skprivacy.mechanisms import bounds
+from skprivacy.mechanisms import base as mechanism_base
 from skprivacy.neural_network import network as _network
 from skprivacy.neural_network._gradients import (
     clipped_sum,
@@ -104,7 +104,7 @@ def everyday(case: Case) -> list[Choice]:
 
 # Where records are worked on a part at a time: how many make a part.
 PARTS: dict[Any, str] = {
-    bounds: "_AT_A_TIME",
+    mechanism_base: "_AT_A_TIME",
     sum_plan: "_ROWS_AT_A_TIME",
     tables: "_ROWS",
     partition: "_ROWS_PER_SLICE",

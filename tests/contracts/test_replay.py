@@ -38,7 +38,7 @@ EVERYDAY = "AdaSSPRegressor"
 # Those of records that are never worked on a part at a time, and of numbers instead of records.
 WHOLE = {
     ("skprivacy._stacked.perceptrons", "_CHUNK"): "numbers of noise, in models that attacks train",
-    ("skprivacy.mechanisms.bounds", "_ROWS"): "sums of parts are exact: test_bounds.py",
+    ("skprivacy.mechanisms.base", "_ROWS"): "sums of parts are exact: test_bounds.py",
     (
         "skprivacy.fine_tuning.leave_one_out",
         "_RECORDS_PER_PART",

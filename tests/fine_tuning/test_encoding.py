@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
 
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, features
 from skprivacy.fine_tuning.features import unit_rows
-from skprivacy.mechanisms import bounds
+from skprivacy.mechanisms import base
 
 from ..contracts.cases import RoundedByPlace
 from ..contracts.tape import Tape, recording, replaying
@@ -73,7 +73,7 @@ def with_new(X, place):
 @pytest.fixture
 def short_parts(monkeypatch):
     """Sixteen records at a time, so that an insertion moves records to other parts."""
-    monkeypatch.setattr(bounds, "_AT_A_TIME", 16)
+    monkeypatch.setattr(base, "_AT_A_TIME", 16)
 
 
 @pytest.mark.heavy
@@ -150,11 +150,11 @@ def test_a_product_without_rounding_is_that_of_fractions():
     rows = unit_rows(RNG.normal(size=(3, 9)))[0]
     rows = np.rint(np.ldexp(rows, 26)) * 2.0**-26
     matrix = RNG.normal(size=(9, 4)) * [1e-9, 1.0, 300.0, 0.0]
-    found = bounds.exact_map(rows, matrix, 26)
+    found = base.exact_map(rows, matrix, 26)
     # Each column loses less than 2**-26 of its norm in each of its numbers.
     scale = np.linalg.norm(matrix, axis=0) + (matrix == 0).all(axis=0)
     np.testing.assert_allclose(found / scale, rows @ matrix / scale, rtol=0, atol=9 * 2.0**-26)
-    rounded = bounds.exact_map(np.eye(9), matrix, 26)
+    rounded = base.exact_map(np.eye(9), matrix, 26)
     for i, j in np.ndindex(found.shape):
         terms = [Fraction(rows[i, k]) * Fraction(rounded[k, j]) for k in range(9)]
         assert Fraction(found[i, j]) == sum(terms)
@@ -179,6 +179,6 @@ def test_half_whitening_loses_little_to_its_grid():
 
 def test_a_long_row_has_the_same_norm_alone():
     rows = RNG.normal(size=(30, 9000))
-    alone = [bounds.row_norms(rows[[i]])[0] for i in range(len(rows))]
-    np.testing.assert_array_equal(bounds.row_norms(rows), alone)
-    np.testing.assert_array_equal(bounds.row_norms(np.asfortranarray(rows)), alone)
+    alone = [base.row_norms(rows[[i]])[0] for i in range(len(rows))]
+    np.testing.assert_array_equal(base.row_norms(rows), alone)
+    np.testing.assert_array_equal(base.row_norms(np.asfortranarray(rows)), alone)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivacy._groups import check_groups
-from skprivacy.mechanisms.bounds import UnitBall, check_bounds, exact_product, quantize
+from skprivacy.mechanisms.base import UnitBall, check_bounds, exact_product, quantize
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -79,7 +79,7 @@ def test_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     X = quantize(rng.uniform(-1, 1, size=(100, 3)))
     whole = exact_product(X, X)
-    monkeypatch.setattr("skprivacy.mechanisms.bounds._ROWS", 7)
+    monkeypatch.setattr("skprivacy.mechanisms.base._ROWS", 7)
     assert (exact_product(X, X) == whole).all()
 
 

@@ -19,7 +19,7 @@ from skprivacy.linear_model import (
 from skprivacy.linear_model.logistic_solver import LogisticLoss
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective, multinomial_objective
 from skprivacy.mechanisms import Gaussian
-from skprivacy.mechanisms.bounds import UnitBall
+from skprivacy.mechanisms.base import UnitBall
 
 from .releases import distances, releases
 

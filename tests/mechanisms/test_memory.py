@@ -13,7 +13,7 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.mechanisms.bounds import UnitBall
+from skprivacy.mechanisms.base import UnitBall
 from skprivacy.preprocessing import PrivateStandardScaler
 
 ROWS, COLUMNS = 120_000, 10

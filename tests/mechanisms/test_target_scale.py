@@ -5,7 +5,7 @@ import pytest
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
-from skprivacy.mechanisms.bounds import TargetScale
+from skprivacy.mechanisms.base import TargetScale
 from skprivacy.neural_network import DPSGDRegressor
 from skprivacy.persistence import load_model, save_model
 

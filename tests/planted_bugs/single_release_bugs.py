@@ -26,7 +26,7 @@ from skprivacy.linear_model import base as linear
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
-from skprivacy.mechanisms.bounds import UnitBall, quantize
+from skprivacy.mechanisms.base import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing.statistics import standard_scaler

@@ -11,9 +11,9 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,
-    "FunctionalMechanismRegressor.fit": 16,
+    "FunctionalMechanismRegressor.fit": 15,
     "audit of a forest": 30,
-    "PrivacySweepCV.fit of a linear model": 34,
+    "PrivacySweepCV.fit of a linear model": 33,
 }
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..._input_data import label_columns
 from ..._validation import check_random_state, whole
-from ...mechanisms.bounds import check_bounds
+from ...mechanisms.base import check_bounds
 from ..model_answers import predict_aligned
 
 Float64Array = NDArray[np.float64]

@@ -33,7 +33,7 @@ from ...mechanisms import (
     Mechanism,
     SecureRandom,
 )
-from ...mechanisms.bounds import GRID_BITS, check_bounds, quantize
+from ...mechanisms.base import GRID_BITS, check_bounds, quantize
 from ...sums import SumTotal
 from ...sums.batch_columns import read_numbers
 from ...sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table

@@ -19,7 +19,7 @@ from ..._input_data import check_numbers
 from ..._validation import is_number, is_whole, num_samples
 from ...accounting import PrivacyBudget
 from ...accounting.event import numbers
-from ...mechanisms.bounds import check_bounds
+from ...mechanisms.base import check_bounds
 from ...sums import SumTotal
 from ...sums.sources import SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names

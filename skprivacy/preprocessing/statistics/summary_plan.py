@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._groups import SHARE_GRID, SHARES_PER_GROUP, Groups
-from ...mechanisms.bounds import GRID_BITS
+from ...mechanisms.base import GRID_BITS
 from ...sums import SumTotal
 from ...sums.batch_columns import count_rows, read_numbers, read_series
 from ...sums.sum_plan import Integers, SumPlan
