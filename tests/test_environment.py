@@ -35,7 +35,7 @@ from skprivacy.ensemble.students import fit_student  # noqa: E402
 from skprivacy.ensemble.teachers import collect_votes  # noqa: E402
 from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
 from skprivacy.linear_model import OutputPerturbationClassifier  # noqa: E402
-from skprivacy.linear_model import logistic_solver as _logistic  # noqa: E402
+from skprivacy.linear_model import logistic_regression as _logistic  # noqa: E402
 from skprivacy.model_selection.sweep_records import Records, Split  # noqa: E402
 from skprivacy.model_selection.sweep_runner import SplitModel, fit_baseline  # noqa: E402
 from skprivacy.neural_network import SCARFEncoder, VATStudent  # noqa: E402
@@ -189,7 +189,7 @@ CHOOSES_THREADS = {
     "ensemble/students.py fit_student": "public records",
     "ensemble/teachers.py check_teacher": "public records",
     "label_privacy/posterior.py fit_on_weights": "features, which are public under label privacy",
-    "linear_model/logistic_solver.py minimize": "its rounding is within the counted tolerance",
+    "linear_model/logistic_regression.py minimize": "its rounding is within the counted tolerance",
     "neural_network/network.py _outputs": "predictions",
     "neural_network/semi_supervised.py fit": "public records",
     "neural_network/_training/engine.py run": "the expected size of a batch, which is public",

@@ -19,7 +19,7 @@ from skprivacy.fine_tuning import SoftmaxHead
 from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.leave_one_out import leave_one_out
-from skprivacy.linear_model.logistic_solver import minimize
+from skprivacy.linear_model.logistic_regression import minimize
 
 ROUNDS = choose(5, 1)
 

@@ -25,7 +25,7 @@ from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
-from ..linear_model.base import LinearScores
+from ..linear_model.logistic_regression import LinearScores
 from ..mechanisms import SecureRandom
 from ..preprocessing import BoundedColumn, Schema
 from ..preprocessing.transformer import described_columns

@@ -24,7 +24,7 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, public_classes
-from ..linear_model.base import LinearScores
+from ..linear_model.logistic_regression import LinearScores
 from ..mechanisms import SecureRandom
 from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan

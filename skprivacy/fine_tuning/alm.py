@@ -24,7 +24,7 @@ from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..base import PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
-from ..linear_model.base import LinearScores
+from ..linear_model.logistic_regression import LinearScores
 from ..mechanisms import SecureRandom
 from ..sums.sources import is_table
 from ..sums.sum_estimator import SUM_DOCS

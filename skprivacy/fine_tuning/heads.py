@@ -23,7 +23,7 @@ from .._validation import is_number, positive
 from ..accounting import Event, GaussianEvent, RepeatedEvent
 from ..accounting.calibration import analytic_noise_multiplier
 from ..accounting.events import NonPrivateEvent
-from ..linear_model.logistic_solver import LogisticLoss, minimize
+from ..linear_model.logistic_regression import LogisticLoss, minimize
 from ..linear_model.perturbation import TOLERANCE
 from ..mechanisms import Gaussian, SecureRandom
 from ..mechanisms.base import GRID_BITS, exact_map, exact_product, quantize, row_norms

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from ..linear_model.logistic_solver import LogisticLoss, minimize
+from ..linear_model.logistic_regression import LogisticLoss, minimize
 from .head import HeadInput, OneRelease, Task
 from .heads import SoftmaxHead
 

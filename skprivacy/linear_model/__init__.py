@@ -2,12 +2,11 @@
 
 Files, in reading order:
 
+- ``base``: public bounds, polynomial losses and their sensitivity, exact second moments
 - ``functional_mechanism``: FunctionalMechanismRegressor and FunctionalMechanismClassifier
-- ``polynomial_objective``: polynomial losses, their sensitivity and their release
-- ``perturbation``: objective and output perturbation of logistic regression
-- ``logistic_solver``: Newton solver to the tolerance of the privacy proof
 - ``adassp``: AdaSSPRegressor
-- ``base``: public bounds, exact second moments and their fit, prediction
+- ``perturbation``: objective and output perturbation of logistic regression
+- ``logistic_regression``: predictions, and a Newton solver to the tolerance of the privacy proof
 """
 
 from .adassp import AdaSSPRegressor

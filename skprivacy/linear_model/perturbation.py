@@ -24,8 +24,8 @@ from ..accounting.event import check_delta
 from ..accounting.events import NonPrivateEvent
 from ..base import public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom
-from .base import LINEAR_DOCS, PrivateLinearClassifier, additive_mechanism
-from .logistic_solver import LogisticLoss, minimize
+from .base import LINEAR_DOCS, additive_mechanism
+from .logistic_regression import LogisticLoss, PrivateLinearClassifier, minimize
 
 TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
 _MAX_JACOBIAN_SHARE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..accounting import PrivacyGuarantee
 from ..additive_model.additive_models import build_domain
 from ..additive_model.effects import AdditiveEffect
-from ..linear_model.polynomial_objective import NoisyPolynomial
+from ..linear_model.functional_mechanism import NoisyPolynomial
 from ..mechanisms.base import UnitBall
 from ..preprocessing import Schema
 from .file_format import Arrays

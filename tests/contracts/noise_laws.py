@@ -21,7 +21,7 @@ from skprivacy.accounting.events import (
     LogisticEvent,
     TreeAggregationEvent,
 )
-from skprivacy.linear_model.logistic_solver import LogisticLoss
+from skprivacy.linear_model.logistic_regression import LogisticLoss
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import Exponential, Mechanism
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian

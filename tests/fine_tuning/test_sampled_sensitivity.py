@@ -24,7 +24,7 @@ from skprivacy.fine_tuning.sampled_sensitivity import (
     sample_on_public,
 )
 from skprivacy.fine_tuning.sensitivity import Sensitivity
-from skprivacy.linear_model.logistic_solver import LogisticLoss
+from skprivacy.linear_model.logistic_regression import LogisticLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import expit, logsumexp, softmax
 
-from skprivacy.linear_model.logistic_solver import LogisticLoss, minimize
+from skprivacy.linear_model.logistic_regression import LogisticLoss, minimize
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import SecureRandom
 

@@ -16,8 +16,8 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
     perturbation,
 )
-from skprivacy.linear_model.logistic_solver import LogisticLoss
-from skprivacy.linear_model.polynomial_objective import PolynomialObjective, multinomial_objective
+from skprivacy.linear_model.base import PolynomialObjective, multinomial_objective
+from skprivacy.linear_model.logistic_regression import LogisticLoss
 from skprivacy.mechanisms import Gaussian
 from skprivacy.mechanisms.base import UnitBall
 
@@ -183,7 +183,7 @@ def test_planted_wrong_bounds_are_caught(bug, monkeypatch):
     honest = PolynomialObjective.sensitivity
     lies = {
         "balance": lambda self, p, r, relation, pure: (
-            honest(self, p, r, relation, pure) - self._balance(pure) * r / 2
+            honest(self, p, r, relation, pure) - self.balance(pure) * r / 2
         ),
         "relation": lambda self, p, r, relation, pure: honest(self, p, r, "add_remove", pure),
         "l1": lambda self, p, r, relation, pure: honest(self, p, r, relation, False),

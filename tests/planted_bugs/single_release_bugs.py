@@ -23,8 +23,8 @@ from skprivacy.linear_model import (
     functional_mechanism,
 )
 from skprivacy.linear_model import base as linear
+from skprivacy.linear_model.base import PolynomialObjective
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
-from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
 from skprivacy.mechanisms.base import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining

@@ -11,7 +11,7 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,
-    "FunctionalMechanismRegressor.fit": 15,
+    "FunctionalMechanismRegressor.fit": 14,
     "audit of a forest": 30,
     "PrivacySweepCV.fit of a linear model": 33,
 }

@@ -1,21 +1,110 @@
-"""Newton solver of the ridge-penalised logistic loss, to the tolerance of a privacy proof."""
+"""Logistic regression: predictions, and a Newton solver to the tolerance of a privacy proof."""
 
 from __future__ import annotations
 
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from .._environment import one_blas_thread
+from .._input_data import ClassifierMixin
+from .base import PrivateLinearModel
 
 _NEWTON_STEPS = 200
 _CG_STEPS = 100
 _MIN_THREADED_SIZE = 1 << 23  # numbers in the rows from which several threads are faster
+
+
+class LinearScores(ClassifierMixin):
+    """Predictions of a linear classifier.
+
+    A subclass has ``classes_`` and the method ``_scores``, which returns one column for two
+    classes.
+    """
+
+    classes_: NDArray[Any]
+
+    if TYPE_CHECKING:  # a real method would hide the ones of the subclass's other bases
+
+        def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the log-odds of the second class, or one score per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The scores; one column for two classes.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return softmax(scores, axis=1)
+        second = expit(scores)
+        return np.column_stack([1.0 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
+        return self.classes_[chosen]
+
+
+class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
+    """Private linear classifier with a public set of labels."""
+
+    _saved_state = {
+        "bounds_": "bounds",
+        "classes_": "labels",
+        "coef_": "array outputs features",
+        "intercept_": "array outputs",
+        "privacy_": "guarantee",
+    }
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags
 
 
 @dataclass(frozen=True)
