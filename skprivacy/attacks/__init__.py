@@ -15,8 +15,7 @@ Files, in reading order:
 - ``shadow_answers``: answers of all models of a pool; tables of stored answers
 - ``candidate_records``: synthetic records for attackers without data (Shokri et al. 2017, V-C)
 - ``updates``: Updates: what an attacker sees of federated training
-- ``record_tables``: records in any container: convert, concatenate, select, fingerprint
-- ``coordinates``: mixed-type records as points and cells; nearest other records
+- ``record_tables``: records in any container: convert, fingerprint, encode, find nearest
 - ``group_scores``: groups as members: halve them, and join their records' scores
 - ``network_view``: inputs and output gradients of each linear layer of a network
 - ``record_gradients``: norms and inner products of per-record gradients

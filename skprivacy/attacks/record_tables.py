@@ -1,8 +1,13 @@
-"""Records in any container that scikit-learn accepts: convert, select, fingerprint, encode."""
+"""Records in any container that scikit-learn accepts: convert, fingerprint, encode, find nearest.
+
+:class:`Coordinates` measures numbers in units of their standard deviation, and puts different
+categories at distance 1. :class:`NearestRecords` finds the neighbours of a record.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +15,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import OneHotEncoder
 
 from .._input_data import as_frame, check_cells, check_readable, make_row_major
 from .._sklearn import safe_indexing
 from .._validation import as_array, num_samples
 
 Float64Array = NDArray[np.float64]
+_FAR = 1e100  # deviations; beyond, squares of distances would overflow
+MOST_VALUES = 50  # indicators per non-numeric column
 
 
 def as_records(X: Any, name: str = "X") -> Any:
@@ -217,3 +226,112 @@ def _sparse_fingerprints(X: Any) -> NDArray[np.uint64]:
         content += rows.data[start:stop].tobytes()
         digests.append(hashlib.blake2b(content, digest_size=8).digest())
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+class Coordinates:
+    """Encode records as points: scaled numbers, and categories at a distance ``apart``.
+
+    **Edge cases.** A missing number lies at the mean; an unknown category is nearer to all others.
+    """
+
+    def __init__(
+        self, X: Any, name: str, *, apart: float = 1.0, max_categories: int | None = None
+    ) -> None:
+        self._name, self._weight = name, apart * math.sqrt(0.5)
+        numbers, texts = split_columns(X)
+        known = pd.DataFrame(_finite(numbers))
+        self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
+        std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
+        self._std = np.where(std > 0, std, 1.0)
+        self._encoder = OneHotEncoder(
+            max_categories=max_categories,
+            handle_unknown="infrequent_if_exist",
+            sparse_output=False,
+        )
+        if texts.shape[1]:
+            self._encoder.fit(texts)
+        self._width = numbers.shape[1], texts.shape[1]
+
+    def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
+        """Return the points of records, shape (n, n_dimensions)."""
+        numbers, texts = split_alike(X, name, self._width, self._name)
+        with np.errstate(over="ignore"):
+            scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
+        points = [np.clip(scaled, -_FAR, _FAR)]
+        if texts.shape[1]:
+            points.append(self._encoder.transform(texts) * self._weight)
+        return np.hstack(points)
+
+
+def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the numeric columns of records, and the other columns as text."""
+    if sparse.issparse(X):
+        X = X.toarray()
+    if not isinstance(X, pd.DataFrame):
+        X = np.asarray(X)
+        X = X.reshape(len(X), math.prod(X.shape[1:]))
+    number = numeric_columns(X)
+    frame = as_table(X)
+    texts = frame.loc[:, ~number].astype(object)
+    known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
+    numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers, np.asarray(np.vectorize(str, otypes=[object])(known))
+
+
+class NearestRecords:
+    """Find the nearest other records of a record, among at least two distinct ones.
+
+    **Guarantees.** No neighbour is a copy of the record. If the order of the records is independent
+    of membership, so is the choice between equal distances.
+    """
+
+    def __init__(self, X: Any, n_neighbours: int) -> None:
+        self._encoder = None  # sparse records are points already
+        if not sparse.issparse(X):
+            self._encoder = Coordinates(X, "fit", apart=math.sqrt(2), max_categories=MOST_VALUES)
+        self._prints = fingerprints(X)
+        self._sorted = np.argsort(self._prints)
+        self.n_neighbours = min(n_neighbours, num_samples(X) - 1)
+        coordinates = self._encode(X)
+        self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
+        self._near = self._search(coordinates, self._prints)
+
+    def find_nearest(self, X: Any) -> NDArray[np.intp]:
+        """Return the indices of the nearest records, of shape (n_records, n_neighbours)."""
+        prints = fingerprints(X)
+        place = np.searchsorted(self._prints, prints, sorter=self._sorted)
+        place = self._sorted[np.minimum(place, len(self._prints) - 1)]
+        near = self._near[place]
+        others = self._prints[place] != prints
+        if others.any():
+            coordinates = self._encode(safe_indexing(X, np.flatnonzero(others)))
+            near[others] = self._search(coordinates, prints[others])
+        return near
+
+    def _encode(self, X: Any) -> Any:
+        return X if self._encoder is None else self._encoder.encode(X).astype(np.float32)
+
+    def _search(self, coordinates: Any, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
+        found = self._index.kneighbors(coordinates, return_distance=False)
+        own = self._prints[found] == prints[:, None]
+        # the record itself moves to the end, and the last column is dropped
+        order = np.argsort(own, axis=1, kind="stable")
+        return np.take_along_axis(found, order, axis=1)[:, : self.n_neighbours]
+
+
+def split_alike(
+    X: Any, name: str, widths: tuple[int, int], known: str
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Split the columns; ValueError unless there are as many of each kind as in ``known``."""
+    numbers, texts = split_columns(X)
+    if (numbers.shape[1], texts.shape[1]) != widths:
+        raise ValueError(
+            f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
+            f"columns; expected {widths[0]} and {widths[1]}, as the {known} records have. Pass the "
+            "same columns, of the same types."
+        )
+    return numbers, texts
+
+
+def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(numbers), numbers, np.nan)

@@ -12,7 +12,7 @@ LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,
     "FunctionalMechanismRegressor.fit": 14,
-    "audit of a forest": 30,
+    "audit of a forest": 29,
     "PrivacySweepCV.fit of a linear model": 33,
 }
 

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._docs import fill_docs
 from ..._validation import whole
-from ..coordinates import Coordinates
-from ..record_tables import as_records
+from ..record_tables import Coordinates, as_records
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated
 
 _WIDTHS = np.geomspace(0.01, 2.0, 12)  # of kernels, in standard deviations of a column

@@ -19,13 +19,21 @@ from sklearn.utils.validation import check_is_fitted
 from ..._docs import fill_docs
 from ..._sklearn import safe_indexing
 from ..._validation import check_random_state, num_samples, whole
-from ..coordinates import Cells, Counts
-from ..record_tables import as_records, concat, fingerprints
+from ..record_tables import (
+    as_records,
+    as_table,
+    concat,
+    fingerprints,
+    numeric_columns,
+    split_alike,
+    split_columns,
+)
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
 _COUNTS_NEED_REFERENCE = (
     "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 )
+Codes = NDArray[np.int64]
 _REFITS_NEED_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
@@ -269,3 +277,59 @@ def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any
             f"{list(own)}. Pass records with the columns that the generator is fitted to."
         )
     return [tuple(own[name] for name in names) for names in shadow.cliques_]
+
+
+class Cells:
+    """Encode values as cells: numbers cut at quantiles of ``X``, missing ones in their own cell."""
+
+    def __init__(self, X: Any, n_bins: int) -> None:
+        numbers, texts = split_columns(X)
+        self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
+        self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
+        frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
+        number = numeric_columns(frame)
+        self.names = [*frame.columns[number], *frame.columns[~number]]  # as the cells are ordered
+
+    def encode(self, X: Any, name: str) -> Codes:
+        """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
+        widths = len(self._bin_edges), len(self._values)
+        numbers, texts = split_alike(X, name, widths, "reference")
+        codes = [
+            np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
+            for column, edges in zip(numbers.T, self._bin_edges, strict=True)
+        ]
+        codes += [
+            1 + values.get_indexer(pd.Index(column, dtype=object))
+            for column, values in zip(texts.T, self._values, strict=True)
+        ]
+        return np.column_stack(codes).astype(np.int64)
+
+
+class Counts:
+    """Contingency table: number of records in each cell of several columns."""
+
+    def __init__(self, codes: Codes, columns: tuple[int, ...]) -> None:
+        self._columns = list(columns)
+        self._size = int(codes.max()) + 2
+        self._cells, self._counts = np.unique(self._keys(codes), return_counts=True)
+        self.total = len(codes)
+
+    def count(self, codes: Codes) -> NDArray[np.float64]:
+        """Return the count of each record's cell."""
+        keys = self._keys(codes)
+        place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)
+        return np.where(self._cells[place] == keys, self._counts[place], 0).astype(np.float64)
+
+    def _keys(self, codes: Codes) -> Codes:
+        keys = np.zeros(len(codes), np.int64)
+        for column in self._columns:
+            keys = keys * self._size + np.minimum(codes[:, column], self._size - 1)
+        return keys
+
+
+def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    known = np.unique(column[np.isfinite(column)])
+    if len(known) <= n_bins:
+        return (known[1:] + known[:-1]) / 2
+    shares = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
+    return np.unique(np.quantile(column[np.isfinite(column)], shares))

@@ -15,8 +15,7 @@ from ..._input_data import label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import num_samples
 from .. import scores
-from ..coordinates import split_columns
-from ..record_tables import fingerprints
+from ..record_tables import fingerprints, split_columns
 from .classifiers import score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 

@@ -21,8 +21,8 @@ from ..._environment import one_blas_thread
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
 from .. import scores
-from ..coordinates import NearestRecords
 from ..model_answers import labels_as_text
+from ..record_tables import NearestRecords
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits, ShadowPool
 from .likelihood_ratio import RMIA, LiRA
