@@ -8,8 +8,8 @@ Files, in reading order:
 - ``generators/``: membership inference on generators and their synthetic records
 - ``aggregates``: membership in published means, frequencies and marginals
 - ``attack_result``: AttackResult: scores of members and non-members, metrics, intervals
-- ``scores``: membership scores as functions of predictions; moments over shadow models
-- ``model_answers``: one number for each record from any model
+- ``model_answers``: one number for each record from any model: ``SIGNALS`` and other kinds
+- ``module_classifier``: bare torch modules as classifiers
 - ``shadow_pool``: ShadowPool: shadow models that attacks share
 - ``shadow_training``: training and storage of shadow models
 - ``shadow_answers``: answers of all models of a pool; tables of stored answers

@@ -1,7 +1,9 @@
 """Signal of a record under any kind of model: one number for how well the model's answer fits it.
 
 Attacks compare these numbers between the target and shadow models, so an attack that works on one
-kind of model works on all. :func:`as_classifier` adds ``predict_proba`` to bare torch modules, and
+kind of model works on all. A higher signal always means member. ``SIGNALS`` are functions of
+``proba``, of shape (n_records, n_classes), whose rows sum to one, and of ``label``, the column of
+each record's true class. :func:`as_classifier` adds ``predict_proba`` to bare torch modules, and
 :func:`predict_aligned` returns probabilities over one common list of classes. Start reading at
 :func:`choose_answers`, which chooses the model's method.
 """
@@ -15,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -24,15 +25,97 @@ from sklearn.utils import get_tags
 from .._clones import SHARED_BY_CLONES, call_model, name_failing_model
 from .._config import warn_caller
 from .._input_data import check_one_type, distinct_labels, label_columns
-from .._sklearn import safe_indexing
-from .._validation import as_array, num_samples
-from . import scores
+from .._validation import as_array
+from .module_classifier import ModuleClassifier
 from .record_tables import apply_in_parts
 
-_BATCH = 1024
 Float64Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+# Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite
+# logarithm, about -27.6. With a smaller floor, one such prediction would dwarf all others.
+FLOOR = 1e-12
 Classes = Any  # an array, or None
 _LOWEST = -1e9  # replaces the logarithm of a density of zero
+
+
+Signal = Callable[[Float64Array, Labels], Float64Array]
+SIGNALS: dict[str, Signal] = {}  # scores of one model, by name
+
+
+def _signal(formula: Signal) -> Signal:
+    """List a score of one model in ``SIGNALS``."""
+    SIGNALS[formula.__name__] = formula
+    return formula
+
+
+@_signal
+def loss(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the cross-entropy loss (Yeom et al. 2018)."""
+    return np.log(np.maximum(_label_probability(proba, label), FLOOR))
+
+
+@_signal
+def correctness(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018)."""
+    return (proba.argmax(axis=1) == label).astype(float)
+
+
+@_signal
+def confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the probability of the true class."""
+    return _label_probability(proba, label)
+
+
+@_signal
+def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019)."""
+    return proba.max(axis=1)
+
+
+@_signal
+def entropy(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the entropy of the prediction, ignoring the label."""
+    return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
+
+
+@_signal
+def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return minus the modified entropy, which uses the true class (Song & Mittal 2021).
+
+    The modified entropy is ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``. It is small
+    for a confident correct prediction and large for a confident wrong one."""
+    p = _label_probability(proba, label)
+    rest = _without_label(proba, label)
+    # Song & Mittal 2021: modified prediction entropy Mentr
+    wrong = np.sum(rest * np.log(np.maximum(1 - rest, FLOOR)), axis=1)
+    return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
+
+
+@_signal
+def logit(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the log-odds of the true class, ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
+
+    ``1 - p_y`` is computed as the sum over the other classes, because the subtraction loses
+    precision near ``p_y = 1``."""
+    # Carlini et al. 2022, Section IV-C: logit scaling phi
+    p = np.maximum(_label_probability(proba, label), FLOOR)
+    return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
+
+
+@_signal
+def margin(proba: Float64Array, label: Labels) -> Float64Array:
+    """Return the probability of the true class minus the highest other probability, in [-1, 1]."""
+    return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
+
+
+def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
+    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
+
+
+def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
+    rest = proba.copy()
+    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
+    return rest
 
 
 class TargetAttack(BaseEstimator):
@@ -121,62 +204,6 @@ def as_classifier(model: Any, X: Any) -> Any:
     if torch is None or not isinstance(model, torch.nn.Module) or hasattr(model, "classes_"):
         return model
     return ModuleClassifier(model, X)
-
-
-class ModuleClassifier:
-    """A trained module whose outputs are logits of the classes 0, 1, ..., or probabilities.
-
-    **Guarantees.** The module runs in evaluation mode and is left in the modes it was in.
-    """
-
-    def __init__(self, module: Any, X: Any) -> None:
-        self.module = module
-        outputs = self._outputs(safe_indexing(X, np.arange(min(num_samples(X), _BATCH))))
-        self._probabilities = bool(
-            outputs.shape[1] > 1
-            and outputs.min() >= 0
-            and np.abs(outputs.sum(axis=1) - 1).max() < 1e-3
-        )
-        self.classes_ = np.arange(max(2, outputs.shape[1]))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        outputs = self._outputs(X)
-        if outputs.shape[1] == 1:
-            return np.hstack([expit(-outputs), expit(outputs)])
-        return outputs if self._probabilities else softmax(outputs, axis=1)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
-        import torch
-
-        like = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
-        layers = (m for m in self.module.modules() if any(True for _ in m.parameters(False)))
-        embeds = isinstance(next(layers, None), torch.nn.Embedding | torch.nn.EmbeddingBag)
-        dtype = torch.long if embeds else like.dtype  # embeddings take indices of words
-        modes = [(part, part.training) for part in self.module.modules()]  # parts may differ
-        self.module.eval()
-        try:
-            with torch.no_grad():
-                parts = [
-                    self.module(torch.as_tensor(rows, dtype=dtype, device=like.device))
-                    for rows in _batches(X)
-                ]
-        finally:
-            for part, mode in modes:
-                part.training = mode
-        outputs = np.concatenate([part.double().cpu().numpy() for part in parts])
-        outputs = outputs[:, None] if outputs.ndim == 1 else outputs
-        if outputs.ndim != 2 or len(outputs) != num_samples(X) or not np.isfinite(outputs).all():
-            raise ValueError(
-                f"{type(self.module).__name__} returned outputs of shape {outputs.shape}; expected "
-                "one finite logit for each record and class. Wrap it in a module that returns them."
-            )
-        return outputs
-
-    def __repr__(self) -> str:
-        return f"{type(self.module).__name__} (a torch module of {len(self.classes_)} classes)"
 
 
 def class_list(*parts: Any) -> NDArray[Any]:
@@ -272,22 +299,16 @@ def labels_as_text(y: NDArray[Any]) -> NDArray[Any]:
     return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
 
 
-def _batches(X: Any) -> list[NDArray[Any]]:
-    parts = np.arange(0, num_samples(X), _BATCH)
-    rows = [safe_indexing(X, np.arange(at, min(at + _BATCH, num_samples(X)))) for at in parts]
-    return [part.toarray() if sparse.issparse(part) else np.asarray(part) for part in rows]
-
-
 def _estimator_type(estimator: Any) -> str | None:
     return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
 
 
 def _loss(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
-    return scores.loss(proba, label_columns(y, classes))
+    return loss(proba, label_columns(y, classes))
 
 
 def _logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
-    return scores.logit(proba, label_columns(y, classes))
+    return logit(proba, label_columns(y, classes))
 
 
 def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
@@ -307,12 +328,12 @@ def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Floa
         proba = np.asarray(proba, dtype=float)
         _check_columns(proba, y, model, "predict_proba")
         own = np.where(y != 0, proba, 1 - proba)
-    return np.log(np.clip(own, scores.FLOOR, 1.0)).mean(axis=1)
+    return np.log(np.clip(own, FLOOR, 1.0)).mean(axis=1)
 
 
 def _mean_logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     mean = _mean_log(proba, y, model, classes)
-    return mean - np.log(np.maximum(-np.expm1(mean), scores.FLOOR))
+    return mean - np.log(np.maximum(-np.expm1(mean), FLOOR))
 
 
 def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: str) -> None:

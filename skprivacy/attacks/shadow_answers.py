@@ -23,8 +23,8 @@ from .._sklearn import safe_indexing
 from .._stacked import StackedMember
 from .._validation import num_samples, raise_alone, sequence
 from ..preprocessing.pipeline import settle_bins
-from . import scores
 from .model_answers import (
+    FLOOR,
     KINDS,
     PROBABILITIES,
     Answers,
@@ -105,7 +105,7 @@ class PoolAnswers:
     def as_log_odds(self, signal: Float64Array) -> Float64Array:
         """Rescale a model's signal to the scale of log-odds; log-odds are returned unchanged."""
         centre, unit = self.scale
-        limit = -math.log(scores.FLOOR)
+        limit = -math.log(FLOOR)
         return signal if self.asks.log_odds else np.clip((signal - centre) / unit, -limit, limit)
 
 

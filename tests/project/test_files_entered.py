@@ -12,8 +12,8 @@ LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,
     "FunctionalMechanismRegressor.fit": 14,
-    "audit of a forest": 29,
-    "PrivacySweepCV.fit of a linear model": 33,
+    "audit of a forest": 28,
+    "PrivacySweepCV.fit of a linear model": 32,
 }
 
 

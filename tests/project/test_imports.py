@@ -56,7 +56,7 @@ MAY_IMPORT_TORCH = {
     "_stacked/device_networks.py",
     "_stacked/scheduling.py",
     "attacks/membership/white_box_encoder.py",
-    "attacks/model_answers.py",
+    "attacks/module_classifier.py",
     "attacks/network_view.py",
     "attacks/reconstruction/bayes.py",
     "attacks/reconstruction/first_layer.py",

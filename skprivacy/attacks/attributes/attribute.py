@@ -27,14 +27,15 @@ from ..._sklearn import HasMethods, StrOptions
 from ..._validation import Interval, open_unit
 from ...base import roll_back_on_error
 from ...metrics.rates import as_numbers
-from .. import scores
 from ..membership.labeled_records import LabeledRecords
 from ..membership.update_membership import UpdatesMembership
 from ..model_answers import (
+    FLOOR,
     RESIDUALS,
     TargetAttack,
     check_known,
     class_list,
+    loss,
     predict_aligned,
     predicts_numbers,
 )
@@ -193,7 +194,7 @@ class AttributeInference(TargetAttack):
             self.within_, self.values_ = within, tried
             if predicts_numbers(self.target):
                 residuals = RESIDUALS.minus_losses(self.target, X, self._encode_target(y), None)
-                self.scale_ = max(float(np.sqrt(np.mean(residuals**2))), scores.FLOOR)
+                self.scale_ = max(float(np.sqrt(np.mean(residuals**2))), FLOOR)
             else:
                 self.classes_ = class_list(classes, y)
                 check_known(np.asarray(y), classes)
@@ -343,7 +344,7 @@ class AttributeInference(TargetAttack):
             return np.column_stack([_residual_likelihood(-s, self.scale_) for s in scores_of])
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
-        return np.column_stack([scores.loss(proba, label) for proba in probas])
+        return np.column_stack([loss(proba, label) for proba in probas])
 
     def _attack_and_impute(self, X: Any, y: Any, name: str) -> tuple[Guesses, list[Guesses]]:
         """Return the guesses of the attack, and of each imputation."""
@@ -373,7 +374,7 @@ class AttributeInference(TargetAttack):
     def _posterior(self, X: Any, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         """Return the probability of each value, (n_records, n_values)."""
         # log of prior times likelihood of the target, for each value of the attribute
-        total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
+        total = np.log(np.maximum(self._prior(frame, y), FLOOR))
         total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return softmax(total, axis=1)
 
@@ -452,4 +453,4 @@ def _residual_likelihood(distance: NDArray[np.float64], scale: float) -> NDArray
     r = np.maximum(distance, 1e-3 * _SMALLEST_SCALE * scale)  # the density is flat below
     tails = [erfc(r / (sqrt(2) * b)) for b in (scale, _SMALLEST_SCALE * scale)]
     density = (tails[0] - tails[1]) * (scale / r)
-    return np.log(np.maximum(density, scores.FLOOR))
+    return np.log(np.maximum(density, FLOOR))

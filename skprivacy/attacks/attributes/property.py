@@ -33,10 +33,9 @@ from ..._validation import (
 from ...accounting.event import numbers
 from ...base import roll_back_on_error
 from ...metrics.rates import as_numbers, clopper_pearson
-from .. import scores
 from ..attack_result import AttackResult
 from ..membership.classifiers import linear_model
-from ..model_answers import predict_aligned, predicts_numbers
+from ..model_answers import logit, predict_aligned, predicts_numbers
 from ..record_tables import as_records
 from ..updates import Updates, call_train, labels_as_columns
 
@@ -400,7 +399,7 @@ class PropertyInference(BaseEstimator):
 
     def _log_odds(self, attack_model: Any, view: Float64Array) -> float:
         proba = attack_model.predict_proba(view[None])[:, 1]
-        return float(scores.logit(np.c_[1 - proba, proba], np.array([1]))[0])
+        return float(logit(np.c_[1 - proba, proba], np.array([1]))[0])
 
     def _view(self, target: Any) -> Float64Array:
         """Return the features of a target, (n_rounds, n_features); a model has one round."""

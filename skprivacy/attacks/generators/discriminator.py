@@ -21,8 +21,8 @@ from ..._docs import fill_docs
 from ..._environment import one_thread
 from ..._sklearn import safe_indexing
 from ..._validation import flag, num_samples
-from .. import scores
 from ..membership.classifiers import fit_folds, score_folds
+from ..model_answers import logit
 from ..record_tables import as_records, concat, numeric_columns
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack
 
@@ -113,7 +113,7 @@ class GenerativeAttack(GeneratorAttack):
             with name_failing_model(model, f"asked about {name}"):
                 proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
             last = np.ones(len(rows), dtype=np.intp)
-            return scores.logit(np.column_stack([1 - proba, proba]), last)
+            return logit(np.column_stack([1 - proba, proba]), last)
 
         return score_folds(self.models_, X, score)
 

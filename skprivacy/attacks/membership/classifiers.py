@@ -22,9 +22,8 @@ from ..._docs import fill_docs
 from ..._environment import one_blas_thread
 from ..._sklearn import HasMethods, StrOptions
 from ..._validation import Interval
-from .. import scores
 from ..attack_result import AttackResult
-from ..model_answers import predict_aligned
+from ..model_answers import FLOOR, SIGNALS, logit, modified_entropy, predict_aligned
 from ..record_tables import fingerprints
 from ..shadow_pool import ShadowPool
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
@@ -119,11 +118,11 @@ class SupervisedAttack(MembershipAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba = self._model.predict_proba(self._view(X, y))
-        return scores.logit(proba, np.ones(len(proba), dtype=np.intp))
+        return logit(proba, np.ones(len(proba), dtype=np.intp))
 
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
-        signals = [signal(proba, label) for signal in scores.SIGNALS.values()]
+        signals = [signal(proba, label) for signal in SIGNALS.values()]
         highest = -np.sort(-proba, axis=1)[:, :N_HIGHEST]
         return np.column_stack([*signals, highest, proba, label])
 
@@ -221,8 +220,8 @@ class ShokriAttack(ShadowAttack):
         """Return the attack model's input for each prediction."""
         if self.features == "confidence":
             return proba
-        signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
-        return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
+        signals = [logit(proba, label), modified_entropy(proba, label)]
+        return np.column_stack([np.log(np.maximum(proba, FLOOR)), *signals])
 
     def _append_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Append the true class and its feature, which a linear model cannot select by itself."""
@@ -339,7 +338,7 @@ class MLLeaksAttack(ShokriAttack):
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         # Salem et al. 2019: the highest posteriors in descending order
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
-        return np.log(np.maximum(highest, scores.FLOOR))
+        return np.log(np.maximum(highest, FLOOR))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba = predict_aligned(self.target, X, self._label_classes)

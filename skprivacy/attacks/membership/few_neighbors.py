@@ -17,11 +17,10 @@ from ..._docs import fill_docs
 from ..._input_data import label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
-from .. import scores
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import ShadowAttack
+from .shadow_attack import Moments, ShadowAttack, standard_score
 
 Float64Array = NDArray[np.float64]
 # Smoothing of log-odds. A record raises the small probabilities that its class has at records of
@@ -102,8 +101,8 @@ class VulnerableRecordsAttack(ShadowAttack):
         distance = self._neighbours.kneighbors(self._coordinates(X))[0]
         shadows = self.pool_._ask_models(X, y)
         near = np.sum(distance < self.radius, axis=1) - np.isin(shadows.prints, self._prints)
-        out = scores.Moments.from_values(shadows.logits, shadows.out)
-        z = scores.standard_score(self._target_logit(X, y), out, np.inf)
+        out = Moments.from_values(shadows.logits, shadows.out)
+        z = standard_score(self._target_logit(X, y), out, np.inf)
         rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly
         # Long et al. 2018: only vulnerable records, those with few neighbours, are attacked
         return np.where(near <= self.max_neighbors, rank + 2, rank)

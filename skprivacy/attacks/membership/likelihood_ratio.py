@@ -16,12 +16,22 @@ from ..._clones import describe_error
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from ..._validation import Interval, raise_alone
-from .. import scores
 from ..record_tables import split_rows
-from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import AttackSetting, PoolRecords, TunedAttack
+from .shadow_attack import (
+    AttackSetting,
+    Moments,
+    PoolRecords,
+    TunedAttack,
+    break_ties,
+    column_means,
+    log_ratio,
+    pooled_variances,
+    rmia,
+    smoothed,
+    standard_score,
+)
 
 FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
@@ -128,7 +138,7 @@ class LiRA(TunedAttack):
         variants = [
             AttackSetting(
                 [(floor, prior) for prior in priors],
-                partial(scores.smoothed, floor=floor),
+                partial(smoothed, floor=floor),
                 partial(self._compared, priors=priors),
             )
             for floor in floors
@@ -159,8 +169,8 @@ class LiRA(TunedAttack):
 
     def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Fix the pooled variances, so that no score depends on the other records of a call."""
-        smooth = scores.smoothed(shadows.logits, self.floor_)
-        self._pooled = scores.pooled_variances(smooth, shadows.out)
+        smooth = smoothed(shadows.logits, self.floor_)
+        self._pooled = pooled_variances(smooth, shadows.out)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         shadows = self.pool_._ask_models(X, y)
@@ -172,8 +182,8 @@ class LiRA(TunedAttack):
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
             for rows in split_rows(len(y)):  # bounds the memory: a step copies all models' logits
-                own = scores.smoothed(target[rows], self.floor_)
-                others = scores.smoothed(shadow[:, rows], self.floor_)
+                own = smoothed(target[rows], self.floor_)
+                others = smoothed(shadow[:, rows], self.floor_)
                 out = shadows.out[:, rows]
                 total[rows] += next(self._compared(own, others, out, [self.prior_], self._pooled))
         return total
@@ -284,8 +294,8 @@ class RMIA(TunedAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         ratio = self._ratio(self.pool_._ask_models(X, y), X, y)
-        beaten = scores.rmia(ratio, self.population_ratio_, gamma=self.gamma)
-        return scores.break_ties(beaten, np.log(ratio), len(self.population_ratio_))
+        beaten = rmia(ratio, self.population_ratio_, gamma=self.gamma)
+        return break_ties(beaten, np.log(ratio), len(self.population_ratio_))
 
     def _ratio(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.online:

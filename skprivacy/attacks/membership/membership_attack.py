@@ -23,7 +23,6 @@ from ..._input_data import (
 from ..._validation import Interval, num_samples
 from ...base import roll_back_on_error
 from ...metrics.rates import roc
-from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import (
     PROBABILITIES,
@@ -33,6 +32,7 @@ from ..model_answers import (
     check_known,
     choose_answers,
     class_list,
+    entropy,
     predict_aligned,
     targets_as_array,
 )
@@ -394,7 +394,7 @@ class LossThreshold(MembershipAttack):
             return -self.training_loss - 1e-12
         if self._target_answers(X, y) is not PROBABILITIES:
             return float(self._score(X, y).mean()) - 1e-12
-        return float(scores.entropy(*self._target_proba(X, y)).mean()) - 1e-12
+        return float(entropy(*self._target_proba(X, y)).mean()) - 1e-12
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         return self._target_minus_loss(X, y)

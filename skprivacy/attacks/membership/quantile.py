@@ -14,7 +14,7 @@ from ..._environment import one_thread
 from ..._input_data import label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import num_samples
-from .. import scores
+from ..model_answers import logit
 from ..record_tables import fingerprints, split_columns
 from .classifiers import score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
@@ -80,7 +80,7 @@ class QuantileAttack(MembershipAttack):
             )
         self._values = [np.unique(column) for column in split_columns(X)[1].T]
         features = self._features(X, y)
-        signal = scores.logit(*self._target_proba(X, y))
+        signal = logit(*self._target_proba(X, y))
         base = self.regressor or HistGradientBoostingRegressor(
             loss="quantile", max_iter=60, max_leaf_nodes=15, random_state=0
         )
@@ -95,7 +95,7 @@ class QuantileAttack(MembershipAttack):
             ]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        signal = scores.logit(*self._target_proba(X, y))
+        signal = logit(*self._target_proba(X, y))
         features = self._features(X, y)
 
         def score(pair: list[Any], rows: NDArray[np.intp]) -> Float64Array:

@@ -1,11 +1,14 @@
-"""Base of membership attacks that compare the target with shadow models.
+"""Base of membership attacks that compare the target with shadow models, and their scores.
 
-:func:`iter_self_attacks` attacks shadow models with the others, to choose settings without the
-target. Start reading at :class:`ShadowAttack`.
+:func:`standard_score`, :func:`log_ratio` and :func:`rmia` compare the target's signal for a record
+with the signals of shadow models, by their :class:`Moments`. :func:`iter_self_attacks` attacks
+shadow models with the others, to choose settings without the target. Start reading at
+:class:`ShadowAttack`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import clone
 
 from ..._input_data import label_columns
@@ -33,6 +37,8 @@ N_RECORDS = 4000
 # False positive rates over which the share of found members is averaged. The logarithmic scale
 # gives low rates, which matter most in an audit, as much weight as high ones.
 RATES = np.geomspace(0.01, 1, 25)
+# Relative. A network's probabilities in single precision differ by up to 1e-7 between batches.
+_ROUNDING = 1e-6
 View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
@@ -217,3 +223,115 @@ class PoolRecords:
     def self_attack(self) -> SelfAttack:
         """The self-attack of the shadow models on a sample of these records."""
         return SelfAttack.from_pool(self.shadow, self.trained)
+
+
+def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
+    """Return the log-odds after adding ``floor`` to the probability and to its complement.
+
+    Without it, nearly equal probabilities close to 0 or 1 have very different log-odds: the gap is
+    23 between a forest's votes of 1 and .99, but 0.8 between .6 and .4.
+    """
+    return np.log(expit(log_odds) + floor) - np.log(expit(-log_odds) + floor)
+
+
+def pooled_variances(values: Float64Array, out: Mask) -> tuple[float, float]:
+    """Return the variance within columns over OUT models and over IN models, pooled over columns.
+
+    Each column has its own mean, so differences between records do not count.
+    """
+    return Moments.from_values(values, out).pooled(), Moments.from_values(values, ~out).pooled()
+
+
+def rmia(
+    ratio: Float64Array, population_ratio: Float64Array, *, gamma: float = 1.0
+) -> Float64Array:
+    """Return the share of population records that a record's ratio exceeds by ``gamma``: RMIA.
+
+    Ratios that differ only by rounding count as equal: a record of the population is also compared
+    with itself, and a model's answers differ in the last bits between batch sizes.
+    """
+    # Zarifzadeh et al. 2024: the share of z whose pairwise likelihood ratio LR(x, z) >= gamma
+    least = np.sort(population_ratio) * (gamma * (1 - _ROUNDING))
+    beaten = np.searchsorted(least, ratio, side="right")
+    return beaten / len(population_ratio)
+
+
+def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64Array:
+    """Order equal shares by a finer score, without changing the order of unequal shares."""
+    return share + expit(finer) / (2 * steps)
+
+
+class Moments(NamedTuple):
+    """Mean, sum of squared deviations and degrees of freedom of each column."""
+
+    mean: Float64Array
+    squares: Float64Array
+    free: NDArray[np.intp]
+
+    @classmethod
+    def from_values(cls, values: Float64Array, used: Mask) -> Moments:
+        """Return the moments of the columns of ``values`` over the rows where ``used``."""
+        count = used.sum(axis=0)
+        mean = _column_sums(values, used) / np.maximum(count, 1)
+        squares = _column_sums(((row - mean) ** 2 for row in values), used)
+        return cls(mean, squares, np.maximum(count - 1, 0))
+
+    def pooled(self) -> float:
+        """Return the variance within columns, pooled over columns; 0 if no column has two rows."""
+        return float(self.squares.sum() / max(int(self.free.sum()), 1))
+
+    def deviation(self, prior: float, pooled: float | None) -> Float64Array:
+        """Return each column's standard deviation; ``pooled`` has the weight of ``prior`` rows."""
+        pooled = self.pooled() if pooled is None else pooled
+        if math.isinf(prior):
+            variance = np.full(len(self.mean), pooled)
+        else:
+            variance = (self.squares + prior * pooled) / np.maximum(self.free + prior, 1)
+        # models that do not vary must not cause a division by zero
+        return np.sqrt(np.maximum(variance, 1e-12))
+
+
+def column_means(values: Float64Array, used: Mask) -> Float64Array:
+    """Return the mean of each column over the rows where ``used``; NaN if there are none."""
+    means: Float64Array = _column_sums(values, used) / used.sum(axis=0)
+    return means
+
+
+def standard_score(
+    target: Float64Array, out: Moments, prior: float, pooled: float | None = None
+) -> Float64Array:
+    """Return the standard score of the target's signal among OUT models: offline LiRA.
+
+    ``prior`` is the weight, in models, of the pooled variance in each record's variance: with
+    infinity all records share it. Without ``pooled``, a score depends on the other records.
+    """
+    # Carlini et al. 2022, eq. (4), whose normal distribution function saturates
+    return (target - out.mean) / out.deviation(prior, pooled)
+
+
+def log_ratio(
+    target: Float64Array,
+    out: Moments,
+    inside: Moments,
+    prior: float,
+    pooled: tuple[float | None, float | None] = (None, None),
+) -> Float64Array:
+    """Return the log-likelihood ratio of the target's signal, IN against OUT: online LiRA."""
+    sd_out, sd_in = out.deviation(prior, pooled[0]), inside.deviation(prior, pooled[1])
+    # the logarithm of Carlini et al. 2022, Algorithm 1, line 15
+    z_out, z_in = (target - out.mean) / sd_out, (target - inside.mean) / sd_in
+    return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
+
+
+def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
+    """Return the sum of each column over the rows where ``used``.
+
+    **Guarantees.** A sum depends only on its column, to the last bit: rows are added one by one,
+    because numpy's rounding depends on the number of columns and the memory layout.
+    """
+    sums = np.zeros(used.shape[1])
+    with np.errstate(invalid="ignore"):  # 0 times infinity
+        for row, counts in zip(rows, used, strict=True):
+            taken = row * counts  # several times faster than ``where``
+            sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
+    return sums

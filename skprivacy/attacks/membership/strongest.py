@@ -20,20 +20,24 @@ from ..._docs import fill_docs
 from ..._environment import one_blas_thread
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
-from .. import scores
 from ..model_answers import labels_as_text
 from ..record_tables import NearestRecords
-from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits, ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import (
     N_RECORDS,
+    Moments,
     PoolRecords,
     ShadowAttack,
     TunedAttack,
+    column_means,
     iter_self_attacks,
+    log_ratio,
     mean_tpr,
+    pooled_variances,
+    smoothed,
+    standard_score,
 )
 
 Float64Array = NDArray[np.float64]
@@ -285,7 +289,7 @@ def _searchable(X: Any, n_distinct: int) -> bool:
 
 def _pooled_variances(shadow: Float64Array, out: Mask) -> list[Pooled]:
     """Return the pooled variances of OUT and IN models for each floor."""
-    return [scores.pooled_variances(scores.smoothed(shadow, floor), out) for floor in FLOORS]
+    return [pooled_variances(smoothed(shadow, floor), out) for floor in FLOORS]
 
 
 def _ratio_features(
@@ -294,7 +298,7 @@ def _ratio_features(
     """Return the regression's inputs from each record's own log-odds."""
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
-        own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
+        own, others = smoothed(target, floor), smoothed(shadow, floor)
         without, within = Moments.from_values(others, out), Moments.from_values(others, ~out)
         columns.append(log_ratio(own, without, within, PRIOR, of_all))
         columns.append(standard_score(own, without, PRIOR, of_all[0]))
@@ -312,7 +316,7 @@ def _ratio_features(
 
 def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
     """Return the target's log-odds minus the mean of the IN and the OUT models' means."""
-    own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
+    own, others = smoothed(target, FLOORS[-1]), smoothed(shadow, FLOORS[-1])
     return own - sum(column_means(others, of) for of in (out, ~out)) / 2
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
-from .. import scores
+from ..model_answers import SIGNALS
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
-from .shadow_attack import ShadowAttack
+from .shadow_attack import ShadowAttack, break_ties
 
 Float64Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class ShadowThreshold(ShadowAttack):
     ----------
     %(target_classifier)s
     signal : str, default="modified_entropy"
-        One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
+        One of ``skprivacy.attacks.model_answers.SIGNALS``, as for :class:`SignalThreshold`.
     %(shadow_pool)s
 
     Notes
@@ -58,7 +58,7 @@ class ShadowThreshold(ShadowAttack):
     _needs_classes = True
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
-        "signal": [StrOptions(set(scores.SIGNALS))]
+        "signal": [StrOptions(set(SIGNALS))]
     }
 
     def __init__(
@@ -74,7 +74,7 @@ class ShadowThreshold(ShadowAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        view = scores.SIGNALS[self.signal]
+        view = SIGNALS[self.signal]
         signal, trained, label = self._view_shadows(X, y, self._label_classes, view)
         self._threshold = _Threshold(signal, trained)
         self._class_thresholds = {}
@@ -89,7 +89,7 @@ class ShadowThreshold(ShadowAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
-        signal = scores.SIGNALS[self.signal](proba, label)
+        signal = SIGNALS[self.signal](proba, label)
         return _rank_by_class(signal, label, self._class_thresholds, self._threshold)
 
 
@@ -104,7 +104,7 @@ class SignalThreshold(MembershipAttack):
     ----------
     %(target_classifier)s
     signal : str, default="modified_entropy"
-        One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
+        One of ``skprivacy.attacks.model_answers.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
         (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
         Mittal 2021), "logit", "margin".
     per_class : bool, default=False
@@ -129,7 +129,7 @@ class SignalThreshold(MembershipAttack):
     """
 
     _parameter_constraints = MembershipAttack._parameter_constraints | {
-        "signal": [StrOptions(set(scores.SIGNALS))],
+        "signal": [StrOptions(set(SIGNALS))],
         "per_class": ["boolean"],
     }
 
@@ -150,13 +150,13 @@ class SignalThreshold(MembershipAttack):
         if not self.per_class:
             return
         proba, label = self._target_proba(X, y)
-        signal = scores.SIGNALS[self.signal](proba, label)
+        signal = SIGNALS[self.signal](proba, label)
         self._ranks = {c: _RankAmong(signal[label == c]) for c in np.unique(label)}
         self._rank = _RankAmong(signal)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         proba, label = self._target_proba(X, y)
-        signal = scores.SIGNALS[self.signal](proba, label)
+        signal = SIGNALS[self.signal](proba, label)
         return _rank_by_class(signal, label, self._ranks, self._rank) if self.per_class else signal
 
 
@@ -196,7 +196,7 @@ class ReferenceThreshold(ShadowAttack):
         lower = (np.sign(signal - shadow) + 1) / 2
         share = np.mean(lower, axis=0, where=out)
         above_mean = signal - np.mean(shadow, axis=0, where=out)
-        return scores.break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
+        return break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
 
 
 class _RankAmong:

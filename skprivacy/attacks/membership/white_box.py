@@ -22,7 +22,7 @@ from ..._input_data import column_or_1d, label_columns
 from ..._sklearn import StrOptions, safe_indexing
 from ..._validation import Interval, check_random_state
 from ...metrics.rates import clopper_pearson, roc
-from .. import scores
+from ..model_answers import entropy, logit, loss, margin
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from ..updates import nearest_columns
@@ -196,8 +196,8 @@ def layer_figures(
 ) -> Float64Array:
     """Return four figures of each prediction and three of each layer; column 4 is a log norm."""
     # the unsupervised white-box attack relies on the position of the first gradient norm
-    columns = [scores.loss(proba, label), scores.logit(proba, label)]
-    columns += [scores.entropy(proba, label), scores.margin(proba, label)]
+    columns = [loss(proba, label), logit(proba, label)]
+    columns += [entropy(proba, label), margin(proba, label)]
     for inputs, gradient, _ in layers:
         size = np.sum(inputs**2, axis=1)
         # The gradient of a linear layer is the outer product of ``gradient`` and (inputs, 1), so
