@@ -39,7 +39,8 @@ from benchmarks.shared.quick import choose, has_peer, make_parser
 from benchmarks.shared.timing import processor_seconds
 from skprivacy import attacks
 from skprivacy._stacked import train_stacked
-from skprivacy.attacks import LabeledRecords, scores
+from skprivacy.attacks import LabeledRecords
+from skprivacy.attacks.membership.shadow_attack import Moments, log_ratio, rmia, standard_score
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -245,13 +246,11 @@ def scoring() -> None:
     rng = np.random.default_rng(0)
     shadow, target = rng.normal(size=(128, _RECORDS)), rng.normal(size=_RECORDS)
     out = rng.random((128, _RECORDS)) < 0.5
-    moments = scores.Moments.from_values
+    moments = Moments.from_values
     formulas: dict[str, Callable[[], Any]] = {
-        "LiRA offline": lambda: scores.standard_score(target, moments(shadow, out), 0.0),
-        "LiRA online": lambda: scores.log_ratio(
-            target, moments(shadow, out), moments(shadow, ~out), 0.0
-        ),
-        "RMIA": lambda: scores.rmia(target - np.mean(shadow, 0, where=out), target),
+        "LiRA offline": lambda: standard_score(target, moments(shadow, out), 0.0),
+        "LiRA online": lambda: log_ratio(target, moments(shadow, out), moments(shadow, ~out), 0.0),
+        "RMIA": lambda: rmia(target - np.mean(shadow, 0, where=out), target),
     }
     for name, score in formulas.items():
         start = time.perf_counter()

@@ -47,7 +47,6 @@ from skprivacy.linear_model import (
 )
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import BoundedColumn, Schema
-from skprivacy.preprocessing.pipeline import settle_bins
 from skprivacy.preprocessing.transformer import add_bins
 
 DELTA = 1e-6
@@ -100,7 +99,7 @@ class Comparison:
     def bins_by_rule(self, epsilon: float) -> int | None:
         """Return the number of bins that a pipeline chooses for a split."""
         model = DPSGDClassifier(epsilon=epsilon, delta=DELTA)
-        return settle_bins(make_private_pipeline(self.at.schema, model), self.n)[0].bins
+        return make_private_pipeline(self.at.schema, model).settle_bins(self.n)[0].bins
 
     def score(self, schema: Schema, epsilon: float) -> Floats:
         """Return the AUC of each split, all trained side by side."""

@@ -22,7 +22,7 @@ from .._clones import name_failing_model
 from .._sklearn import safe_indexing
 from .._stacked import StackedMember
 from .._validation import num_samples, raise_alone, sequence
-from ..preprocessing.pipeline import settle_bins
+from ..preprocessing.pipeline import PrivatePipeline
 from .model_answers import (
     FLOOR,
     KINDS,
@@ -115,7 +115,8 @@ def split_stateless_steps(estimator: Any, X: Any) -> tuple[Pipeline | None, Any,
     **Edge cases.** Returns None, the estimator and ``X`` without such steps, with ``memory`` or
     ``transform_input``, and for subclasses of Pipeline.
     """
-    estimator = settle_bins(estimator, num_samples(X) // 2)  # a shadow model trains on half
+    if type(estimator) is PrivatePipeline:
+        estimator = estimator.settle_bins(num_samples(X) // 2)  # a shadow model trains on half
     nothing = None, estimator, X
     whole = type(estimator) is not Pipeline or estimator.memory is not None
     if whole or getattr(estimator, "transform_input", None) is not None:

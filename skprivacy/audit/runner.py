@@ -184,11 +184,11 @@ def audit(
     check_verbose(verbose)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
     member_groups = None
-    if groups is None:
-        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
-    else:
+    if groups is not None:
         member_groups = MemberGroups.from_records(groups, X_train, X_test)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
+    elif hasattr(X_train, "columns"):
+        warn_of_identifiers(X_train.columns, "What an audit shows")
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if member_groups is not None:
         partitions = {by: member_groups.group_values(by, pair) for by, pair in partitions.items()}

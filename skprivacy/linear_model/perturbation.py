@@ -325,6 +325,8 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
 
     def _record_shares(self, units: Groups) -> NDArray[np.float64]:
+        if units.unit == "record":
+            return np.ones(len(units.codes))
         shares = np.zeros(len(units.codes))
         shares[units.at_most(1, SecureRandom(self.noise_seed))] = 1.0
         return shares

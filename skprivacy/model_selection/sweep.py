@@ -22,7 +22,6 @@ from ..accounting.events import NonPrivateEvent
 from ..audit import claim_of
 from ..audit.inspection.claims import Claim, joint_claim
 from ..base import rolls_back_on_error
-from ..preprocessing.pipeline import settle_bins
 from .delegation import DelegatingMixin
 from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
@@ -297,8 +296,8 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
             check_fit_arguments(attack, records[name], model)
         if checked_groups is not None:
             warn_of_unprotected_groups(models, checked_groups)
-        else:
-            warn_of_identifiers(getattr(self, "feature_names_in_", ()), "What a sweep shows")
+        elif hasattr(self, "feature_names_in_"):
+            warn_of_identifiers(self.feature_names_in_, "What a sweep shows")
         warn_of_gaps(models.values(), X)
         compared = validate_baselines(self.baseline, models, names, epsilons, X)
         members = splits[0][0]
@@ -310,7 +309,7 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         candidates = [
             Candidate(
                 name,
-                settle_bins(clone(model).set_params(**{param: epsilon}), n_train),
+                clone(model).set_params(**{param: epsilon}),
                 records[name],
                 {param: epsilon} | ({"estimator": name} if name else {}),
             )
@@ -318,10 +317,9 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
             for epsilon in epsilons
         ]
         others = [
-            _baseline_candidate(name, settle_bins(model, n_train), models, records)
-            for name, model in compared.items()
+            _baseline_candidate(name, model, models, records) for name, model in compared.items()
         ]
-        shared = share_first_steps(candidates + others)
+        shared = share_first_steps(candidates + others, n_train)
         candidates, others = shared[: len(candidates)], shared[len(candidates) :]
         constant = _baseline_candidate(
             name_constant(is_regressor(first)), make_constant(is_regressor(first)), models, records

@@ -24,6 +24,7 @@ from .._config import warn_caller
 from .._sklearn import output_container, safe_indexing
 from .._validation import num_samples
 from ..preprocessing import SchemaTransformer
+from ..preprocessing.pipeline import PrivatePipeline
 from ..preprocessing.schema_check import find_unmarked_gaps
 
 SIBLING = " without privacy"
@@ -211,17 +212,22 @@ class Candidate:
     mark: str = ""  # distinguishes baselines of the same name
 
 
-def share_first_steps(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates with their shared first step, if they have one."""
+def share_first_steps(candidates: list[Candidate], n: int) -> list[Candidate]:
+    """Return the candidates with their shared first step, if they have one.
+
+    ``n`` is the public number of training records or groups, for which pipelines choose their bins.
+    """
     taken: list[FirstStep] = []
     found = []
     for candidate in candidates:
         model, own = candidate.model, candidate.records
+        if type(model) is PrivatePipeline:
+            model = model.settle_bins(n)
         first = next((step for step in taken if step.begins(model)), None)
         if first is None and (first := fit_first_step(model, own.X)) is not None:
             taken.append(first)
         shared = own if first is None else replace(own, first=first)
-        found.append(replace(candidate, records=shared))
+        found.append(replace(candidate, model=model, records=shared))
     return found
 
 

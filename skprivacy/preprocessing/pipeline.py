@@ -32,6 +32,15 @@ class PrivatePipeline(Pipeline):
         super().fit(X, y, **params)
         return self
 
+    def settle_bins(self, n: int) -> Pipeline:
+        """Return a plain pipeline with the bins for this public number of records or groups."""
+        return Pipeline(
+            self._steps_for(n),
+            transform_input=self.transform_input,
+            memory=self.memory,
+            verbose=self.verbose,
+        )
+
     def _steps_for(self, n: int) -> list[tuple[str, Any]]:
         """Return the steps with bins for this public number of records or groups."""
         (name, encode), *others = self.steps
@@ -49,18 +58,6 @@ def count_units(X: Any, fit_params: dict[str, Any]) -> int:
         if name.rpartition("__")[2] == "groups" and value is not None:
             return check_groups(value, X).n
     return num_samples(X)
-
-
-def settle_bins(model: Any, n: int) -> Any:
-    """Return a plain pipeline with the bins for ``n`` records or groups; other models unchanged."""
-    if type(model) is not PrivatePipeline:
-        return model
-    return Pipeline(
-        model._steps_for(n),
-        transform_input=model.transform_input,
-        memory=model.memory,
-        verbose=model.verbose,
-    )
 
 
 def is_plain_pipeline(model: Any) -> bool:

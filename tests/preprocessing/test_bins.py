@@ -23,7 +23,7 @@ from skprivacy.preprocessing import (
     SchemaTransformer,
     make_private_pipeline,
 )
-from skprivacy.preprocessing.pipeline import PrivatePipeline, settle_bins
+from skprivacy.preprocessing.pipeline import PrivatePipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 
@@ -70,7 +70,7 @@ def test_records_times_mu_must_exceed_ten_times_the_root_of_the_bits():
     def chosen(n, n_numbers):
         columns = {f"x{i}": BoundedColumn(0, 1) for i in range(n_numbers)}
         schema = Schema({**columns, "c": CategoricalColumn([0, 1])})
-        return settle_bins(make_private_pipeline(schema, network(1.0)), n)[0].bins
+        return make_private_pipeline(schema, network(1.0)).settle_bins(n)[0].bins
 
     for n_numbers in (1, 4, 9):
         least = 10 * math.sqrt(15 * n_numbers) / mu
@@ -217,6 +217,6 @@ def test_the_claim_covers_the_choice_and_a_file_keeps_it(tmp_path):
     assert type(again) is Pipeline
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     model = make_private_pipeline(SCHEMA, network()).fit(X, y)
-    settled = settle_bins(clone(model), 400)
+    settled = clone(model).settle_bins(400)
     assert type(settled) is Pipeline
     np.testing.assert_array_equal(settled.fit(X, y).predict_proba(X), model.predict_proba(X))

@@ -12,8 +12,8 @@ LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,
     "FunctionalMechanismRegressor.fit": 14,
-    "audit of a forest": 28,
-    "PrivacySweepCV.fit of a linear model": 32,
+    "audit of a forest": 26,
+    "PrivacySweepCV.fit of a linear model": 30,
 }
 
 

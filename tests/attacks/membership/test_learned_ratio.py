@@ -12,8 +12,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import RMIA, LabeledRecords, LearnedRatio, LiRA, ShadowPool
-from skprivacy.attacks.coordinates import NearestRecords
 from skprivacy.attacks.membership import strongest as learned
+from skprivacy.attacks.record_tables import NearestRecords
 
 from ..conftest import attack_halves
 

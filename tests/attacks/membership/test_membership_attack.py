@@ -23,8 +23,8 @@ from skprivacy.attacks import (
     ShadowPool,
     ShokriAttack,
     SignalThreshold,
-    scores,
 )
+from skprivacy.attacks.model_answers import logit, loss
 
 from ..conftest import attack_halves
 
@@ -135,11 +135,11 @@ def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem
 def test_offline_uses_only_models_that_did_not_see_the_record(leaky):
     attack = LiRA(leaky.target, pool=leaky.pool, floor=0, variance="global").fit(leaky.records)
     columns = np.searchsorted(leaky.target.classes_, leaky.y)
-    signals = [scores.logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
+    signals = [logit(m.predict_proba(leaky.X), columns) for m in leaky.pool.estimators_]
     trained = leaky.pool.membership(leaky.X)[0]
     unseen = np.ma.array(signals, mask=trained)
     deviation = np.sqrt(unseen.var(axis=0, ddof=1).mean())
-    signal = scores.logit(leaky.target.predict_proba(leaky.X), columns)
+    signal = logit(leaky.target.predict_proba(leaky.X), columns)
     expected = (signal - unseen.mean(axis=0)) / deviation
     assert attack.decision_function(leaky.records) == pytest.approx(np.asarray(expected))
 
@@ -175,7 +175,7 @@ def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
     X, y = noisy_problem(0)
     target = clone(model).fit(X[:300], y[:300])
     columns = np.searchsorted(target.classes_, y[:300])
-    own = scores.loss(target.predict_proba(X[:300]), columns)
+    own = loss(target.predict_proba(X[:300]), columns)
     records = LabeledRecords(X, y)
     published = LossThreshold(target, training_loss=-own.mean()).fit(records)
     assert (published.predict(records[:300]) == (own >= own.mean() - 1e-9)).all()

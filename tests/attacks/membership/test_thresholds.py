@@ -5,7 +5,8 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import LabeledRecords, LossThreshold, ShadowPool, ShadowThreshold, scores
+from skprivacy.attacks import LabeledRecords, LossThreshold, ShadowPool, ShadowThreshold
+from skprivacy.attacks.model_answers import SIGNALS
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_each_class_has_its_own(setting):
     records = LabeledRecords(X, y)
     each = ShadowThreshold(target, pool=pool, signal="loss").fit(records[400:])
     proba, label = each._target_proba(X, y)
-    view = scores.SIGNALS["loss"]
+    view = SIGNALS["loss"]
     signal, trained, seen = each._view_shadows(X[400:], y[400:], each._label_classes, view)
     for c in range(3):
         own = signal[seen == c], trained[seen == c]
