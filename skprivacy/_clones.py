@@ -1,7 +1,9 @@
-"""Clones of the target that attacks train (seeded, silent, never charged), and safe model calls.
+"""Models of others: clones that attacks train (seeded, silent, never charged), and safe calls.
 
 Start with :func:`train_clone`. :func:`name_failing_model` keeps values of the data out of errors of
 third-party models, and :func:`seed_globally` seeds the generators that such models may draw from.
+:class:`WrappedClassifier` predicts by a model fitted to indices of classes, such as one fitted to
+noisy labels.
 """
 
 from __future__ import annotations
@@ -11,28 +13,31 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.metaestimators import available_if
 
-from ._input_data import check_numbers
+from ._input_data import ClassifierMixin, check_numbers
 from ._sklearn import InvalidParameterError, safe_indexing
-from ._validation import raise_alone
+from ._validation import num_samples, raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
     from ._groups import Groups
 
+SHARED_BY_CLONES = ("target", "pool")
 _HERE = Path(__file__).parent
 # Messages of scikit-learn that hold counts only, or their start up to a digit, quote or bracket.
 _FIXED_WORDS = re.compile(
@@ -212,4 +217,74 @@ def seed_globally(seed: int) -> Iterator[None]:
             generator.set_state(of_torch)
 
 
-SHARED_BY_CLONES = ("target", "pool")
+def constant_model(code: int) -> DummyClassifier:
+    """Return a fitted model that always predicts one class, for labels of that class only."""
+    return DummyClassifier(strategy="constant", constant=code).fit([[0.0]], [code])
+
+
+def feed_constant_model(model: Any, rows: Any) -> Any:
+    """Return the rows, or as many zeros for a constant model, which uses no feature."""
+    return np.zeros((num_samples(rows), 1)) if isinstance(model, DummyClassifier) else rows
+
+
+def delegates_to(method: str) -> Callable[..., Any]:
+    """Return a decorator that hides a method if the wrapped model lacks ``method``."""
+
+    def has(self: Any) -> bool:
+        fitted = hasattr(self, self._wrapped)
+        return hasattr(getattr(self, self._wrapped) if fitted else self._unfitted_model(), method)
+
+    return available_if(has)
+
+
+class WrappedClassifier(MetaEstimatorMixin, ClassifierMixin):
+    """Mixin that predicts by a fitted model of indices of ``classes_``."""
+
+    _wrapped: ClassVar[str] = "estimator_"  # name of the attribute that holds the fitted model
+
+    if TYPE_CHECKING:  # real methods would hide methods of a subclass's other bases
+
+        def _unfitted_model(self) -> Any:
+            """Return a model with the methods of the one that will be fitted."""
+
+        def _rows(self, X: Any) -> Any:
+            """Check that a model is fitted; return records in the form that it takes."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        rows = self._rows(X)
+        model = getattr(self, self._wrapped)
+        with name_failing_model(model, "asked about X"):
+            return self.classes_[model.predict(feed_constant_model(model, rows))]
+
+    @delegates_to("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class; 0 for a class without any label.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        rows = self._rows(X)
+        model = getattr(self, self._wrapped)
+        found = np.zeros((num_samples(rows), len(self.classes_)))
+        with name_failing_model(model, "asked about X"):
+            found[:, model.classes_] = model.predict_proba(feed_constant_model(model, rows))
+        return found

@@ -20,7 +20,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._clones import trial_fit
+from .._clones import WrappedClassifier, constant_model, trial_fit
 from .._environment import one_thread
 from .._groups import Groups
 from .._input_data import (
@@ -32,7 +32,6 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
-from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..accounting import ComposedEvent, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning

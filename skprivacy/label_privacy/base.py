@@ -17,7 +17,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import trial_fit
+from .._clones import WrappedClassifier, trial_fit
 from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import (
@@ -27,7 +27,6 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
-from .._wrapped_classifier import WrappedClassifier
 from ..accounting import Event, PrivacyBudget
 from ..accounting.events import NonPrivateEvent
 from ..accounting.guarantee import UNSPECIFIED

@@ -18,10 +18,10 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from .._clones import constant_model, feed_constant_model
 from .._environment import one_thread
 from .._sklearn import safe_indexing
 from .._validation import num_samples
-from .._wrapped_classifier import constant_model, feed_constant_model
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import call_model
-from .._wrapped_classifier import delegates_to
+from .._clones import call_model, delegates_to
 
 
 class DelegatingMixin:

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import delegates_to
 from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
-from .._wrapped_classifier import delegates_to
 from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..audit import claim_of

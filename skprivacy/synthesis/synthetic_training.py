@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import call_model, trial_fit
+from .._clones import WrappedClassifier, call_model, constant_model, trial_fit
 from .._docs import fill_docs
 from .._input_data import (
     RegressorMixin,
@@ -35,7 +35,6 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_random_state
-from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..base import PrivateEstimatorMixin, list_frozen_assumptions
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import BoundedColumn, CategoricalColumn

@@ -37,7 +37,7 @@ LAYERS = [
     {"fine_tuning", "label_privacy"},
     {"additive_model", "datasets", "ensemble", "federated", "synthesis"},
     {"_stacked", "defenses", "linear_model", "neural_network", "preprocessing"},
-    {"_wrapped_classifier", "base", "metrics", "sums.sum_estimator"},
+    {"base", "metrics", "sums.sum_estimator"},
     {"_clones", "sums"},
     {"_groups", "_input_data"},
     {"mechanisms"},
