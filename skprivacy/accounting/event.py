@@ -411,11 +411,7 @@ def check_event(name: str, value: Any) -> None:
 
 
 def check_known(event: Event, relation: str) -> None:
-    """Raise TypeError if the bounds of an event, or of an inner event, may not hold for a relation.
-
-    Bounds hold for added, removed and replaced records by default. Under ``"label"`` they hold only
-    for classes that declare it with ``knows_label=True``.
-    """
+    """Raise TypeError if bounds of an event, or of an inner one, may not hold for a relation."""
     if relation != "label":
         return
     if not event._knows_label:

@@ -37,10 +37,7 @@ def fit_regression(
     total: SumTotal,
     random: SecureRandom,
 ) -> Generator[RowPlan, SumTotal, FittedEffects]:
-    """Release totals, start tables, the tables of all rounds, and the sums of the last step.
-
-    The start tables hold residuals of the released mean. A fit without noise ends after the rounds.
-    """
+    """Release totals, start tables of residuals, all rounds and, with noise, the last step."""
     mechanism = plan.total_mechanism
     noisy = mechanism.release(total_plan.tables(total)[()], random)
     loss, constant, n_records = total_plan.loss.start(noisy, noise_std(mechanism))

@@ -114,10 +114,7 @@ def add_rounds(
     offer: PairOffer,
     random: SecureRandom,
 ) -> Generator[RowPlan, SumTotal, ReleasedScores]:
-    """Choose and release the tables of all rounds, add their steps, and return the scores.
-
-    Each round yields the plan of its sums, and receives their total.
-    """
+    """Choose and release the tables of all rounds, add their steps, and return the scores."""
     loss = fitted.loss
     candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
     cliques = tuple(dict.fromkeys(candidate.columns for candidate in candidates))

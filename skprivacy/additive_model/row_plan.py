@@ -44,10 +44,7 @@ class ReleasedScores:
         return replace(self, steps=(*self.steps, (columns, step)))
 
     def scores_of(self, codes: NDArray[Any]) -> Floats:
-        """Return the scores of records (n, n_outputs) from their bins.
-
-        Each is a sum in one order, so its rounding depends on no other record.
-        """
+        """Return scores (n, n_outputs) from bins, each rounded independently of other records."""
         scores = np.zeros((len(codes), len(self.constant)))
         for c, effect in enumerate(self.start):
             scores += effect[codes[:, c]]

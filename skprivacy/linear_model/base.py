@@ -117,11 +117,7 @@ def additive_mechanism(epsilon: float, delta: float, sensitivity: float) -> Lapl
 
 
 class LinearScores(ClassifierMixin):
-    """Predictions of a linear classifier.
-
-    A subclass has ``classes_`` and the method ``_scores``, which returns one column for two
-    classes.
-    """
+    """Predictions of a linear classifier from ``classes_`` and ``_scores``, one column for two."""
 
     classes_: NDArray[Any]
 
@@ -205,10 +201,7 @@ class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
 
 @dataclass(frozen=True)
 class GramPlan(TargetPlan):
-    """Sums of x x' and of x s', for records x in the unit ball and slopes s of their targets.
-
-    **Guarantees.** A record with a missing feature, a missing target or an unknown label adds 0.
-    """
+    """Sums of x x' and x s', for x in the unit ball and slopes s; incomplete records add 0."""
 
     ball: UnitBall
     encoding: TargetRange | Labels

@@ -22,7 +22,7 @@ _DOUBT_CONSTANT = 1.5
 
 @dataclass(frozen=True)
 class PolynomialObjective:
-    """Quadratic loss of a record, ``sum_k slope_k(y) t_k + curvature t_k**2`` with t_k = x @ w_k.
+    """Quadratic loss of a record: sum_k slope_k(y) t_k + curvature t_k^2 with t_k = x @ w_k.
 
     Order 1 releases only the diagonal of the second moments, and replaces ``(x @ w)**2`` by
     ``sum_i (x_i w_i)**2``: less noise, but features are treated as uncorrelated.

@@ -300,13 +300,6 @@ class Logistic(_PureGridNoise):
     ----------
     Y. Yang, P. Gohari and U. Topcu, "On the privacy risks of deploying recurrent neural networks
     in machine learning models", PoPETs 2023.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import SecureRandom
-    >>> from skprivacy.mechanisms.additive import Logistic
-    >>> isinstance(Logistic(1.0, sensitivity=2.0).release(0.5, SecureRandom()), float)
-    True
     """
 
     arithmetic = "exact"
