@@ -22,8 +22,7 @@ from ..sums import SumTotal
 from ..synthesis.domain import Domain
 from ..synthesis.marginal_tables import average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
-from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
-from .effects import EffectSum
+from .effects import RESOLUTIONS, ColumnBins, EffectSum, choose_levels
 from .gradient_plan import GradientPlan
 from .losses import Loss
 from .row_plan import ReleasedScores, RowPlan

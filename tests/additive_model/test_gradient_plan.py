@@ -10,8 +10,8 @@ import pytest
 
 from skprivacy.accounting import ComposedEvent, epsilon_of
 from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
-from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from skprivacy.additive_model.regression import LastStep
 from skprivacy.additive_model.rounds import _score, _size
 from skprivacy.additive_model.row_plan import sum_rows, weighted_rows
 

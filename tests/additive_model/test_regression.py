@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skprivacy.additive_model import PrivateAdditiveRegressor
-from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import SquaredLoss
+from skprivacy.additive_model.regression import LastStep
 from skprivacy.preprocessing import BoundedColumn, Schema
 
 
