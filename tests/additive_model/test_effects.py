@@ -1,7 +1,5 @@
 """Bins of columns at several resolutions, from noisy counts and effects."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

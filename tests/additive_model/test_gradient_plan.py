@@ -1,7 +1,5 @@
 """Sensitivities of tables and scores by brute force, and the cost of a plan."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The last step of an additive regression: bounds of its rows, exact solutions, and its gate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

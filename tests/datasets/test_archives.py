@@ -8,17 +8,9 @@ import tarfile
 import numpy as np
 import pytest
 
-from skprivacy.datasets import (
-    fetch_membership_benchmark,
-    fetch_mnist,
-    mnist,
-)
-from skprivacy.datasets import (
-    files as _files,
-)
-from skprivacy.datasets import (
-    membership_benchmarks as membership,
-)
+from skprivacy.datasets import fetch_membership_benchmark, fetch_mnist, mnist
+from skprivacy.datasets import files as _files
+from skprivacy.datasets import membership_benchmarks as membership
 from skprivacy.datasets.files import PublishedFile, data_folder
 from skprivacy.preprocessing import SchemaTransformer
 

@@ -1,7 +1,5 @@
 """One table in every engine, and estimators that fit to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

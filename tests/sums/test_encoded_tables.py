@@ -1,7 +1,5 @@
 """A pipeline with a schema fits a table in its engine, with the bits of a fit in memory."""
 
-from __future__ import annotations
-
 import warnings
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """A scan is charged before it reads; one that fails stays charged and tells nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

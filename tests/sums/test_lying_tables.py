@@ -1,7 +1,5 @@
 """Tables that break their schema: equal sums on every engine, and no value in any message."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fits of several scans: one charge, before the first total; each total of the next plan alone."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from functools import partial

@@ -1,7 +1,5 @@
 """A synthesizer of a table in an engine: the bits of a fit in memory, two scans, one charge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

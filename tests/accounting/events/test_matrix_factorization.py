@@ -16,10 +16,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.accountants import zcdp
 from skprivacy.accounting.event import NoLossDistributionError
-from skprivacy.accounting.events import (
-    BandedFactorizationEvent,
-    TreeAggregationEvent,
-)
+from skprivacy.accounting.events import BandedFactorizationEvent, TreeAggregationEvent
 from skprivacy.accounting.events.matrix_factorization import (
     running_sum_error,
     square_root_band,
