@@ -72,11 +72,7 @@ class Event(PlainNumbers):
     has_bounded_loss: ClassVar[bool] = False  # a Poisson sample then follows from the pure epsilon
 
     def __init_subclass__(
-        cls,
-        *,
-        tag: str | None = "",
-        knows_label: bool = False,
-        **kwargs: Any,
+        cls, *, tag: str | None = "", knows_label: bool = False, **kwargs: Any
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls._source = f"{cls.__module__}.{cls.__qualname__}"
