@@ -7,7 +7,8 @@ Files, in reading order:
 - ``accountants``: epsilon and delta of an event by RDP, PLD, zCDP, GDP, and the best proved
 - ``renyi``: Renyi divergence, also of Poisson samples
 - ``pld/``: privacy loss distributions, the tightest accountant
-- ``guarantee``: PrivacyGuarantee, group privacy, arithmetic of noise, bounds on attacks
+- ``group_privacy``: the cost for groups, from a privacy curve alone
+- ``guarantee``: PrivacyGuarantee, arithmetic of noise, bounds on attacks
 - ``calibration``: least noise for a target; analytic Gaussian multiplier
 - ``smooth_sensitivity``: local and smooth sensitivity of data-dependent costs
 - ``work_limit``: limit on the computing work of an event's bounds

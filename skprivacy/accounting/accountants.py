@@ -100,22 +100,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
 
 @cached_answer(1024)
 def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
-    """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
-
-    Parameters
-    ----------
-    event : Event
-        The release.
-    epsilon : float
-        In nats, at least 0.
-    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
-        The neighbouring relation.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Return the smallest delta that can be proved for ``event`` at ``epsilon`` >= 0, in nats."""
     check_event("event", event)
     not_negative("epsilon", epsilon)
     check_relation(relation)

@@ -72,11 +72,7 @@ class Event(PlainNumbers):
     has_bounded_loss: ClassVar[bool] = False  # a Poisson sample then follows from the pure epsilon
 
     def __init_subclass__(
-        cls,
-        *,
-        tag: str | None = "",
-        knows_label: bool = False,
-        **kwargs: Any,
+        cls, *, tag: str | None = "", knows_label: bool = False, **kwargs: Any
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls._source = f"{cls.__module__}.{cls.__qualname__}"
@@ -411,11 +407,7 @@ def check_event(name: str, value: Any) -> None:
 
 
 def check_known(event: Event, relation: str) -> None:
-    """Raise TypeError if the bounds of an event, or of an inner event, may not hold for a relation.
-
-    Bounds hold for added, removed and replaced records by default. Under ``"label"`` they hold only
-    for classes that declare it with ``knows_label=True``.
-    """
+    """Raise TypeError if bounds of an event, or of an inner one, may not hold for a relation."""
     if relation != "label":
         return
     if not event._knows_label:

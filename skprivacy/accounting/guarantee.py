@@ -31,12 +31,9 @@ from .event import (
     check_relation,
     flatten,
 )
-from .events import ApproxDPEvent, NonPrivateEvent
+from .events import NonPrivateEvent
+from .group_privacy import chain_steps, group_name, unit_name
 
-Floats = NDArray[np.float64]
-_SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
-_GRID_POINTS = 1000
-_MAX_CHAINED_STEPS = 100  # largest number of steps that are chained one by one
 KINDS = ("proved", "random_dp", "estimate")  # from the strongest to the weakest
 # A proof about real numbers does not cover the lowest bits of floating point (Mironov 2012).
 UNSPECIFIED = "unspecified"
@@ -263,21 +260,23 @@ assuming no patient has more than 3 records)
         positive("k", k)
         self._refuse_private()
         changes = (
-            {"unit": _group_name(self.unit, k)} if unit is None else self._unit_changes(unit, k)
+            {"unit": group_name(self.unit, k)} if unit is None else self._unit_changes(unit, k)
         )
         if k == 1:
             return replace(self, **changes)
         # The event for groups if it is known, else Dong, Roth and Su 2022, theorem 2.14
         event = self.event.grouped(k)
-        return replace(self, event=self._chain_steps(k) if event is None else event, **changes)
+        if event is None:
+            event = chain_steps(self.event, k, self.at_delta or 0.0, self.relation)
+        return replace(self, event=event, **changes)
 
     def _unit_changes(self, unit: str, k: int) -> dict[str, Any]:
         if not isinstance(unit, str) or unit in ("", "record", self.unit):
             raise ValueError(
-                f"unit={unit!r} must name a group of {_unit_name(self.unit)}, the units of this "
+                f"unit={unit!r} must name a group of {unit_name(self.unit)}, the units of this "
                 "guarantee. Pass a name such as 'patient'."
             )
-        bound = f"no {unit} has more than {k} {_unit_name(self.unit, k)}"
+        bound = f"no {unit} has more than {k} {unit_name(self.unit, k)}"
         return {"unit": unit, "assumptions": (*self.assumptions, bound)}
 
     def as_replace_one(self) -> PrivacyGuarantee:
@@ -305,7 +304,8 @@ assuming no patient has more than 3 records)
         if self.relation == "replace_one":
             return self
         self._refuse_private()
-        return replace(self, event=self._chain_steps(2), relation="replace_one")
+        event = chain_steps(self.event, 2, self.at_delta or 0.0, self.relation)
+        return replace(self, event=event, relation="replace_one")
 
     def _refuse_private(self) -> None:
         if self.event.data_dependent:
@@ -313,15 +313,6 @@ assuming no patient has more than 3 records)
                 "This epsilon depends on the private data and is withheld: a guarantee derived "
                 "from it would publish it. Use the data-independent event instead."
             )
-
-    def _chain_steps(self, k: int) -> Event:
-        """Bound the cost between data sets ``k`` neighbouring steps apart, at ``at_delta``."""
-        delta = self.at_delta or 0.0
-        if delta == 0:
-            epsilon = k * self.epsilon(0.0)
-        else:
-            epsilon = group_epsilon(self.event, k, delta, self.relation)
-        return ApproxDPEvent(epsilon, delta) if math.isfinite(epsilon) else NonPrivateEvent()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description of JSON types only.
@@ -411,88 +402,10 @@ assuming no patient has more than 3 records)
         return f"<table><caption>{html.escape(repr(self))}</caption>{body}</table>"
 
 
-def group_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
-    """Return epsilon at ``delta`` > 0 between data sets that are ``steps`` neighbours apart.
-
-    Let F(x) be the highest true-positive rate at false-positive rate x for tests of two neighbours.
-    Let Q be a neighbour of P, and R a neighbour of Q. A test that says yes with probability x under
-    P says yes with probability at most F(x) under Q, and hence at most F(F(x)) under R: Dong, Roth
-    and Su (2022), theorem 2.14. Epsilon is the smallest number with F(...F(x)) <= delta + e^epsilon
-    x for every x. One line of F, one pair (epsilon, delta), would give (k epsilon, delta (1 +
-    e^epsilon + ...)) in k steps: never less, and far more for many steps.
-
-    The quotient (F(...F(x)) - delta) / x has one maximum, since increasing concave functions of
-    concave functions are concave. It is bounded above between the points of a grid, which is
-    refined around the maximum. More than 100 steps are bounded by one line.
-    """
-    curve = privacy_curve(event, relation, _SMALLEST_DELTA)
-    if steps > _MAX_CHAINED_STEPS:
-        return _bound_by_one_line(steps, delta, curve)
-    grid = np.geomspace(1e-300, 1.0, _GRID_POINTS)
-    if _chain_tpr(grid[:1], steps, curve)[0] > delta:
-        return math.inf
-    for _ in range(3):
-        # The numerator at a cell's right end over its left end bounds the quotient in the cell.
-        above = _chain_tpr(grid[1:], steps, curve) - delta
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.where(above > 0, np.log(above), -np.inf) - np.log(grid[:-1])
-        best = int(logs.argmax())
-        epsilon = max(0.0, float(logs[best]))
-        grid = np.geomspace(
-            grid[max(best - 1, 0)], grid[min(best + 2, len(grid) - 1)], _GRID_POINTS
-        )
-    return epsilon
-
-
 def auc_ceiling(guarantee: PrivacyGuarantee) -> float:
-    """Return an upper bound on the AUC of any membership attack under a guarantee.
-
-    It is the area under ``tpr_bound``, computed as an upper sum: the bound increases with the false
-    positive rate, so its value at the right end of each strip covers the strip.
-    """
+    """Return an upper bound on the AUC of any membership attack: an upper sum of ``tpr_bound``."""
     edges = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)])
     return float(min(1.0, np.sum(np.diff(edges) * guarantee.tpr_bound(edges[1:]))))
-
-
-def _bound_by_one_line(steps: int, delta: float, curve: tuple[Floats, Floats]) -> float:
-    """Return the least k epsilon with delta' (1 + e^epsilon + ...) <= delta on the curve."""
-    epsilons, deltas = curve
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        many = np.where(epsilons > 0, np.expm1(steps * epsilons) / np.expm1(epsilons), steps)
-        reached = deltas * many <= delta
-    return steps * float(epsilons[reached].min()) if reached.any() else math.inf
-
-
-def _chain_tpr(fpr: Floats, steps: int, curve: tuple[Floats, Floats]) -> Floats:
-    """Return F(...F(fpr)): the highest probability of a yes ``steps`` neighbours away."""
-    for _ in range(steps):  # Dong, Roth and Su 2022, theorem 2.14
-        fpr = np.maximum(fpr, _highest_tpr(fpr, curve))
-    return fpr
-
-
-def _highest_tpr(fpr: Floats, curve: tuple[Floats, Floats]) -> Floats:
-    """Return F(fpr): each (epsilon, delta) of the curve gives two lines; the lowest line counts."""
-    epsilons, deltas = curve
-    best = np.ones(len(fpr))
-    for epsilon, delta in zip(epsilons, deltas, strict=True):
-        with np.errstate(over="ignore"):
-            np.minimum(best, math.exp(min(epsilon, 700)) * fpr + delta, out=best)
-        np.minimum(best, 1 - math.exp(-epsilon) * (1 - delta - fpr), out=best)
-    return best
-
-
-def _group_name(unit: str, k: int) -> str:
-    """Name a group of ``k`` units."""
-    if k == 1:
-        return unit
-    return f"group of {k} records" if unit == "record" else f"group of {k} values of {unit}"
-
-
-def _unit_name(unit: str, k: int = 2) -> str:
-    """Name ``k`` units in the plural or the singular."""
-    if unit == "record":
-        return "records" if k > 1 else "record"
-    return f"values of {unit}" if k > 1 else f"value of {unit}"
 
 
 def _format_epsilon(epsilon: float) -> str:

@@ -49,11 +49,8 @@ def pure_rdp(epsilon: float, orders: Orders) -> Orders:
 
 
 def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: str) -> Orders:
-    """Return the exact Renyi divergence of a Poisson-sampled Gaussian, rounded up.
-
-    It is a finite sum at integer orders (Mironov, Talwar and Zhang 2019), and a quadrature at other
-    orders and for two mixtures, when a record is replaced.
-    """
+    """Return the exact Renyi divergence of a Poisson-sampled Gaussian, rounded up."""
+    # Mironov, Talwar and Zhang 2019: a finite sum at integer orders; else, or replaced, quadrature
     values = [
         binomial_rdp(int(a), rate, noise)
         if a == int(a) and not allows_replacement(relation)
@@ -87,10 +84,7 @@ def mixed_gaussian_rdp(
     down: tuple[float, ...],
     orders: Orders,
 ) -> Orders:
-    """Return the Renyi divergence of sum_j w_j N(a_j, z^2) from sum_j w_j N(b_j, z^2), rounded up.
-
-    The trapezoidal rule of :func:`_quadrature`; all a_j >= 0 >= b_j.
-    """
+    """Return the Renyi divergence of sum_j w_j N(a_j, z^2) from sum_j w_j N(b_j, z^2), or above."""
     step, reach = min(noise / 3, noise**2 / 2), 12 * noise
     widest = max(up) - min(down)
     c, logs = np.array([up, down]), np.log(weights)

@@ -49,13 +49,7 @@ def check_work(event: HasWork) -> None:
 
 
 def closed_form_work(self: HasWork) -> float:
-    """Return the work of closed-form bounds; a class uses it as ``work = closed_form_work``.
-
-    Returns
-    -------
-    float
-        About how many numbers the bounds compute.
-    """
+    """Return the work of closed-form bounds; a class uses it as ``work = closed_form_work``."""
     return CLOSED_FORM_WORK
 
 

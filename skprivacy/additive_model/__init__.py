@@ -4,13 +4,12 @@ Files, in reading order:
 
 - ``losses``: derivatives of a loss by the score, with their bounds
 - ``gradient_plan``: mechanisms of a fit, their sensitivities, event and noise
-- ``column_bins``: bins of a column at several resolutions, from noisy tables
 - ``shrinkage``: Newton steps shrunk by empirical Bayes
-- ``last_step``: the slope of a regression's effects, which is 0 where noise hides them
-- ``effects``: sums of steps over bins, and their lookup for records
+- ``effects``: bins of columns from noisy tables; sums of steps over them, and their lookup
 - ``row_plan``: plans of exact sums of derivatives over cells
 - ``rounds``: private choice and measurement of one table after another
-- ``regression``: the same for numbers, between a release of totals and a last step
+- ``regression``: the same for numbers, between a release of totals and a last step, which finds
+  the slope of the effects: 0 where noise hides them
 - ``additive_models``: PrivateAdditiveClassifier, PrivateAdditiveRegressor
 """
 

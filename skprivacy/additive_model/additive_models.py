@@ -95,7 +95,7 @@ a record or, with ``groups``, a group. A record enters each release as one row o
 its class, or its clipped distance to the released mean, in a table of each column, released
 together; and in each round the first two derivatives of its loss. One table per round is chosen by
 the exponential mechanism and released with discrete Gaussian noise. Bounds and proofs are in
-``losses``, ``last_step`` and ``gradient_plan``. Bins, steps and their shrinkage are computed from
+``losses``, ``regression`` and ``gradient_plan``. Bins, steps and their shrinkage are computed from
 noisy tables only. The releases are composed by their privacy loss distributions.""",
     "regression_guarantees": """\
 The first release is of three totals: a record adds its target and the square. The last one is of

@@ -70,7 +70,7 @@ class RegressionPlan(GradientPlan):
 
     - Totals, released first: one vector with the bounds of one start table. The inner products of
       its rows are >= 0 (``losses``), so a replacement changes it by at most sqrt(2) in L2.
-    - The sums of the last step (``last_step``): one vector, which changes as a measured table of
+    - The sums of the last step (``regression``): one vector, which changes as a measured table of
       one cell does.
     """
 

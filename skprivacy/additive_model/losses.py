@@ -64,10 +64,7 @@ class Loss(ABC):
 
     @abstractmethod
     def start(self, totals: Floats, std: float) -> tuple[Loss, Floats, float]:
-        """Return the loss, the constant scores and the number of records, from noisy totals.
-
-        ``std`` is the noise of each total.
-        """
+        """Return loss, constant scores and number of records from totals with noise ``std``."""
 
     @abstractmethod
     def counts(self, table: Floats) -> Floats:
@@ -75,10 +72,7 @@ class Loss(ABC):
 
     @abstractmethod
     def start_sums(self, table: Floats, constant: Floats, std: Any) -> NewtonSums:
-        """Return the derivatives at the constant scores from a noisy table of start rows.
-
-        ``std`` is the noise of the table, a number or an array of shape (n_cells, 1).
-        """
+        """Return the derivatives at the constant scores from a table with noise ``std`` a cell."""
 
     @abstractmethod
     def derivative_row(self, scores: Floats, target: NDArray) -> Floats:

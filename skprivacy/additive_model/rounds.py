@@ -22,8 +22,7 @@ from ..sums import SumTotal
 from ..synthesis.domain import Domain
 from ..synthesis.marginal_tables import average_sums, release_together
 from ..synthesis.measurement_plan import noise_std
-from .column_bins import RESOLUTIONS, ColumnBins, choose_levels
-from .effects import EffectSum
+from .effects import RESOLUTIONS, ColumnBins, EffectSum, choose_levels
 from .gradient_plan import GradientPlan
 from .losses import Loss
 from .row_plan import ReleasedScores, RowPlan
@@ -114,10 +113,7 @@ def add_rounds(
     offer: PairOffer,
     random: SecureRandom,
 ) -> Generator[RowPlan, SumTotal, ReleasedScores]:
-    """Choose and release the tables of all rounds, add their steps, and return the scores.
-
-    Each round yields the plan of its sums, and receives their total.
-    """
+    """Choose and release the tables of all rounds, add their steps, and return the scores."""
     loss = fitted.loss
     candidates = _list_candidates(fitted, _choose_pairs(fitted, offer))
     cliques = tuple(dict.fromkeys(candidate.columns for candidate in candidates))

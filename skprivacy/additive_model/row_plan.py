@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,7 @@ from ..sums import SumTotal
 from ..sums.sum_plan import Integers, Labels, SumPlan, TargetRange
 from ..synthesis.domain import Domain, NumberCells
 from ..synthesis.scanned_tables import describe_cells, encode_cells, flatten_cells, read_cells
-from .last_step import LastStep
-from .losses import Loss, SquaredLoss
+from .losses import Loss
 
 Floats = NDArray[np.float64]
 Clique = tuple[int, ...]
@@ -44,10 +43,7 @@ class ReleasedScores:
         return replace(self, steps=(*self.steps, (columns, step)))
 
     def scores_of(self, codes: NDArray[Any]) -> Floats:
-        """Return the scores of records (n, n_outputs) from their bins.
-
-        Each is a sum in one order, so its rounding depends on no other record.
-        """
+        """Return scores (n, n_outputs) from bins, each rounded independently of other records."""
         scores = np.zeros((len(codes), len(self.constant)))
         for c, effect in enumerate(self.start):
             scores += effect[codes[:, c]]
@@ -146,38 +142,6 @@ class RowPlan(SumPlan):
             table = sums[start:end].reshape(self.row_length, *shape)
             tables[clique] = np.ascontiguousarray(np.moveaxis(table, 0, -1))
         return tables
-
-
-@dataclass(frozen=True)
-class TotalPlan(RowPlan):
-    """Sums of the rows :meth:`SquaredLoss.total_row` over all records: a set of no columns."""
-
-    loss: SquaredLoss
-
-    @property
-    def row_length(self) -> int:
-        return self.loss.total_row(np.zeros(1)).shape[1]
-
-    def _rows(self, codes: NDArray[Any], target: Floats) -> Floats:
-        return self.loss.total_row(target)
-
-
-@dataclass(frozen=True)
-class LastPlan(RowPlan):
-    """Sums of the rows of the last step of a regression over all records."""
-
-    released: ReleasedScores
-    last: LastStep = field(kw_only=True)
-
-    @property
-    def row_length(self) -> int:
-        return self.last.rows(np.zeros((1, 1)), np.zeros(1)).shape[1]
-
-    def facts(self) -> dict[str, Any]:
-        return {**super().facts(), "last": self.last.facts()}
-
-    def _rows(self, codes: NDArray[Any], target: Floats) -> Floats:
-        return self.last.rows(self.released.scores_of(codes), target)
 
 
 def sum_rows(

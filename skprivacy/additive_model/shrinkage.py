@@ -28,12 +28,8 @@ def shrink_step(
     """Return a Newton step for each cell, shrunk by empirical Bayes, and the noise in it.
 
     A cell's gradient is its hessian H times an effect, plus sampling noise of variance
-    ``dispersion`` * H, plus the mechanism's noise. Effects have a normal prior, whose spread and
-    correlation length maximise the likelihood of the table. The step is their posterior mean. It
-    is 0 where no prior is likelier than the absence of effects.
-
-    ``n_ordered`` is the number of leading bins of each axis whose neighbours are similar: 0 for
-    categories.
+    ``dispersion`` * H, plus the mechanism's noise. Effects have the likeliest normal prior, or are
+    0. The first ``n_ordered`` bins of each axis have similar neighbours.
     """
     step, noise = np.zeros_like(sums.gradient), np.zeros_like(sums.gradient)
     stds = np.broadcast_to(sums.std, step.shape)

@@ -57,11 +57,7 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """Published file with a checksum.
-
-    ``checksum`` is "sha256:..." of the bytes, "git:..." (git's blob id), or "unzipped:...", the
-    SHA-256 of the contents of a gzip file: some files are published in several compressed forms.
-    """
+    """File whose checksum is "sha256:...", "git:..." (a blob id) or "unzipped:..." (SHA-256)."""
 
     folder: str
     name: str

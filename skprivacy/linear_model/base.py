@@ -228,10 +228,7 @@ def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective
 
 @dataclass(frozen=True)
 class GramPlan(TargetPlan):
-    """Sums of x x' and of x s', for records x in the unit ball and slopes s of their targets.
-
-    **Guarantees.** A record with a missing feature, a missing target or an unknown label adds 0.
-    """
+    """Sums of x x' and x s', for x in the unit ball and slopes s; incomplete records add 0."""
 
     ball: UnitBall
     encoding: TargetRange | Labels

@@ -21,11 +21,7 @@ _MIN_THREADED_SIZE = 1 << 23  # numbers in the rows from which several threads a
 
 
 class LinearScores(ClassifierMixin):
-    """Predictions of a linear classifier.
-
-    A subclass has ``classes_`` and the method ``_scores``, which returns one column for two
-    classes.
-    """
+    """Predictions of a linear classifier from ``classes_`` and ``_scores``, one column for two."""
 
     classes_: NDArray[Any]
 

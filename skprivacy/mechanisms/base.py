@@ -182,10 +182,7 @@ def are_arrays(bounds: Any) -> bool:
 
 
 def could_be_pairs(bounds: Any, size: int) -> bool:
-    """Return True if bounds could be one pair per feature, different from (lower, upper).
-
-    A pair of equal numbers could not: the feature would be constant.
-    """
+    """Return True if bounds could be one pair per feature, different from (lower, upper)."""
     try:
         pairs = np.asarray(bounds, np.float64)
     except (TypeError, ValueError, OverflowError):  # ragged or not numeric
@@ -238,11 +235,8 @@ def quantize(
 
 
 def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the L2 norm of each row: a function of that row alone, to the last bit.
-
-    Each sum runs over one contiguous row. ``numpy.einsum`` would split the sum of a row of more
-    than 8,192 numbers if it is the only row.
-    """
+    """Return the L2 norm of each row: a function of that row alone, to the last bit."""
+    # each sum runs over one contiguous row; einsum would split a single row above 8,192 numbers
     squares = np.square(rows, order="C")
     return np.asarray(np.sqrt(squares.sum(axis=1)))
 
@@ -366,10 +360,7 @@ class UnitBall:
     def _write(
         self, X: NDArray, roots: NDArray[np.float64], columns: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Write the weighted rows into ``columns``, (size, n_samples), and return their weights.
-
-        Loops along columns are long and have one bound each, which makes them fast.
-        """
+        """Write the weighted rows into ``columns``, (size, n_samples), and return their weights."""
         d, middle = len(self.lower), (np.asarray(self.lower) + np.asarray(self.upper)) / 2
         features = columns[:d]
         lower, upper = np.array([self.lower, self.upper])[:, :, None]

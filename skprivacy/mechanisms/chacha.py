@@ -30,11 +30,7 @@ _TWO_PI_32 = 2.0 * math.pi * 2.0**-32
 
 
 def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 0, 0)) -> Tensor:
-    """Return ``n`` blocks of the key stream from block ``first`` on, shape (16, n), as int32.
-
-    ``key`` holds 256 bits as int32 of shape (8,), and must be used for one stream only; such a key
-    needs no nonce.
-    """
+    """Return ``n`` blocks of the stream of ``key``, used for it only, as int32 of shape (16, n)."""
     # RFC 8439, section 2.3: the state is constants, key, block counter and nonce
     start = torch.empty((16, n), dtype=torch.int32, device=key.device)
     for row, word in zip((0, 1, 2, 3, 13, 14, 15), (*_CONSTANTS, *nonce), strict=True):

@@ -82,15 +82,6 @@ class DistributedGaussian(NoiseMechanism):
     CCS 2017.
 
     J. H. Bell et al., "Secure single-server aggregation with (poly)logarithmic overhead", CCS 2020.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import SecureRandom
-    >>> from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
-    >>> mechanism = DistributedGaussian(noise_multiplier=1.0, n_parties=3, n_untrusted=1)
-    >>> mechanism.release(np.zeros((3, 4), np.int64), SecureRandom()).shape
-    (4,)
     """
 
     arithmetic = "exact"
@@ -150,20 +141,7 @@ class DistributedGaussian(NoiseMechanism):
         )
 
     def share(self, values: ArrayLike, random: SecureRandom) -> NDArray[np.uint64]:
-        """Return parties' messages without masks: their values plus their noise, modulo 2**64.
-
-        Parameters
-        ----------
-        values : array-like of int64, of any shape
-            Of one party, or of several along the first dimension. Each number gets new noise.
-        random : SecureRandom
-            The source of the noise. Each party has its own.
-
-        Returns
-        -------
-        ndarray of uint64, of the shape of ``values``
-            One party's share **is not private enough**: only the noise of all parties protects.
-        """
+        """Return messages modulo 2**64 without masks: one alone **is not private enough**."""
         return self._share_steps(_as_steps("values", values), random)
 
     def _share_steps(self, steps: NDArray[np.int64], random: SecureRandom) -> NDArray[np.uint64]:
@@ -176,25 +154,12 @@ class DistributedGaussian(NoiseMechanism):
         return noisy
 
     def masks(self, n: int, size: int, random: SecureRandom) -> NDArray[np.uint64]:
-        """Return a mask for each of ``n`` parties: uniform, and with sum 0 modulo 2**64.
+        """Return uniform masks (n, size) of ``n`` parties, with sum 0 modulo 2**64.
 
-        Parameters
-        ----------
-        n : int
-            Number of parties that answer.
-        size : int
-            Number of integers that each sends.
-        random : SecureRandom
-            Stands for the keys that pairs of parties have agreed on.
+        Each party shares a key with its next ``n_untrusted // 2 + 1`` neighbours on either side of
+        a ring. One adds the numbers of the key, the other subtracts them. Here ``random`` stands
+        for the keys.
 
-        Returns
-        -------
-        ndarray of uint64 of shape (n, size)
-            Each party shares a key with its next ``n_untrusted // 2 + 1`` neighbours on either side
-            of a ring. One adds the numbers of the key, the other subtracts them.
-
-        Notes
-        -----
         **Guarantees.** An observer with all keys of up to ``n_untrusted`` parties learns only the
         sum of the others' messages: the ring stays connected without any ``n_untrusted`` of them.
         """
@@ -212,18 +177,7 @@ class DistributedGaussian(NoiseMechanism):
         return masks
 
     def total(self, sent: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the sum of the parties' messages: the server's whole computation.
-
-        Parameters
-        ----------
-        sent : ndarray of uint64 of shape (n_answers, size)
-            Shares with their masks.
-
-        Returns
-        -------
-        ndarray of int64 of shape (size,)
-            The sum of values and noise.
-        """
+        """Return the sum of the parties' masked messages: the server's whole computation."""
         sent = as_array("sent", sent)
         if sent.dtype != np.uint64:
             raise ValueError(f"sent is of type {sent.dtype}; expected uint64. Pass shares.")

@@ -107,11 +107,7 @@ class FloatGaussian(VectorNoise):
 
 
 def check_finite(value: Any) -> None:
-    """Refuse a vector with NaN or infinity, whose noisy version would reveal them.
-
-    **Guarantees.** An error is raised, and nothing is released. A vector on a GPU becomes NaN
-    everywhere instead, which reveals no more than the error does.
-    """
+    """Refuse a vector with NaN or infinity, or make it all NaN on a GPU: noise hides neither."""
     if is_tensor(value) and value.device.type in _ASYNCHRONOUS:
         if len(value):
             value += 0.0 * value.norm(math.inf)
@@ -166,16 +162,6 @@ class FloatLogistic(VectorNoise):
     ----------
     Y. Yang, P. Gohari and U. Topcu, "On the privacy risks of deploying recurrent neural networks
     in machine learning models", PoPETs 2023.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import SecureRandom
-    >>> from skprivacy.mechanisms.float_noise import FloatLogistic
-    >>> gradient = np.zeros(4, np.float32)
-    >>> mechanism = FloatLogistic(noise_multiplier=1.1, sensitivity=0.5)
-    >>> mechanism.release(gradient, SecureRandom()) is gradient
-    True
     """
 
     arithmetic = "floating_point"
@@ -226,11 +212,7 @@ def standard_logistic(size: int, random: SecureRandom) -> NDArray[np.float32]:
 
 
 def _all_finite(value: Any) -> bool:
-    """Return True if a vector has neither NaN nor infinity.
-
-    Its squared length, one pass over memory, is finite only then. A vector with numbers of 1e19 or
-    more may be too long to square, and is checked number by number.
-    """
+    """Return True if a vector has neither NaN nor infinity, usually in one pass over memory."""
     if is_tensor(value):
         return bool(value.isfinite().all())
     with np.errstate(all="ignore"):

@@ -75,17 +75,6 @@ class RoundedGaussian(VectorNoise):
 
     S. Casacuberta, M. Shoemate, S. Vadhan and C. Wagaman, "Widespread underestimation of
     sensitivity in differentially private libraries and how to fix it", CCS 2022.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import SecureRandom
-    >>> from skprivacy.mechanisms.rounded_gaussian import RoundedGaussian
-    >>> gradient = np.zeros(4)
-    >>> mechanism = RoundedGaussian(noise_multiplier=1.1, sensitivity=0.5)
-    >>> noisy = mechanism.release(gradient, SecureRandom())
-    >>> bool((noisy % mechanism.grid == 0).all())
-    True
     """
 
     arithmetic = "exact"

@@ -7,7 +7,6 @@ draw other numbers.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import mmap
@@ -429,7 +428,7 @@ def _map_fork_cleared_page() -> mmap.mmap:
         return mmap.mmap(-1, mmap.PAGESIZE)
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # an old kernel
+        with suppress(OSError):  # an old kernel
             page.madvise(_WIPE_ON_FORK)
     return page
 

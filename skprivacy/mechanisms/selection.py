@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import accounting
 from .._validation import is_number, whole
 from ..accounting import Event
 from ..accounting.events import ExponentialEvent, RandomizedResponseEvent, ReportNoisyMaxEvent
@@ -80,7 +79,7 @@ class RandomizedResponse(Mechanism):
             )
 
     @property
-    def event(self) -> accounting.Event:
+    def event(self) -> Event:
         """``RandomizedResponseEvent(epsilon, n_categories)``, for one report."""
         return RandomizedResponseEvent(self.epsilon, int(self.n_categories))
 

@@ -191,10 +191,7 @@ def _decode_dictionary(column: Any) -> Any:
 
 
 def match_labels(values: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.intp]:
-    """Return the index of each label in ``classes``; -1 if it is missing or unknown.
-
-    Numbers are compared as floats.
-    """
+    """Return the index of each label in ``classes``; -1 if it is missing or unknown."""
     known = np.asarray(classes)
     if known.dtype.kind in "biuf":
         known, values = known.astype(np.float64), values.astype(np.float64)

@@ -60,10 +60,7 @@ class DaskTable(Table):
 
 
 def _check_kind(rows: pd.DataFrame, column: str, expected: str) -> pd.DataFrame:
-    """Return a partition of Dask if its type is the type of the frame; Dask does not check it.
-
-    1 in one file and "1" in another would be two groups.
-    """
+    """Refuse a partition of Dask of another type than its frame: 1 and "1" would be two groups."""
     if len(rows) and pandas_kind(rows[column].dtype) != expected:
         raise ColumnTypeError(
             f"The column {column!r} has values of unlike types in two partitions. Convert it to "

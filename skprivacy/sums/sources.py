@@ -62,11 +62,7 @@ class SumRelease:
 
 
 class SumSource(ABC):
-    """Private records of which a fit reads only sums.
-
-    ``rows`` and ``y`` are the records in memory, from which missing public facts are read, or empty
-    arrays.
-    """
+    """Private records of which a fit reads only sums; ``rows`` and ``y`` are those in memory."""
 
     unit: str
     target: str  # name of the target's column
@@ -88,10 +84,7 @@ class SumSource(ABC):
 
 
 class ArraySource(SumSource):
-    """Records in memory.
-
-    ``read`` returns them as the ``_sum_records`` of a plan takes them: once, in the first scan.
-    """
+    """Records in memory; ``read`` returns them as ``_sum_records`` takes them, once."""
 
     def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
         self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
@@ -154,10 +147,7 @@ def _engine_of(frame: Any) -> tuple[str, str]:
 
 
 def is_table(frame: Any, *columns: Any) -> bool:
-    """Return whether a fit reads a table by the names of its columns.
-
-    Tables in memory are read so if ``columns``, the target or the groups, name one.
-    """
+    """Return whether a fit reads a table by column names; one in memory needs a name."""
     engine = _engine_of(frame)
     if isinstance(frame, Table):
         return True

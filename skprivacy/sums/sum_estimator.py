@@ -71,11 +71,7 @@ _PUBLIC_FACTS = ("bounds", "target_bounds", "classes")
 
 @fill_docs(SUM_DOCS)
 class SumEstimator(PrivateEstimatorMixin):
-    """Base of estimators that release exact sums over records, from one scan or several.
-
-    A subclass has the method ``_make_release``. ``plan`` and ``fit_sums`` follow from it, and
-    ``fit`` calls ``_open_source`` and ``_fit_source``.
-    """
+    """Base of estimators that release exact sums; a subclass defines ``_make_release``."""
 
     relation: str
     delta: float

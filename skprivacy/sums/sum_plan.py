@@ -94,10 +94,7 @@ class SumPlan(ABC):
 
     @property
     def _rows_at_a_time(self) -> int:
-        """Number of records whose sums 64 bits hold, few enough for the processor's caches.
-
-        Adding up counts takes time, too, and floats hold sums of up to 2**37 of them exactly.
-        """
+        """Number of records whose sums 64 bits hold, few enough for the processor's caches."""
         return max(_ROWS_AT_A_TIME, self.size) if self._counts_cells else _ROWS_AT_A_TIME
 
     @property

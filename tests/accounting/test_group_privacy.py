@@ -38,7 +38,7 @@ from skprivacy.accounting.events import (
     SmoothGaussianEvent,
 )
 from skprivacy.accounting.events.mixtures import MixtureEvent
-from skprivacy.accounting.guarantee import group_epsilon
+from skprivacy.accounting.group_privacy import group_epsilon
 from skprivacy.accounting.pld.pairs import pair_from_curve, symmetric_pairs
 from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
 from skprivacy.accounting.renyi import rdp

@@ -57,8 +57,6 @@ def test_unit_is_shown_stored_and_grouped():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, unit="patient_id")
     assert repr(guarantee).startswith("(1.00, 1e-06)-DP per patient_id, add-remove, unspecified")
     assert "<th>unit</th><td>patient_id</td>" in guarantee._repr_html_()
-    assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
-    assert pickle.loads(pickle.dumps(guarantee)).unit == "patient_id"
     assert guarantee.as_replace_one().unit == "patient_id"
     assert guarantee.group(1).unit == "patient_id"
     assert " per group of 3 values of patient_id, " in repr(guarantee.group(3))
@@ -79,10 +77,10 @@ def test_html_escapes_everything():
 
 def test_json_and_pickle_round_trip():
     guarantee = PrivacyGuarantee(
-        sgd(0.01, 1.0, 100), 1e-5, "zero_out", "estimate", ("n is public", "noise is seeded")
-    )
-    text = json.dumps(guarantee.to_dict())
-    assert PrivacyGuarantee.from_dict(json.loads(text)) == guarantee
+        sgd(0.01, 1.0, 100), 1e-5, "label", "estimate", ("n is public", "noise is seeded"),
+        unit="patient_id", arithmetic="exact",
+    )  # fmt: skip
+    assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
     assert pickle.loads(pickle.dumps(guarantee)) == guarantee
 
 

@@ -1,7 +1,5 @@
 """Predictions, effects and public facts of the additive models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

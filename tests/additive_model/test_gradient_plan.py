@@ -1,7 +1,5 @@
 """Sensitivities of tables and scores by brute force, and the cost of a plan."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 
@@ -10,8 +8,8 @@ import pytest
 
 from skprivacy.accounting import ComposedEvent, epsilon_of
 from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
-from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from skprivacy.additive_model.regression import LastStep
 from skprivacy.additive_model.rounds import _score, _size
 from skprivacy.additive_model.row_plan import sum_rows, weighted_rows
 

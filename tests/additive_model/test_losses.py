@@ -1,7 +1,5 @@
 """Bounds of the rows through which records enter releases, on fine grids, and the derivatives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime

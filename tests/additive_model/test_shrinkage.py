@@ -1,7 +1,5 @@
 """Empirical Bayes of noisy steps: exact posterior means, no effects in noise, smooth neighbours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

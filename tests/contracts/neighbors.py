@@ -27,13 +27,8 @@ from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.mechanisms import base as mechanism_base
 from skprivacy.neural_network import network as _network
-from skprivacy.neural_network._gradients import (
-    clipped_sum,
-    contributions,
-)
-from skprivacy.neural_network._gradients import (
-    perceptron as perceptron_sum,
-)
+from skprivacy.neural_network._gradients import clipped_sum, contributions
+from skprivacy.neural_network._gradients import perceptron as perceptron_sum
 from skprivacy.neural_network._training import target_releases
 from skprivacy.sums import sum_plan, tables
 

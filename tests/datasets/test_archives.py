@@ -4,21 +4,14 @@ import gzip
 import hashlib
 import io
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from skprivacy.datasets import (
-    fetch_membership_benchmark,
-    fetch_mnist,
-    mnist,
-)
-from skprivacy.datasets import (
-    files as _files,
-)
-from skprivacy.datasets import (
-    membership_benchmarks as membership,
-)
+from skprivacy.datasets import fetch_membership_benchmark, fetch_mnist, mnist
+from skprivacy.datasets import files as _files
+from skprivacy.datasets import membership_benchmarks as membership
 from skprivacy.datasets.files import PublishedFile, data_folder
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -65,14 +58,9 @@ def publish(tmp_path, monkeypatch):
         path = tmp_path / table.file.folder / table.file.name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(stream.getvalue())
-        if table.file.checksum.startswith("git:"):
-            blob = b"blob %d\0" % len(stream.getvalue()) + stream.getvalue()
-            checksum = f"git:{hashlib.sha1(blob).hexdigest()}"
-        else:
-            checksum = f"sha256:{hashlib.sha256(stream.getvalue()).hexdigest()}"
-        file = PublishedFile(table.file.folder, table.file.name, checksum, table.file.url)
+        checksum = f"sha256:{hashlib.sha256(stream.getvalue()).hexdigest()}"
         sizes = {"n_samples": N, "n_features": D, "n_classes": K}
-        small = type(table)(**{**vars(table), **sizes, "file": file})
+        small = replace(table, **sizes, file=replace(table.file, checksum=checksum))
         monkeypatch.setitem(membership._TABLES, name, small)
         return tmp_path
 

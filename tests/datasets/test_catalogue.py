@@ -1,7 +1,5 @@
 """Every data set that has a name: the shape it is said to have, inside its own public schema."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from functools import partial

@@ -2,6 +2,7 @@
 
 import hashlib
 import urllib.request
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -42,8 +43,7 @@ def home(tmp_path, monkeypatch):
         file = adult._FILES[part]
         (tmp_path / "adult" / file.name).write_text(text)
         checksum = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-        small = PublishedFile(file.folder, file.name, checksum, file.url)
-        monkeypatch.setitem(adult._FILES, part, small)
+        monkeypatch.setitem(adult._FILES, part, replace(file, checksum=checksum))
     return tmp_path
 
 

@@ -1,7 +1,5 @@
 """Parquet files as arrays on disk."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

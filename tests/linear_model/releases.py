@@ -1,7 +1,5 @@
 """What an estimator passes to its mechanisms, caught at the door."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

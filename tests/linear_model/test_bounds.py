@@ -1,7 +1,5 @@
 """Records in the unit ball, exactly; sums without rounding."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The functional mechanism beyond its sensitivities: what it fits, claims and refuses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

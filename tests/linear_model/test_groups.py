@@ -1,7 +1,5 @@
 """Sensitivities of people with several records, by brute force: never exceeded, nearly reached."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objective and output perturbation: the proof, checked by integration; the minimiser; the path."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

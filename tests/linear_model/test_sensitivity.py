@@ -1,7 +1,5 @@
 """Declared sensitivities, by brute force: never exceeded, and nearly reached somewhere."""
 
-from __future__ import annotations
-
 import itertools
 from unittest import mock
 

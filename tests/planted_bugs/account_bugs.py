@@ -22,8 +22,8 @@ from skprivacy.accounting import (
     GNMaxEvent,
     LaplaceEvent,
     event,
-    guarantee,
 )
+from skprivacy.accounting import group_privacy as groups
 from skprivacy.accounting.budget import PrivacyBudget, admission, budget, filters, ledger, statement
 from skprivacy.accounting.budget.filters import Account, Cost, sum_epsilons_and_deltas
 from skprivacy.accounting.budget.ledger import Ledger
@@ -259,7 +259,7 @@ COSTS = [
              "a group is in the sample as one record"),
     replaced(composition, "allows_replacement", lambda relation: False, REPLACED_FIVE,
              "a group is replaced as if it left"),
-    replaced(guarantee, "_chain_tpr", lambda fpr, steps, curve: guarantee._highest_tpr(fpr, curve),
+    replaced(groups, "_chain_tpr", lambda fpr, steps, curve: groups._highest_tpr(fpr, curve),
              group_privacy.test_steps_along_a_gaussian_curve_are_exact,
              "steps between neighbours forgotten"),
     replaced(event, "_register", lambda tag, cls: event._TAGS.__setitem__(tag, cls), check_tags,

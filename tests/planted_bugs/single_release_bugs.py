@@ -10,8 +10,8 @@ import torch
 
 from skprivacy.accounting import ComposedEvent
 from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
-from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import LogisticLoss, SquaredLoss
+from skprivacy.additive_model.regression import LastStep
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, features, heads

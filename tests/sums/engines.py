@@ -1,8 +1,7 @@
 """One table in every engine, and estimators that fit to it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 
+from skprivacy.accounting import PrivacyBudget
 from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.fine_tuning.heads import GradientHead
@@ -26,8 +26,10 @@ from skprivacy.linear_model import (
 )
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler, Schema
 from skprivacy.sums import SumTotal
+from skprivacy.sums.sources import open_table
 
 COLUMNS = ["age", "dose", "visits"]
+SECRET = "Frau Kolumbus-73"
 
 
 def patients(n: int = 2_000, seed: int = 0) -> pd.DataFrame:
@@ -157,6 +159,29 @@ def fit_in_memory(model: Any, table: pd.DataFrame, name: str, grouped: bool) -> 
     target = ALL[name][1]
     groups = {"groups": table["patient"]} if grouped else {}
     return model.fit(table[COLUMNS], *([] if target is None else [table[target]]), **groups)
+
+
+@contextmanager
+def refused(error: type[Exception], match: str, charges: int = 0) -> Iterator[PrivacyBudget]:
+    """Demand an error that names no value, after as many charges to the budget."""
+    budget = PrivacyBudget(5.0, 1e-4)
+    with pytest.raises(error, match=match) as refusal:
+        yield budget
+    assert SECRET not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+    assert len(budget.entries()) == charges
+
+
+def watch_scans(table: Any, monkeypatch: pytest.MonkeyPatch, before: Callable[[], Any]) -> None:
+    """Call ``before`` at the start of each scan of a table."""
+    kind = type(open_table(table))
+    original = kind.sum_parts
+
+    def sum_parts(self: Any, plan: Any, groups: Any) -> Any:
+        before()
+        return original(self, plan, groups)
+
+    monkeypatch.setattr(kind, "sum_parts", sum_parts)
 
 
 def same_fits(one: Any, other: Any) -> bool:

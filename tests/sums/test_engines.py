@@ -1,7 +1,5 @@
 """Every engine gives the bits of a fit in memory, for any order, cut and group."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

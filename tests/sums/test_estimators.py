@@ -1,7 +1,5 @@
 """The table of doc/sums.rst names every private estimator and statistic, and says the truth."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from pathlib import Path

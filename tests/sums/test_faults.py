@@ -1,7 +1,5 @@
 """A scan is charged before it reads; one that fails stays charged and tells nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -22,11 +20,10 @@ from skprivacy.sums import tables
 from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import SumPlan
 
-from .engines import COLUMNS, ENGINES, MODELS, arguments, columns_of, patients, same_fits
+from .engines import COLUMNS, ENGINES, MODELS, SECRET, arguments, columns_of, patients, same_fits
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 TABLE = patients(1_000)
-SECRET = "Frau Kolumbus-73"
 NAME = "AdaSSPRegressor"
 make = MODELS[NAME][0]
 

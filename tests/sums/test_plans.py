@@ -1,7 +1,5 @@
 """Plans are frozen public facts; their integers are exact, pure and canonical."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
@@ -12,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skprivacy.linear_model import (
-    AdaSSPRegressor,
-    FunctionalMechanismRegressor,
-)
+from skprivacy.linear_model import AdaSSPRegressor, FunctionalMechanismRegressor
 from skprivacy.preprocessing import PrivateStandardScaler
 from skprivacy.sums import sum_plan
 from skprivacy.sums.sum_plan import GROUP_SIZE, add_limbs, limbs_to_floats, split_limbs

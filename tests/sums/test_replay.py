@@ -1,7 +1,5 @@
 """The replay contract on two engines: a record or a patient moves a release by its sensitivity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,10 +1,9 @@
 """Fits of several scans: one charge, before the first total; each total of the next plan alone."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from skprivacy.exceptions import BudgetExceededError
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.sums import SumTotal
-from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import GROUP_SIZE
 from skprivacy.synthesis import Grid, MarginalSynthesizer
 
@@ -28,17 +26,18 @@ from .engines import (
     ENGINES,
     OUTCOMES,
     SCANS,
+    SECRET,
     columns_of,
     fit_by_scans,
     fit_in_memory,
     patients,
     same_fits,
+    watch_scans,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 TABLE = patients(1_000)
 TYPES = dict(TABLE[COLUMNS].dtypes)
-SECRET = "Frau Kolumbus-73"
 SCHEMA = Schema(
     {
         "age": BoundedColumn(0, 100, missing=True),
@@ -87,14 +86,8 @@ def test_the_first_total_is_charged_and_no_other(name, budget):
 @pytest.mark.parametrize("name", SCANS)
 def test_the_scans_of_an_engine_are_charged_once(name, budget, tmp_path, monkeypatch):
     table = ENGINES["dataset"](TABLE[columns_of(name, False)], tmp_path)
-    scans, kind = [], type(open_table(table))
-    original = kind.sum_parts
-
-    def parts(self, plan, groups):
-        scans.append(len(budget.entries()))
-        return original(self, plan, groups)
-
-    monkeypatch.setattr(kind, "sum_parts", parts)
+    scans = []
+    watch_scans(table, monkeypatch, lambda: scans.append(len(budget.entries())))
     SCANS[name][0](budget=budget).fit(table, ALL[name][1])
     assert scans == [1] * N_SCANS[name]
     assert len(budget.entries()) == 1
@@ -104,19 +97,11 @@ def test_the_scans_of_an_engine_are_charged_once(name, budget, tmp_path, monkeyp
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_later_scan_that_fails_stays_charged(name, engine, budget, tmp_path, monkeypatch):
     table = ENGINES[engine](TABLE[columns_of(name, False)], tmp_path)
-    scans, kind = [], type(open_table(table))
-    original = kind.sum_parts
-
-    def parts(self, plan, groups):
-        scans.append(plan)
-        if len(scans) == 3:
-            raise OSError(SECRET)
-        return original(self, plan, groups)
-
+    third = mock.Mock(side_effect=[None, None, OSError(SECRET)])
     model = SCANS[name][0]().fit(table, ALL[name][1])
     before = dict(vars(model))
     model.set_params(budget=budget)
-    monkeypatch.setattr(kind, "sum_parts", parts)
+    watch_scans(table, monkeypatch, third)
     with pytest.raises(RuntimeError, match="failed") as failure:
         model.fit(table, ALL[name][1])
     assert SECRET not in str(failure.value)

@@ -1,17 +1,14 @@
 """A synthesizer of a table in an engine: the bits of a fit in memory, two scans, one charge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
-from skprivacy.sums.sources import open_table
 from skprivacy.synthesis import MarginalSynthesizer
 from tests.contracts.replay import Pair, compare
 
-from .engines import ENGINES, patients
+from .engines import ENGINES, patients, refused, watch_scans
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 TABLE = patients(1_500)
@@ -63,13 +60,8 @@ def test_every_engine_gives_the_tables_of_a_fit_in_memory(method, engine, groupe
 def test_the_scans_of_a_fit_are_charged_once(method, n_scans, tmp_path, monkeypatch):
     table = ENGINES["dataset"](TABLE.drop(columns="patient"), tmp_path)
     budget = PrivacyBudget(3.0, 1e-4)
-    scans, original = [], type(open_table(table)).sum_parts
-
-    def parts(self, plan, groups):
-        scans.append(len(budget.entries()))
-        return original(self, plan, groups)
-
-    monkeypatch.setattr(type(open_table(table)), "sum_parts", parts)
+    scans = []
+    watch_scans(table, monkeypatch, lambda: scans.append(len(budget.entries())))
     make(method, budget=budget).fit(table)
     assert scans == [1] * n_scans
 
@@ -82,10 +74,8 @@ def test_a_schema_is_demanded(tmp_path):
 
 def test_text_in_a_column_of_numbers_is_refused_before_the_charge(tmp_path):
     rows = TABLE.drop(columns="patient").assign(dose=TABLE["outcome"])
-    budget = PrivacyBudget(3.0, 1e-4)
-    with pytest.raises(TypeError, match="'dose' holds text; expected numbers"):
+    with refused(TypeError, "'dose' holds text; expected numbers") as budget:
         make("tree", budget=budget).fit(ENGINES["dataset"](rows, tmp_path))
-    assert not len(budget.entries())
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["records", "patients"])

@@ -1,7 +1,5 @@
 """A part counts once; other content, other plans and partly known totals are refused."""
 
-from __future__ import annotations
-
 import json
 import stat
 

@@ -114,10 +114,7 @@ def check_caps(log: Log, terms: Terms) -> None:
 
 
 def check_scope_name(parameter: str, name: str) -> None:
-    """Raise ValueError for a name that can look like another name.
-
-    **Edge cases.** Letters of different alphabets that look alike are different names.
-    """
+    """Raise ValueError for a name that can look like another name of the same alphabets."""
     for character in name:
         # Not printable: control, format (zero width, bidirectional), surrogate, private use,
         # unassigned, and every separator except the space.
@@ -257,10 +254,7 @@ def charges_of_record(
 
 
 def iter_memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
-    """Yield, for each way in which a record can lie in partitions, whether a path charges it.
-
-    **Edge cases.** Yields nothing if there are more than 10,000 ways.
-    """
+    """Yield, for each way to lie in partitions, whether a path charges it; none if over 10,000."""
     divided = _divided_scopes(paths)
     if _count_ways(divided) > _MAX_WAYS:
         return

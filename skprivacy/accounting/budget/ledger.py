@@ -206,11 +206,7 @@ class Log:
 
 
 class Ledger(ABC):
-    """Storage of a budget's log.
-
-    **Guarantees.** A ledger object stores the last line that it has seen. A log without that line
-    was replaced, cut or restored from an older copy, and is refused.
-    """
+    """Storage of a budget's log; refuses a log without the last line that this object has seen."""
 
     address: str  # as passed to ledger_at()
     seen: LedgerVersion | None = None

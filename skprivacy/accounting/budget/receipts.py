@@ -63,17 +63,9 @@ class Reservation:
     """Charge with an open outcome, from :meth:`~skprivacy.accounting.PrivacyBudget.reserve`.
 
     The budget is charged when this object is created, not when it is entered. As a context manager
-    it yields the receipt, and records on leaving whether the release succeeded.
+    it yields the receipt, and records on leaving whether the release succeeded: it calls
+    ``record_outcome`` with the number of the charge and ``"commit"`` or ``"fail"``.
 
-    Parameters
-    ----------
-    receipt : Receipt
-        The charge.
-    record_outcome : callable
-        Called with the number of the charge and ``"commit"`` or ``"fail"``.
-
-    Notes
-    -----
     **Guarantees.** It can be entered only once: a second release needs a second reservation.
     """
 

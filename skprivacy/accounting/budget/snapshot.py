@@ -36,11 +36,7 @@ def open_exported_ledger(name: str, scope: str, lines: Sequence[Sequence[Any]]) 
 
 
 def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee]) -> None:
-    """Raise the budget's error if it would refuse one of the planned releases, in order.
-
-    Nothing is charged. **Edge cases.** Others may charge the budget before the releases, so a
-    series that fits now may be refused later.
-    """
+    """Raise the budget's error if it would now refuse one of the planned releases, in order."""
     scope, lines = export_lines(budget)
     copy = PrivacyBudget.__new__(PrivacyBudget)
     copy._attach(_MemoryLedger(f"a copy of {budget.path}", lines), scope)
@@ -52,12 +48,7 @@ def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee])
 
 
 def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
-    """Raise WorkLimitError if checking the caps of a stranger's ledger would take too long.
-
-    Each cap is checked for the charges along each path below it. If that fails, it is checked for
-    each way in which a record can lie in partitions. The search for the first tightly composed
-    charge takes one step for each charge and each kind of event.
-    """
+    """Raise WorkLimitError if checking the caps of a stranger's ledger would take too long."""
     charges = [(line[4], line[6]) for line in lines if line[1] == "reserve"]
     caps = {line[4] for line in lines if line[1] in ("budget", "scope")}
     work = 0.0

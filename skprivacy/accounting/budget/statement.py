@@ -405,10 +405,7 @@ def _check_digest(digest: Any) -> None:
 
 
 def _check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
-    """Check that relation and unit are valid, and fixed once before the first charge.
-
-    The first line has ``terms``; a later line fixes relation and unit to ``settled``.
-    """
+    """Check that relation and unit are valid, and fixed once before the first charge."""
     fixed = terms["relation"], terms["unit"]
     lines = [record.seq for record in records if record.kind == "relation"]
     charges = [record.seq for record in records if record.kind == "reserve"]

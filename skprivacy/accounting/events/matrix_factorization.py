@@ -114,9 +114,7 @@ class MatrixFactorizationEvent(Event, tag=None):
 
 @dataclass(frozen=True)
 class BandedFactorizationEvent(
-    MatrixFactorizationEvent,
-    tag="BandedFactorization",
-    knows_label=True,
+    MatrixFactorizationEvent, tag="BandedFactorization", knows_label=True
 ):
     """Banded matrix factorisation: the released matrix C is Toeplitz, with few diagonals.
 
@@ -166,11 +164,7 @@ class BandedFactorizationEvent(
 
 
 @dataclass(frozen=True)
-class TreeAggregationEvent(
-    MatrixFactorizationEvent,
-    tag="TreeAggregation",
-    knows_label=True,
-):
+class TreeAggregationEvent(MatrixFactorizationEvent, tag="TreeAggregation", knows_label=True):
     """Tree aggregation: running sums are made of noisy sums over 2^l steps.
 
     Each noisy sum is a row of the matrix C of :class:`MatrixFactorizationEvent`. Row (l, m) sums

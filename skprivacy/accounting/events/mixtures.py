@@ -258,11 +258,7 @@ def _largest_loss(loss: PrivacyLossDistribution) -> float:
 
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:
-    """Return the smallest e with (1 - gamma) d <= gamma expm1(e), or infinity.
-
-    Between two points of the curve, the equation is solved exactly for the chord in e^epsilon,
-    which lies above the curve.
-    """
+    """Return the least e with (1 - gamma) d <= gamma expm1(e) on the curve's chords, or inf."""
     excess = (1 - gamma) * deltas - gamma * np.expm1(epsilons)
     i = int((excess <= 0).argmax())
     if excess[i] > 0:

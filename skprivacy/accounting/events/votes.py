@@ -100,11 +100,7 @@ class _VoteEvent(Event, tag=None):
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class GNMaxEvent(
-    _VoteEvent,
-    tag="GNMaxVote",
-    knows_label=True,
-):
+class GNMaxEvent(_VoteEvent, tag="GNMaxVote", knows_label=True):
     """GNMax: arg-max of vote counts after Gaussian noise (Papernot et al. 2018).
 
     Parameters
@@ -152,11 +148,7 @@ class GNMaxEvent(
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class LNMaxEvent(
-    _VoteEvent,
-    tag="LNMaxVote",
-    knows_label=True,
-):
+class LNMaxEvent(_VoteEvent, tag="LNMaxVote", knows_label=True):
     """LNMax: arg-max of vote counts after Laplace noise (Papernot et al. 2017).
 
     Parameters
@@ -201,11 +193,7 @@ class LNMaxEvent(
 
 @fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
-class VoteThresholdEvent(
-    _VoteEvent,
-    tag="VoteThreshold",
-    knows_label=True,
-):
+class VoteThresholdEvent(_VoteEvent, tag="VoteThreshold", knows_label=True):
     """Threshold test of Confident-GNMax: is the largest noisy count above a threshold?
 
     It is charged on every query, answered or not. With ``offset`` it is the test of
@@ -301,11 +289,7 @@ class VoteThresholdEvent(
 
 
 @dataclass(frozen=True)
-class VoteBlockEvent(
-    Event,
-    tag="VoteBlock",
-    knows_label=True,
-):
+class VoteBlockEvent(Event, tag="VoteBlock", knows_label=True):
     """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
     A block costs about a fifth less than the same number of :class:`GNMaxEvent` or

@@ -208,10 +208,7 @@ def _tilt(t: int) -> float:
 
 
 def _split_by_divergence(channels: Channels, h: float, t: int) -> Iterator[tuple[Channels, int]]:
-    """Yield parts of the channels, each with the grid spacing that it needs.
-
-    The choice affects only accuracy and speed, not validity.
-    """
+    """Yield parts of the channels with a grid spacing each: for accuracy, never for validity."""
     p, loss = channels.p, -channels.shift
     share = np.zeros(p.shape[1])
     for tilt in _TILTS * _tilt(t):
@@ -336,11 +333,7 @@ def is_covered(kind: str, h: float, n_queries: int) -> bool:
 
 
 def argmax_curve(kind: str, h: float, n_queries: int) -> tuple[Array, Array]:
-    """Return epsilons, and an upper bound on delta at each.
-
-    ``h`` is one vote in units of the standard deviation (Laplace noise: of the scale), within
-    :data:`COVERED`.
-    """
+    """Return epsilons and upper bounds on delta; one vote is ``h`` deviations (Laplace: scales)."""
     noise, step = _KINDS[kind], h / _POINTS
     pad = noise.pad(h, step)
     size = max(math.ceil(noise.reach(h, n_queries) / step) + 1, pad)

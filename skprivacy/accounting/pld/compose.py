@@ -1,4 +1,6 @@
-"""Composition of privacy losses by FFT, on a pessimistic grid with exponential tilting.
+"""Composition of privacy losses by FFT (Koskela, Jalko and Honkela 2020, arXiv:1906.03049).
+
+The grid is pessimistic, and the losses are tilted exponentially.
 
 **Never below the exact value.** Three quantities are rounded up, and everything else is exact:
 
@@ -230,11 +232,10 @@ def compose(
     question: Callable[[ComposedLoss], float] | None = None,
     probe: ComposedLoss | None = None,
 ) -> ComposedLoss:
-    """Compose ``groups`` on a grid on which ``question`` has an accuracy of ``tolerance``.
+    """Compose ``groups`` on a grid on which the error of ``question`` in ln delta is ``tolerance``.
 
-    The accuracy, in units of ln delta, is estimated by the change of the answer on a grid of twice
-    the step, or on the grid of ``probe`` if its step is longer still. Without a question the saddle
-    point determines the grid.
+    The error is estimated by the change of the answer on a grid of twice the step, or on the grid
+    of ``probe`` if that is coarser. Without a question the saddle point determines the grid.
     """
     count = sum(g.count for g in groups)
     tail = max(math.exp(saddle.log_delta) * HARMLESS / count, 1e-300)

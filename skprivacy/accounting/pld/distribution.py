@@ -226,17 +226,10 @@ def _group_pairs(counts: Counter[Pair]) -> list[Group]:
 
 @cached_answer(256)
 def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
-    """Return the privacy loss distribution of an event.
+    """Return the privacy loss distribution of an event, composed in both directions.
 
     Under Poisson sampling ``zero_out`` has the same pairs as ``add_remove``: a record's
-    contribution is present or absent. Both directions are composed, and the larger epsilon counts.
-
-    A. Koskela, J. Jalko and A. Honkela, "Computing tight differential privacy guarantees using
-    FFT", AISTATS 2020, arXiv:1906.03049.
-    V. Doroshenko, B. Ghazi, P. Kamath, R. Kumar and P. Manurangsi, "Connect the dots: tighter
-    discrete approximations of privacy loss distributions", PoPETs 2022, arXiv:2207.04380.
-    Y. Zhu, J. Dong and Y.-X. Wang, "Optimal accounting of differential privacy via characteristic
-    function", AISTATS 2022, arXiv:2106.08567.
+    contribution is present or absent.
     """
     check_relation(relation)
     check_work(event)

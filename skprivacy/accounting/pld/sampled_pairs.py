@@ -20,10 +20,7 @@ _PER_DEVIATION, _MOST_POINTS = 32, 200_000
 
 @dataclass(frozen=True)
 class Removed(Pair):
-    """(1-q) Q + q P from Q: a Poisson sample that may contain the record, from one without it.
-
-    ``base`` must be symmetric: swapping its P and Q negates the loss and changes nothing else.
-    """
+    """(1-q) Q + q P from Q: a Poisson sample with or without the record; ``base`` is symmetric."""
 
     base: Pair
     q: float

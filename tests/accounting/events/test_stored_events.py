@@ -10,79 +10,58 @@ from pathlib import Path
 
 import pytest
 
-from skprivacy.accounting import (
-    ApproxDPEvent,
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    GNMaxEvent,
-    LaplaceEvent,
-    LedgerError,
-    PoissonSampledEvent,
-    PrivacyBudget,
-    RepeatedEvent,
-    VoteBlockEvent,
-    epsilon_of,
-)
-from skprivacy.accounting.events import (
-    BandedFactorizationEvent,
-    DiscreteGaussianEvent,
-    DiscreteLaplaceEvent,
-    ExponentialEvent,
-    LNMaxEvent,
-    LogisticEvent,
-    NonPrivateEvent,
-    PrivateSelectionEvent,
-    RandomizedResponseEvent,
-    ReportNoisyMaxEvent,
-    SampledGroupEvent,
-    SmoothGaussianEvent,
-    TreeAggregationEvent,
-    VoteThresholdEvent,
-)
-from skprivacy.accounting.events.mixtures import MixtureEvent
+from skprivacy.accounting import Event, LedgerError, PrivacyBudget, epsilon_of, events
 from skprivacy.accounting.work_limit import closed_form_work
+
+
+def twice(event):
+    return events.RepeatedEvent(event, 2)
+
 
 # Rows are added for new events. From the first release on, they are never changed.
 STORED = json.loads(Path(__file__).with_name("stored_events.json").read_text())
 EVENTS = [
-    NonPrivateEvent(),
-    GaussianEvent(2.0),
-    LaplaceEvent(2.0),
-    LogisticEvent(2.0),
-    LogisticEvent(3.0, norm=2),
-    ApproxDPEvent(1.0),
-    ApproxDPEvent(0.5, 1e-7),
-    DiscreteLaplaceEvent(3.0, 2),
-    DiscreteGaussianEvent(3.0, 2),
-    DiscreteGaussianEvent(4.0, 1.5, 3),
-    RandomizedResponseEvent(1.0),
-    RandomizedResponseEvent(1.0, 4),
-    ExponentialEvent(1.0),
-    ReportNoisyMaxEvent(1.0),
-    GNMaxEvent(40.0),
-    LNMaxEvent(20.0),
-    VoteThresholdEvent(40.0),
-    VoteThresholdEvent(40.0, threshold=200.0),
-    PrivateSelectionEvent(GaussianEvent(5.0), 0.0, 0.3),
-    SmoothGaussianEvent(3.0, 0.01),
-    SmoothGaussianEvent(3.0, 0.01, 2.0),
-    BandedFactorizationEvent(2.0, 100, 2, (1.0, 0.5, 0.375)),
-    TreeAggregationEvent(2.0, 8, 3),
-    PoissonSampledEvent(0.1, GaussianEvent(1.0)),
-    RepeatedEvent(PoissonSampledEvent(0.05, GaussianEvent(1.5)), 50),
-    RepeatedEvent(PoissonSampledEvent(0.1, LogisticEvent(2.0, norm=2)), 5),
-    ComposedEvent((GaussianEvent(1.0), RepeatedEvent(LaplaceEvent(3.0), 2))),
-    MixtureEvent((0.25, 0.75), (GaussianEvent(2.0), RepeatedEvent(LaplaceEvent(4.0), 2))),
-    GNMaxEvent(40.0, moved=2),
-    LNMaxEvent(20.0, moved=2),
-    VoteThresholdEvent(40.0, moved=2),
-    VoteThresholdEvent(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
-    VoteBlockEvent("gnmax", 20.0, 12),
-    VoteBlockEvent("gnmax", 20.0, 12, moved=2),
-    VoteBlockEvent("threshold", 20.0, 12),
-    VoteBlockEvent("lnmax", 20.0, 12),
-    SampledGroupEvent(0.1, GaussianEvent(2.0), 3),
+    events.NonPrivateEvent(),
+    events.GaussianEvent(2.0),
+    events.LaplaceEvent(2.0),
+    events.LogisticEvent(2.0),
+    events.LogisticEvent(3.0, norm=2),
+    events.ApproxDPEvent(1.0),
+    events.ApproxDPEvent(0.5, 1e-7),
+    events.DiscreteLaplaceEvent(3.0, 2),
+    events.DiscreteGaussianEvent(3.0, 2),
+    events.DiscreteGaussianEvent(4.0, 1.5, 3),
+    events.RandomizedResponseEvent(1.0),
+    events.RandomizedResponseEvent(1.0, 4),
+    events.ExponentialEvent(1.0),
+    events.ReportNoisyMaxEvent(1.0),
+    events.GNMaxEvent(40.0),
+    events.LNMaxEvent(20.0),
+    events.VoteThresholdEvent(40.0),
+    events.VoteThresholdEvent(40.0, threshold=200.0),
+    events.PrivateSelectionEvent(events.GaussianEvent(5.0), 0.0, 0.3),
+    events.SmoothGaussianEvent(3.0, 0.01),
+    events.SmoothGaussianEvent(3.0, 0.01, 2.0),
+    events.BandedFactorizationEvent(2.0, 100, 2, (1.0, 0.5, 0.375)),
+    events.TreeAggregationEvent(2.0, 8, 3),
+    events.PoissonSampledEvent(0.1, events.GaussianEvent(1.0)),
+    events.RepeatedEvent(events.PoissonSampledEvent(0.05, events.GaussianEvent(1.5)), 50),
+    events.RepeatedEvent(events.PoissonSampledEvent(0.1, events.LogisticEvent(2.0, norm=2)), 5),
+    events.ComposedEvent(
+        (events.GaussianEvent(1.0), events.RepeatedEvent(events.LaplaceEvent(3.0), 2))
+    ),
+    events.MixtureEvent(
+        (0.25, 0.75), (events.GaussianEvent(2.0), events.RepeatedEvent(events.LaplaceEvent(4.0), 2))
+    ),
+    events.GNMaxEvent(40.0, moved=2),
+    events.LNMaxEvent(20.0, moved=2),
+    events.VoteThresholdEvent(40.0, moved=2),
+    events.VoteThresholdEvent(40.0, threshold=200.0, offset=(1.5, 0.0, 100.0)),
+    events.VoteBlockEvent("gnmax", 20.0, 12),
+    events.VoteBlockEvent("gnmax", 20.0, 12, moved=2),
+    events.VoteBlockEvent("threshold", 20.0, 12),
+    events.VoteBlockEvent("lnmax", 20.0, 12),
+    events.SampledGroupEvent(0.1, events.GaussianEvent(2.0), 3),
 ]
 
 
@@ -127,10 +106,12 @@ def test_every_event_is_used_in_a_test_of_bounds():
 
 def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
     path = tmp_path / "ledger"
-    PrivacyBudget(5.0, 1e-6, path).reserve(LaplaceEvent(1.0))
+    PrivacyBudget(5.0, 1e-6, path).reserve(events.LaplaceEvent(1.0))
 
     mine = type("Laplace", (Event,), {"__module__": "notebook", "work": closed_form_work})
-    assert type(Event.from_dict({"type": "Laplace", "noise_multiplier": 1.0})) is LaplaceEvent
+    assert (
+        type(Event.from_dict({"type": "Laplace", "noise_multiplier": 1.0})) is events.LaplaceEvent
+    )
     assert PrivacyBudget.open(path).spent() == pytest.approx(1.0, rel=1e-3)
     assert mine().to_dict() == {"type": "notebook.Laplace"}
     assert type(Event.from_dict({"type": "notebook.Laplace"})) is mine
@@ -144,7 +125,7 @@ def test_a_tag_belongs_to_one_class():
         class Mine(Event, tag="Gaussian"):
             work = closed_form_work
 
-    assert Event.from_dict(GaussianEvent(1.0).to_dict()) == GaussianEvent(1.0)
+    assert Event.from_dict(events.GaussianEvent(1.0).to_dict()) == events.GaussianEvent(1.0)
     assert "Mine" not in {c._tag for c in every(Event) if c._tag}
 
 
@@ -177,10 +158,10 @@ def test_unknown_event_in_a_ledger_names_its_class(tmp_path):
     program = """
         import sys
         from dataclasses import dataclass
-        from skprivacy.accounting import ApproxDPEvent, PrivacyBudget
+        from skprivacy.accounting import events.ApproxDPEvent, PrivacyBudget
 
         @dataclass(frozen=True)
-        class Gone(ApproxDPEvent, tag="tests.Gone"):
+        class Gone(events.ApproxDPEvent, tag="tests.Gone"):
             pass
 
         PrivacyBudget(1.0, 1e-6, sys.argv[1]).reserve(Gone(0.5))

@@ -45,11 +45,6 @@ def test_renyi_of_votes_is_that_of_gaussian_noise(sigma):
     np.testing.assert_allclose(rdp(VoteThresholdEvent(sigma), orders), orders / (2 * sigma**2))
 
 
-@pytest.mark.parametrize("scale", NOISE)
-def test_laplace_votes_are_pure(scale):
-    assert epsilon_of(LNMaxEvent(scale), 0.0) == pytest.approx(2 / scale)
-
-
 @pytest.mark.parametrize("make", [GNMaxEvent, LNMaxEvent, VoteThresholdEvent])
 def test_moved_votes_cost_as_one_with_less_noise(make):
     orders = np.array([1.5, 2.0, 10.0])

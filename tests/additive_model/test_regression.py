@@ -1,13 +1,11 @@
 """The last step of an additive regression: bounds of its rows, exact solutions, and its gate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from skprivacy.additive_model import PrivateAdditiveRegressor
-from skprivacy.additive_model.last_step import LastStep
 from skprivacy.additive_model.losses import SquaredLoss
+from skprivacy.additive_model.regression import LastStep
 from skprivacy.preprocessing import BoundedColumn, Schema
 
 

@@ -1,11 +1,9 @@
 """Bins of columns at several resolutions, from noisy counts and effects."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from skprivacy.additive_model.column_bins import RESOLUTIONS, choose_levels
+from skprivacy.additive_model.effects import RESOLUTIONS, choose_levels
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn
 from skprivacy.synthesis.domain import ColumnCells, Grid, ValueCells, make_number_cells
 
