@@ -10,12 +10,7 @@ import pandas as pd
 import pytest
 
 from skprivacy import load_model
-from skprivacy.accounting import (
-    ApproxDPEvent,
-    GaussianEvent,
-    PrivacyBudget,
-    PrivacyGuarantee,
-)
+from skprivacy.accounting import ApproxDPEvent, GaussianEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.audit import audit as audit_function
 from skprivacy.cli import main
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema

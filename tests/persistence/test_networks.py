@@ -15,10 +15,7 @@ from sklearn.base import clone
 
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.neural_network import (
-    DPSGDClassifier,
-    DPSGDRegressor,
-)
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 
 
 @pytest.fixture

@@ -16,12 +16,7 @@ import pytest
 from skprivacy import mechanisms
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
-from skprivacy.preprocessing import (
-    BoundedColumn,
-    CategoricalColumn,
-    Schema,
-    private_summary,
-)
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, private_summary
 from skprivacy.preprocessing.statistics import parquet_scan as _scan
 
 if not find_spec("duckdb"):

@@ -32,7 +32,8 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns, open_columns
+from skprivacy.preprocessing.statistics.moments import BoundedColumns
+from skprivacy.preprocessing.statistics.release import open_columns
 
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
 LOWER, UPPER = np.array([0.0, -5.0]), np.array([10.0, 1.0])
