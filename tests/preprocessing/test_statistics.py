@@ -126,14 +126,6 @@ def test_sums_and_counts_are_near_the_truth(relation, delta):
     assert abs(count - np.sum((X[:, 0] > 2) & (X[:, 0] < 11))) < 8
 
 
-def test_the_sum_of_one_column_is_a_number():
-    value, privacy = private_sum([1.0, 2.0] * 500, bounds=(0, 5), epsilon=1.0)
-    assert isinstance(value, float)
-    assert 1400 < value < 1600
-    assert privacy.epsilon() == pytest.approx(1.0, rel=1e-3)
-    assert private_sum([3.0], bounds=(0, 0), epsilon=1.0).value == 0.0
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("q", [0.0, 0.2, 0.5, 1.0])
 def test_sensitivity_of_quantile_scores(relation, q):
@@ -202,9 +194,10 @@ def test_nothing_to_average(relation):
         value, _ = private_variance(x, bounds=(0, 10), epsilon=1.0, relation=relation)
         assert 0 <= value <= 25
     assert private_mean([1.0, 1.0], bounds=(1, 1), epsilon=1.0).value == 1.0
+    total, _ = private_sum([3.0], bounds=(0, 0), epsilon=1.0)
+    assert (type(total), total) == (float, 0.0)
 
 
-@pytest.mark.parametrize("function", [private_mean, private_variance])
 @pytest.mark.parametrize(
     ("params", "named"),
     [
@@ -220,9 +213,9 @@ def test_nothing_to_average(relation):
         ({"bounds": (-1e308, 1e308)}, "bounds="),
     ],
 )
-def test_bad_parameters(function, params, named):
+def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
-        function([1.0, 2.0], **{"bounds": (0, 1), "epsilon": 1.0, **params})
+        private_variance([1.0, 2.0], **{"bounds": (0, 1), "epsilon": 1.0, **params})
 
 
 @pytest.mark.parametrize(
@@ -433,11 +426,3 @@ def test_what_is_wrong_is_told_before_a_charge(given, match):
             **{"groups": VISITS, "max_group_size": 9, "epsilon": 1.0} | given, budget=budget
         )
     assert not len(budget.entries())
-
-
-def test_it_is_charged_as_of_the_group():
-    budget = PrivacyBudget(1.0)
-    private_group_size(VISITS, max_group_size=50, epsilon=0.7, budget=budget)
-    assert set(budget.entries()["unit"]) == {"patient"}
-    with pytest.raises(BudgetExceededError):
-        private_group_size(VISITS, max_group_size=50, epsilon=0.7, budget=budget)
