@@ -13,13 +13,12 @@ from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._validation import Interval, check_delta_is_small, num_samples
-from .._wrapped_classifier import delegates_to
+from .._wrapped_classifier import DelegatingMixin, delegates_to
 from ..accounting import PrivacyBudget
 from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
-from .delegation import DelegatingMixin
 from .search_plan import MAX_TRIALS, NumberOfTrials, PreparedSearch, SearchPlan
 from .search_trials import Candidates, HeldOut, list_settings, record_score
 from .sweep_plan import epsilon_parameter

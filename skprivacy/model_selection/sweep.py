@@ -16,14 +16,13 @@ from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
 from .._output import as_path
 from .._validation import num_samples
-from .._wrapped_classifier import delegates_to
+from .._wrapped_classifier import DelegatingMixin, delegates_to
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent
 from ..audit import claim_of
 from ..audit.inspection.claims import Claim, joint_claim
 from ..base import rolls_back_on_error
 from ..preprocessing.pipeline import settle_bins
-from .delegation import DelegatingMixin
 from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
