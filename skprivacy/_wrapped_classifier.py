@@ -1,8 +1,8 @@
 """Estimators that answer by a model that they hold: predictions, and the constant model.
 
-A search or a sweep passes calls on to its model. A classifier may fit an unprotected model, to noisy
-labels or synthetic records, on the indices 0 .. k-1 of its classes, and answer with ``classes_``. A
-class without any label is not known to that model.
+A search or a sweep passes calls on to its model. A classifier may fit an unprotected model, to
+noisy labels or synthetic records, on the indices 0 .. k-1 of its classes, and answer with
+``classes_``. A class without any label is not known to that model.
 """
 
 from __future__ import annotations

@@ -220,10 +220,7 @@ class Public(State):
 
 
 class _Labels(Public):
-    """Labels; they define the sizes ``classes`` and ``outputs``.
-
-    They are sorted, unless they name several columns of labels.
-    """
+    """Labels, sorted unless they name columns; they define the sizes of classes and outputs."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
         out.facts[parameter] = classes_told(value)

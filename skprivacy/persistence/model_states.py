@@ -36,10 +36,7 @@ class _Model(State):
 
 
 class _Learner(_Model):
-    """A model trained only on public and noisy values.
-
-    Its classes must exist in the enclosing model, and its number of features must match.
-    """
+    """A model trained only on public and noisy values; it fits the sizes of the enclosing one."""
 
     learner = True
 

@@ -101,10 +101,7 @@ def classes_told(classes: NDArray) -> dict[str, Any]:
 
 
 def restore_classes(stated: Any, of_columns: bool = False) -> NDArray:
-    """Return the labels that :func:`classes_told` described; checks order and number.
-
-    Names of columns of labels may have any order and number.
-    """
+    """Return the labels that :func:`classes_told` described; checks order, unless of columns."""
     kind, values = check_names(stated, ["type", "values"]).values()
     if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
         raise ValueError(f"the labels have the unknown type {kind!r}")
