@@ -259,10 +259,7 @@ def render_brief(template: str, **context: Any) -> str | None:
 
 
 def embed_figure(figure: Figure, alt: str) -> Markup:
-    """Return a figure as an ``img`` element with embedded data.
-
-    Its background is transparent, so that a page with a dark theme can invert the colours.
-    """
+    """Return a figure as an ``img`` element, transparent, so that dark pages can invert it."""
     with name_missing_extra():
         from markupsafe import Markup
     stream = io.BytesIO()

@@ -102,10 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load_records(args: argparse.Namespace, schema: Schema | None = None) -> Records:
-    """Load DATA; raise UserError if it cannot be read, or has fewer than two classes.
-
-    ``schema``, the schema of a trained model, takes the place of ``--schema``.
-    """
+    """Load DATA; ``schema``, of a trained model, takes the place of ``--schema``."""
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
     if args.data in CATALOGUE:

@@ -28,10 +28,7 @@ def add_argument(group: Any) -> None:
 
 
 def open_records(args: argparse.Namespace) -> tuple[Records, Any, str]:
-    """Return the public facts as records without a row, the engine's table and the target.
-
-    Raises UserError for options that read rows into memory, or without a schema.
-    """
+    """Return the public facts as records without a row, the engine's table and the target."""
     path = Path(args.data)
     if given := [name for name in _NEEDS_ROWS if getattr(args, name)]:
         option = given[0].replace("_", "-")

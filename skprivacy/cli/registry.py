@@ -83,10 +83,7 @@ def make_attacks(args: argparse.Namespace) -> list[Any]:
 
 
 def check_attacks(attacks: list[Any], model: Any, *, by_default: bool) -> list[Any] | None:
-    """Return the attacks on a model; None for the default attack on labels.
-
-    Raises UserError, before the model is charged, if an attack does not apply to it.
-    """
+    """Return the attacks on a model, None for its default on labels; UserError if one is not."""
     if holds_private_labels(model):
         if by_default:
             return None

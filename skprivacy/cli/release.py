@@ -178,10 +178,7 @@ def shows_digest(budget: PrivacyBudget | None) -> Iterator[None]:
 def open_ledger(
     ledger: str, scope: str, new_scope: bool | None = None, expect: str | None = None
 ) -> PrivacyBudget:
-    """Open a ledger that holds the digest ``expect``; UserError without the ledger or the scope.
-
-    ``new_scope`` allows a scope without cap and charge; None if the command has no option for it.
-    """
+    """Open a ledger that holds the digest ``expect``; ``new_scope`` allows an unknown scope."""
     if _is_file_ledger(ledger) and not Path(ledger).exists():
         raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
     with _explain_bad_file(ledger):

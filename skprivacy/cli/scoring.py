@@ -45,10 +45,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def choose_scorers(args: argparse.Namespace, X: Any, y: Any, *, classifies: bool) -> dict[str, Any]:
-    """Return scorers, or their names, by name; UserError for one that is for other targets.
-
-    Each is tried on a constant predictor.
-    """
+    """Return scorers, or their names, by name; each is tried on a constant predictor."""
     classes, counts = np.unique(y, return_counts=True)
     names = _given_names(args) or [_DEFAULTS[classifies]]
     if classifies and args.scoring is None and counts.min() < _RARE * len(y) / len(classes):

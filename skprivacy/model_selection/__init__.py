@@ -15,7 +15,6 @@ Files, in reading order:
 - ``search``: `PrivateSearchCV`
 - ``search_plan``: `SearchPlan`, law of the number of trials, event, calibration, run
 - ``search_trials``: Settings, what a fit of each would claim, held-out records and bounded scores
-- ``delegation``: prediction methods of the kept model (search and sweep)
 - ``leakage``: `make_leakage_scorer`
 - ``model_choice``: `suggest_model`, the model to begin with
 """

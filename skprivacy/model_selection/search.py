@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import delegates_to
+from .._clones import DelegatingMixin, delegates_to
 from .._config import warn_caller
 from .._groups import check_groups
 from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
@@ -19,7 +19,6 @@ from ..accounting.event import check_delta
 from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
-from .delegation import DelegatingMixin
 from .search_plan import MAX_TRIALS, NumberOfTrials, PreparedSearch, SearchPlan
 from .search_trials import Candidates, HeldOut, list_settings, record_score
 from .sweep_plan import epsilon_parameter

@@ -10,7 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 
-from .._clones import check_weights, delegates_to, group_names, name_failing_model, weight_name
+from .._clones import (
+    DelegatingMixin,
+    check_weights,
+    delegates_to,
+    group_names,
+    name_failing_model,
+    weight_name,
+)
 from .._environment import check_n_jobs
 from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
@@ -21,7 +28,6 @@ from ..accounting.events import NonPrivateEvent
 from ..audit import claim_of
 from ..audit.inspection.claims import Claim, joint_claim
 from ..base import rolls_back_on_error
-from .delegation import DelegatingMixin
 from .sweep_groups import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,

@@ -118,22 +118,8 @@ def smallest_epsilon(
 def knee(epsilons: Floats, scores: Floats, constant: Floats | float = -math.inf) -> EpsilonInterval:
     """Return where the mean score over ln epsilon lies farthest above its chord.
 
-    Parameters
-    ----------
-    epsilons : ndarray of shape (n_levels,)
-        Increasing and finite.
-    scores : ndarray of shape (n_levels, n_splits)
-    constant : ndarray of shape (n_splits,), default=-infinity
-        Scores of the constant predictor. A knee must be above them.
-
-    Returns
-    -------
-    EpsilonInterval
-        From the smallest to the largest knee of a single split.
-
-    Notes
-    -----
-    The offline Kneedle of Satopaa et al. (2011), without smoothing.
+    This is the offline Kneedle of Satopaa et al. (2011), without smoothing, above the constant
+    predictor. The ends are the smallest and the largest knee of a single split.
     """
     floors = np.broadcast_to(constant, scores.shape[1])
     of_splits = [

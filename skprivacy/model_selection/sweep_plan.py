@@ -77,9 +77,7 @@ def check_first_fits(fits: Iterable[Fit]) -> None:
     able = [(candidate, rows) for candidate, rows in fits if _can_be_rehearsed(candidate)]
     for candidate, rows in {fit[0].name: fit for fit in reversed(able)}.values():
         model, own = clone(candidate.model), candidate.records.take(rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit itself warns
-            stated = rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
+        stated = _rehearse(model, own)
         last_step(model).privacy_ = stated  # for claim_of, as if it were fitted
         for name, why in claim_of(model, own.X).uncovered.items():
             warn_caller(f"Step {name!r}: {why}. The guarantees are estimates.", PrivacyWarning)
@@ -100,11 +98,14 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
         n_groups = 0 if own.groups is None else own.groups.nunique()
         asked = id(candidate), len(own.y), n_groups
         if asked not in known:
-            model = clone(candidate.model)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fit itself warns
-                known[asked] = rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
+            known[asked] = _rehearse(clone(candidate.model), own)
         yield known[asked]
+
+
+def _rehearse(model: Any, own: Records) -> PrivacyGuarantee:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit itself warns
+        return rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
 
 
 def _find_budget(candidate: Candidate) -> PrivacyBudget | None:

@@ -122,30 +122,15 @@ def warn_of_gaps(models: Iterable[Any], X: Any) -> None:
 
 @dataclass(frozen=True)
 class Records:
-    """All records, with the further arguments of ``fit`` and of the scorers.
-
-    Attributes
-    ----------
-    X, y : the records and their labels or targets
-    subgroups : ndarray of shape (n_samples,) or None
-        The subgroup of each, as text.
-    fit_params : dict
-        Further arguments of ``fit``; those with a value for each record are split like it.
-    score_params : dict of dict
-        Further arguments of each scorer, by its name.
-    groups : Series of shape (n_samples,) or None
-        Group of each record, if groups and not records are members.
-    first : FirstStep or None
-        The shared first step, if there is one.
-    """
+    """All records, with the further arguments of ``fit`` and of the scorers."""
 
     X: Any
     y: Any
-    subgroups: Any = None
-    fit_params: Mapping[str, Any] = field(default_factory=dict)
-    score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    groups: Any = None
-    first: FirstStep | None = None
+    subgroups: Any = None  # array: the subgroup of each record, as text
+    fit_params: Mapping[str, Any] = field(default_factory=dict)  # some with a value per record
+    score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by scorer
+    groups: Any = None  # Series: the group of each record, if groups are members
+    first: FirstStep | None = None  # shared by the models
 
     def take(self, rows: Any) -> Records:
         """Return some of the records."""
@@ -156,7 +141,7 @@ class Records:
             select_arguments(self.fit_params, rows, num_samples(self.X)),
             {
                 name: select_arguments(given, rows, num_samples(self.X))
-                for name, given in self.scoring
+                for name, given in self.score_params.items()
             },
             None if self.groups is None else self.groups.iloc[rows],
             None if self.first is None else self.first.take(rows),
@@ -166,11 +151,6 @@ class Records:
     def n_numbers(self) -> int:
         """How many numbers the records hold, or the features of the shared first step."""
         return int(np.prod(np.shape(self.X if self.first is None else self.first.features)))
-
-    @property
-    def scoring(self) -> Any:
-        """The names of the scorers, and the arguments of each."""
-        return self.score_params.items()
 
 
 @dataclass(frozen=True)

@@ -300,10 +300,7 @@ class ResultsMixin:
         return Splits(self.n_splits_, self.test_per_train_)
 
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
-        """Return the baseline that is compared with: the best of them for None.
-
-        One whose scorer has failed on a split is the best only if all have failed.
-        """
+        """Return the baseline to compare with; for None the best, or failed only if all have."""
         levels = _scores_by_split(self.baseline_results_, score or self.scores_[0])
         known = isinstance(compared_with, str) and compared_with in levels
         if compared_with is not None and not known:

@@ -183,11 +183,7 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
 def measure_leakage(
     fitting: SplitModel, scorers: dict[str, Any], attack: Any, pool: Any = None
 ) -> dict[str, Any]:
-    """Attack a fitted model, and return the figures of the attack and of each subgroup.
-
-    The figures are NaN without an attack, and if it fails: the model has been paid for. With
-    groups, the attack joins all records of a group.
-    """
+    """Return the figures of an attack on a fitted model, and of each subgroup; NaN if it fails."""
     split = fitting.split
     result = None if attack is None else _try_attack(fitting, attack, pool)
     shown = result
@@ -234,8 +230,7 @@ def fit_baseline(
 ) -> dict[str, Any] | None:
     """Return the results of a baseline on one split; None if it is optional and cannot be fitted.
 
-    Attacks that need shadow models, or labels that nothing protects, are not made: their results
-    are NaN.
+    Figures of attacks that need shadow models, or private labels, are NaN.
     """
     attackable = not (hasattr(attack, "pool") or isinstance(attack, LabelInferenceAttack))
     try:
@@ -292,10 +287,7 @@ class SweepRunner:
     done: list[None] = field(default_factory=list)  # one for each private model trained by now
 
     def models(self, candidates: list[Candidate], total: int) -> list[Row]:
-        """Return the results of private models, candidate by candidate and split by split.
-
-        Shadow models are trained candidate by candidate, and are gone when its results are there.
-        """
+        """Return the results of private models, by candidate and split; each pool is dropped."""
         shadowed = hasattr(self.attack, "pool")
         rows: list[Row] = []
         with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
@@ -320,10 +312,7 @@ class SweepRunner:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
     def constant(self, candidate: Candidate) -> list[Row]:
-        """Return the results of the constant predictor, which takes no time and is not stored.
-
-        Scorers that need more of a model give NaN.
-        """
+        """Return the results of the constant predictor, which is not stored."""
         rows = []
         for indices in self.splits:
             split = Split.from_indices(candidate.records, *indices)

@@ -112,10 +112,7 @@ def describe_sweep(
     records: Mapping[str, Records],
     cv: list[list[Any]],
 ) -> dict[str, Any]:
-    """Return the facts that determine a sweep's results, besides epsilon and the baselines.
-
-    ``cv`` holds the splits as drawn twice; they must be equal.
-    """
+    """Return the facts that determine a sweep's results; ``cv`` has the splits as drawn twice."""
     splits, again = (joblib.hash(drawn) for drawn in cv)
     if splits != again:
         raise ValueError(

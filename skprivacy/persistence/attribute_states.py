@@ -1,54 +1,36 @@
 """Kinds of fitted attributes: how each is written to a file, read from it and checked.
 
-A class declares the kinds of its attributes in ``_saved_state`` (see ``state``). Start reading at
-``_KINDS``, the table of all kinds.
+A class declares the kinds of its attributes in ``_saved_state`` (see ``state``). ``model_states``
+has the kinds of nested and single models, and the table of all kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from importlib import import_module
-from inspect import Parameter, signature
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import PrivacyGuarantee
-from ..additive_model.additive_models import build_domain
-from ..additive_model.effects import AdditiveEffect
-from ..linear_model.functional_mechanism import NoisyPolynomial
-from ..mechanisms.base import UnitBall
 from ..preprocessing import Schema
 from .file_format import Arrays
 from .value_checks import (
+    BY_DEFAULT,
+    NUMBER_TYPES,
     check_names,
     classes_told,
     number,
-    restore_bins,
     restore_classes,
     restore_guarantee,
+    restored_value,
+    saved_value,
     whole,
 )
 
-# Parameters that no file holds. Participants, budget, seeds and hardware:
-_SECRETS = {"budget", "device", "distributed", "noise_seed", "party_names", "random_state"}
-# ... models and objects, for which a new fit uses the defaults:
-_OBJECTS = {
-    "aggregator", "augment", "class_weight", "encoder", "estimator", "module", "schema", "student",
-    "synthesizer", "teacher",
-}  # fmt: skip
-# ... and code. A model that depends on code is refused, because its meaning would change.
-_CODE = {"func", "inverse_func"}
-LEFT_OUT = _SECRETS | _OBJECTS | _CODE
-_BY_DEFAULT = {"default": True}  # replaces a value that no file holds
-_NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}
-_OPTIONS = ("Clipping", "Optimizer")  # of networks, which need torch
-_SETTINGS = "skprivacy.neural_network.settings"
-_OF_NETWORKS = ("loss", "network", "recipe")  # kinds that need torch
 _MAX_CLASSES = 1 << 16
-_POLYNOMIAL = ("linear_std", "quadratic_std", "quadratic_norm", "trace_std", "unit")
 
 
 @dataclass
@@ -126,23 +108,14 @@ class _Count(State):
         return whole({name: into.fact(name)}, name)
 
 
-class _Choice(State):
-    """One of the texts that the arguments name."""
-
-    def read_state(self, into: StateReader, name: str) -> str:
-        found = into.fact(name)
-        if not isinstance(found, str) or found not in self.arguments:
-            raise ValueError(f"{name} is {found!r}, expected one of {list(self.arguments)}")
-        return found
-
-
 class _Text(State):
-    """Any text."""
+    """Text: any, or one of the texts that the arguments name."""
 
     def read_state(self, into: StateReader, name: str) -> str:
         found = into.fact(name)
-        if not isinstance(found, str):
-            raise ValueError(f"{name} is {found!r}, expected text")
+        if not isinstance(found, str) or found not in (self.arguments or (found,)):
+            expected = f"one of {list(self.arguments)}" if self.arguments else "text"
+            raise ValueError(f"{name} is {found!r}, expected {expected}")
         return found
 
 
@@ -202,9 +175,9 @@ class _Typed(_Array):
 
     def read_state(self, into: StateReader, name: str) -> Any:
         found = into.fact("types")[name]
-        if not isinstance(found, str) or found not in _NUMBER_TYPES:
+        if not isinstance(found, str) or found not in NUMBER_TYPES:
             raise ValueError(
-                f"{name!r} has the type {found!r}, expected one of {list(_NUMBER_TYPES)}"
+                f"{name!r} has the type {found!r}, expected one of {list(NUMBER_TYPES)}"
             )
         return super().read_state(into, name).astype(found)
 
@@ -219,7 +192,7 @@ class _Variances(_Typed):
         return found
 
 
-class _Public(State):
+class Public(State):
     """Base class of public facts; a file also states whether the user had passed them.
 
     A fact that was read off the data must not count as public in a new fit.
@@ -246,11 +219,8 @@ class _Public(State):
         raise NotImplementedError
 
 
-class _Labels(_Public):
-    """Labels; they define the sizes ``classes`` and ``outputs``.
-
-    They are sorted, unless they name several columns of labels.
-    """
+class _Labels(Public):
+    """Labels, sorted unless they name columns; they define the sizes of classes and outputs."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
         out.facts[parameter] = classes_told(value)
@@ -259,11 +229,11 @@ class _Labels(_Public):
         found = restore_classes(
             into.fact(parameter), of_columns=getattr(into.model, "multilabel_", False)
         )
-        _set_class_sizes(into, len(found))
+        set_class_sizes(into, len(found))
         return found
 
 
-class _Prior(_Public):
+class _Prior(Public):
     """Public rates of the classes, or None."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
@@ -279,7 +249,7 @@ class _Prior(_Public):
         return found
 
 
-class _Bounds(_Public):
+class _Bounds(Public):
     """A lower and an upper bound of each feature."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
@@ -292,7 +262,7 @@ class _Bounds(_Public):
         return lower, upper
 
 
-class _Interval(_Public):
+class _Interval(Public):
     """A lower and an upper bound of the target."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
@@ -307,7 +277,7 @@ class _Interval(_Public):
         return lower, upper
 
 
-class _Schema(_Public):
+class _Schema(Public):
     """Public facts about each column."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
@@ -317,7 +287,7 @@ class _Schema(_Public):
         return Schema.from_dict(into.fact(parameter))
 
 
-class _ImageShape(_Public):
+class _ImageShape(Public):
     """Height and width of images, whose product is the number of features."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
@@ -347,7 +317,7 @@ class _Indices(State):
             raise ValueError(
                 f"the learner has the classes {stated!r}, expected 0 to {_MAX_CLASSES - 1}"
             )
-        _set_class_sizes(into, len(stated))
+        set_class_sizes(into, len(stated))
         return np.array(stated, dtype=np.int64)
 
 
@@ -367,8 +337,8 @@ class _Values(State):
     """Numbers and text, in mappings or sequences, in the form of constructor parameters."""
 
     def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        found = _saved_value(value)
-        if found == _BY_DEFAULT:
+        found = saved_value(value)
+        if found == BY_DEFAULT:
             raise ValueError(
                 f"{name} of the {type(out.model).__name__} must hold only numbers and text to "
                 "be saved. Use joblib instead, for files that only you can write."
@@ -376,241 +346,10 @@ class _Values(State):
         out.facts[name] = found
 
     def read_state(self, into: StateReader, name: str) -> Any:
-        return _restored_value(into.fact(name))
+        return restored_value(into.fact(name))
 
 
-class _Model(State):
-    """A fitted model within the model; the argument is its name in the file."""
-
-    learner = False
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        (place,) = self.arguments
-        out.facts[place] = out.nest(value, place, self.learner)
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        (place,) = self.arguments
-        return into.nest(into.fact(place), place, self.learner)
-
-
-class _Learner(_Model):
-    """A model trained only on public and noisy values.
-
-    Its classes must exist in the enclosing model, and its number of features must match.
-    """
-
-    learner = True
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        found, d = super().read_state(into, name), into.sizes["features"]
-        if not hasattr(found, "predict"):
-            raise ValueError(f"the learner {found!r} has no predict method")
-        if "classes" in into.sizes:
-            classes = np.asarray(found.classes_)
-            if classes.max() >= into.sizes["classes"]:
-                raise ValueError(
-                    f"the learner has the classes {classes.tolist()}, but the model has only "
-                    f"{into.sizes['classes']} classes"
-                )
-        one_class = type(found).__name__ == "DummyClassifier"  # uses no feature
-        width = getattr(found, "n_features_in_", d)
-        if not one_class and width != d:
-            raise ValueError(f"the learner takes {width} features, but the model takes {d}")
-        return found
-
-
-class _Encoder(_Model):
-    """A transformer fitted on public records, or None."""
-
-    learner = True
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        if value is None:
-            out.facts[self.arguments[0]] = None
-        else:
-            super().write_state(out, name, value)
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        if into.fact(self.arguments[0]) is None:
-            return None
-        found = super().read_state(into, name)
-        if not hasattr(found, "transform"):
-            raise ValueError(f"the encoder {found!r} has no transform method")
-        return found
-
-
-class _Head(State):
-    """The head of a fine-tuned model: its name, or its class and fields."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        if not isinstance(value, str):
-            own = {each.name: getattr(value, each.name) for each in fields(value)}
-            value = {"kind": type(value).__name__, **own}
-        out.facts[name] = value
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        from ..fine_tuning.heads import HEADS
-
-        stated = into.fact(name)
-        if isinstance(stated, str):
-            return stated
-        kinds: dict[str, Any] = {kind.__name__: kind for kind in HEADS.values()}
-        kind = kinds[stated["kind"]]
-        own = check_names(stated, ["kind", *(each.name for each in fields(kind))])
-        return kind(**{k: _restored_value(own[k]) for k in own if k != "kind"})
-
-
-class _Weights(State):
-    """The weights of a head: an array, or a network."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        numbers = isinstance(value, np.ndarray)
-        out.facts["network"] = None if numbers else out.nest(value, "network", False)
-        if numbers:
-            out.put(name, value)
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        if into.fact("network") is None:
-            return into.take(name, ("columns", "classes"))
-        found = into.nest(into.facts["network"], "network", False)
-        if type(found).__name__ != "DPSGDClassifier":
-            raise ValueError(f"the head is {found!r}, expected a DPSGDClassifier")
-        if not np.array_equal(found.classes_, np.arange(into.sizes["classes"])):
-            raise ValueError(
-                f"the network of the head has the classes {found.classes_!r}, expected indices"
-            )
-        return found
-
-
-class _Ball(State):
-    """The unit ball of the records, built from the bounds of the model."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        out.facts["ball"] = {"radius": value.radius, "intercept": value.intercept}
-
-    def read_state(self, into: StateReader, name: str) -> UnitBall:
-        stated = check_names(into.fact("ball"), ["radius", "intercept"])
-        lower, upper = (tuple(bound.tolist()) for bound in into.model.bounds_)
-        ball = UnitBall(lower, upper, number(stated, "radius"), number(stated, "intercept"))
-        if ball.radius <= 0 or ball.intercept < 0:
-            raise ValueError(
-                f"the ball {stated!r} needs a radius above 0 and an intercept of at least 0"
-            )
-        into.sizes["ball"] = ball.size
-        return ball
-
-
-class _Polynomial(State):
-    """The released noisy polynomial on the unit ball."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        out.facts["polynomial"] = {each: getattr(value, each) for each in _POLYNOMIAL}
-        out.put(f"{name}.linear", value.linear)
-        out.put(f"{name}.quadratic", value.quadratic)
-
-    def read_state(self, into: StateReader, name: str) -> NoisyPolynomial:
-        stated = check_names(into.fact("polynomial"), _POLYNOMIAL)
-        into.sizes.setdefault("outputs", 1)
-        return NoisyPolynomial(
-            linear=into.take(f"{name}.linear", ("ball", "outputs")),
-            quadratic=into.take(f"{name}.quadratic", ("ball", "ball")),
-            **{each: number(stated, each) for each in _POLYNOMIAL},
-        )
-
-
-class _Plan(State):
-    """The plan of a private search: its guarantee and its numbers."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        own = {each.name: getattr(value, each.name) for each in fields(value)}
-        out.facts[name] = {**own, "guarantee": value.guarantee.to_dict()}
-
-    def read_state(self, into: StateReader, name: str) -> Any:
-        plan = import_module("skprivacy.model_selection.search_plan").SearchPlan  # a higher layer
-        names = [each.name for each in fields(plan)]
-        stated = check_names(into.fact(name), names)
-        numbers = {k: number(stated, k) for k in names if k not in ("guarantee", "n_candidates")}
-        return plan(
-            guarantee=PrivacyGuarantee.from_dict(stated["guarantee"]),
-            n_candidates=whole(stated, "n_candidates"),
-            **numbers,
-        )
-
-
-class _Bins(State):
-    """The bin of each cell, for every column of the schema."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        for j, bins in enumerate(value):
-            out.put(f"{name}.{j}", bins)
-
-    def read_state(self, into: StateReader, name: str) -> list[NDArray[np.int64]]:
-        integers = into.model.integer_columns_
-        if not set(integers) <= set(into.model.schema_):
-            raise ValueError(f"the integer columns {integers!r} are not all in the schema")
-        columns = build_domain(into.model.schema_, integers).columns
-        return [
-            restore_bins(into.arrays, f"{name}.{j}", column.size)
-            for j, column in enumerate(columns)
-        ]
-
-
-class _Effects(State):
-    """The effects of an additive model, over the bins of its columns."""
-
-    def write_state(self, out: StateWriter, name: str, value: Any) -> None:
-        out.facts[name] = [list(effect.columns) for effect in value]
-        for k, effect in enumerate(value):
-            out.put(f"{name}.{k}", effect.scores)
-            out.put(f"{name}_noise.{k}", effect.noise_std)
-
-    def read_state(self, into: StateReader, name: str) -> list[AdditiveEffect]:
-        n_bins = {
-            column: int(bins.max()) + 1
-            for column, bins in zip(into.model.schema_, into.model.bins_, strict=True)
-        }
-        effects = []
-        for k, stated in enumerate(into.fact(name)):
-            if (
-                not 1 <= len(stated) <= 2
-                or len({*stated}) < len(stated)
-                or not {*stated} <= {*n_bins}
-            ):
-                raise ValueError(f"an effect has the columns {stated!r}, expected one or two")
-            shape = (*(n_bins[column] for column in stated), into.sizes.setdefault("outputs", 1))
-            scores, noise = (
-                into.arrays.take(place, shape) for place in (f"{name}.{k}", f"{name}_noise.{k}")
-            )
-            if not (noise >= 0).all():
-                raise ValueError(f"the noise of the effect of {stated!r} is below 0")
-            effects.append(AdditiveEffect(tuple(stated), scores, noise))
-        return effects
-
-
-_KINDS: dict[str, type[State]] = {
-    "array": _Array, "ball": _Ball, "bins": _Bins, "bounds": _Bounds, "choice": _Choice,
-    "count": _Count,
-    "effects": _Effects, "encoder": _Encoder, "flag": _Flag, "guarantee": _Guarantee,
-    "head": _Head,
-    "image_shape": _ImageShape, "indices": _Indices,
-    "interval": _Interval, "labels": _Labels, "learner": _Learner, "model": _Model,
-    "number": _Number, "plan": _Plan, "polynomial": _Polynomial, "positive": _Positive,
-    "prior": _Prior, "schema": _Schema, "settings": _Settings, "text": _Text, "typed": _Typed,
-    "values": _Values,
-    "variances": _Variances, "weights": _Weights,
-}  # fmt: skip
-
-
-def state_of(words: str) -> State:
-    """Return the kind of attribute that a declaration names, with its arguments."""
-    kind, *arguments = words.split()
-    kinds = _KINDS
-    if kind in _OF_NETWORKS:
-        kinds = import_module("skprivacy.persistence.networks").KINDS
-    return kinds[kind](*arguments)
-
-
-def _set_class_sizes(into: StateReader, n: int) -> None:
+def set_class_sizes(into: StateReader, n: int) -> None:
     into.sizes |= {"classes": n, "outputs": 1 if n == 2 else n}
 
 
@@ -618,75 +357,10 @@ def _has_parameter(model: Any, name: str) -> bool:
     return name in signature(type(model)).parameters
 
 
-def names_of_params(kind: type, declared: Mapping[str, str]) -> list[str]:
-    """Return the names of the constructor parameters that a file holds for a class."""
-    public = {name.rstrip("_") for name, words in declared.items() if _is_public(words)}
-    names = signature(kind).parameters
-    left_out = LEFT_OUT | public | set(declared)
-    return [
-        name
-        for name, parameter in names.items()
-        if name not in left_out and parameter.kind is not Parameter.VAR_KEYWORD
-    ]
-
-
-def _is_public(words: str) -> bool:
-    return issubclass(_KINDS.get(words.split()[0], State), _Public)
-
-
-def saved_params(
-    model: Any, declared: Mapping[str, str], names: list[str] | None = None
-) -> dict[str, Any]:
-    """Return the parameters of a model to write: those in ``names``, or all that hold values."""
-    kind = type(model)
-    for name in sorted(_CODE & set(signature(kind).parameters)):
-        if getattr(model, name) is not None:
-            raise ValueError(
-                f"{name} of the {kind.__name__} is code, which save_model cannot write. Leave "
-                f"{name}=None, or use joblib for files that only you can write."
-            )
-    names = names_of_params(kind, declared) if names is None else names
-    return {name: _saved_value(getattr(model, name)) for name in names}
-
-
-def restored_params(params: Any, names: list[str]) -> dict[str, Any]:
-    """Return the constructor parameters in a file, without those left at their default."""
-    stated = check_names(params, names)
-    return {name: _restored_value(v) for name, v in stated.items() if v != _BY_DEFAULT}
-
-
-def _saved_value(value: Any) -> Any:
-    """Return a value in JSON types, or ``_BY_DEFAULT`` if it has no such form."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, type) and value in _NUMBER_TYPES.values():
-        return {"dtype": np.dtype(value).name}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        inner = {key: _saved_value(each) for key, each in value.items()}
-        return _BY_DEFAULT if _BY_DEFAULT in inner.values() else {"mapping": inner}
-    if type(value).__module__ == _SETTINGS and type(value).__name__ in _OPTIONS:
-        return {type(value).__name__: _saved_value(value.get_params())}
-    if isinstance(value, list | tuple | range):
-        each = [_saved_value(inner) for inner in value]
-        return _BY_DEFAULT if _BY_DEFAULT in each else each
-    return _BY_DEFAULT
-
-
-def _restored_value(stated: Any) -> Any:
-    """Invert :func:`_saved_value`; a sequence becomes a tuple."""
-    if isinstance(stated, list):
-        return tuple(_restored_value(each) for each in stated)
-    if not isinstance(stated, dict):
-        return stated
-    ((kind, value),) = stated.items()
-    if kind == "mapping":
-        return {str(key): _restored_value(each) for key, each in value.items()}
-    if kind == "dtype":
-        return _NUMBER_TYPES[value]
-    if kind in _OPTIONS:
-        option = getattr(import_module(_SETTINGS), kind)(**_restored_value(value))
-        option._validate_params()
-        return option
-    raise ValueError(f"expected a value, found {stated!r}")
+KINDS: dict[str, type[State]] = {
+    "array": _Array, "bounds": _Bounds, "choice": _Text, "count": _Count, "flag": _Flag,
+    "guarantee": _Guarantee, "image_shape": _ImageShape, "indices": _Indices,
+    "interval": _Interval, "labels": _Labels, "number": _Number, "positive": _Positive,
+    "prior": _Prior, "schema": _Schema, "settings": _Settings, "text": _Text, "typed": _Typed,
+    "values": _Values, "variances": _Variances,
+}  # fmt: skip

@@ -25,16 +25,7 @@ _INFINITE = ("inf", "-inf")  # not in JSON: written as {"float": "inf"}
 
 
 class Arrays:
-    """Arrays of a file, read on demand.
-
-    Parameters
-    ----------
-    file : safetensors.safe_open
-    prefix : str, default=""
-        Prefix of the array names, such as ``"scaler."``.
-    read : set of str, default=None
-        Collects the names of the arrays read so far.
-    """
+    """Arrays of an open safetensors file, read on demand; ``read`` collects the names of those."""
 
     def __init__(self, file: Any, prefix: str = "", read: set[str] | None = None) -> None:
         self._file, self._prefix = file, prefix

@@ -13,6 +13,7 @@ sequences or mappings of these. Parameters in ``LEFT_OUT`` are never written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import Parameter, signature
@@ -29,18 +30,29 @@ from .._extras import name_missing_extra
 from .._sklearn import output_container
 from ..preprocessing.pipeline import is_plain_pipeline
 from . import synthesizers, third_party
-from .attribute_states import (
-    StateReader,
-    StateWriter,
-    names_of_params,
-    restored_params,
-    saved_params,
-    state_of,
-)
+from .attribute_states import KINDS, Public, State, StateReader, StateWriter
 from .file_format import Arrays, digest_of_arrays
-from .value_checks import common, restore_common
+from .model_states import state_of
+from .value_checks import (
+    BY_DEFAULT,
+    check_names,
+    common,
+    restore_common,
+    restored_value,
+    saved_value,
+)
 
 PASSTHROUGH = "passthrough"
+# Parameters that no file holds. Participants, budget, seeds and hardware:
+_SECRETS = {"budget", "device", "distributed", "noise_seed", "party_names", "random_state"}
+# ... models and objects, for which a new fit uses the defaults:
+_OBJECTS = {
+    "aggregator", "augment", "class_weight", "encoder", "estimator", "module", "schema", "student",
+    "synthesizer", "teacher",
+}  # fmt: skip
+# ... and code. A model that depends on code is refused, because its meaning would change.
+_CODE = {"func", "inverse_func"}
+LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 # Classes that a file may hold, by public name; third_party lists the classes of scikit-learn.
 CLASSES = {
     name: module
@@ -180,7 +192,7 @@ def _attributes_to_state(model: Any, prefix: str, arrays: dict[str, NDArray]) ->
         model._check_unchanged()
     declared = _get_declared_state(kind)
     facts: dict[str, Any] = common(model) if hasattr(model, "n_features_in_") else {}
-    facts["params"] = saved_params(model, declared, _listed_params(kind))
+    facts["params"] = _saved_params(model, declared)
     third_party.check_usual(model)
     out = StateWriter(model, facts, arrays, prefix, nest)
     for name, words in declared.items():
@@ -204,9 +216,35 @@ def _get_declared_state(kind: type) -> dict[str, str]:
     return getattr(kind, "_saved_state", {}) if own is None else own
 
 
-def _listed_params(kind: type) -> list[str] | None:
-    """Return the parameters that a file holds, where these are not all that hold values."""
-    return NET_PARAMS if kind.__name__ == "DPNeuralNet" else third_party.PARAMS.get(kind)
+def _names_of_params(kind: type, declared: Mapping[str, str]) -> list[str]:
+    """Return the names of the constructor parameters that a file holds for a class."""
+    if kind.__name__ == "DPNeuralNet":
+        return NET_PARAMS
+    if kind in third_party.PARAMS:
+        return third_party.PARAMS[kind]
+    public = {
+        name.rstrip("_")
+        for name, words in declared.items()
+        if issubclass(KINDS.get(words.split()[0], State), Public)
+    }
+    left_out = LEFT_OUT | public | set(declared)
+    return [
+        name
+        for name, parameter in signature(kind).parameters.items()
+        if name not in left_out and parameter.kind is not Parameter.VAR_KEYWORD
+    ]
+
+
+def _saved_params(model: Any, declared: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters of a model to write."""
+    kind = type(model)
+    for name in sorted(_CODE & set(signature(kind).parameters)):
+        if getattr(model, name) is not None:
+            raise ValueError(
+                f"{name} of the {kind.__name__} is code, which save_model cannot write. Leave "
+                f"{name}=None, or use joblib for files that only you can write."
+            )
+    return {name: saved_value(getattr(model, name)) for name in _names_of_params(kind, declared)}
 
 
 def _holds_model(kind: type) -> bool:
@@ -301,10 +339,8 @@ def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, gi
         return from_state(inner, arrays.below(place), given, learner)
 
     declared = _get_declared_state(kind)
-    names = _listed_params(kind)
-    if names is None:
-        names = names_of_params(kind, declared)
-    params = restored_params(facts["params"], names)
+    stated = check_names(facts["params"], _names_of_params(kind, declared))
+    params = {name: restored_value(v) for name, v in stated.items() if v != BY_DEFAULT}
     needed = {
         name: None
         for name, parameter in signature(kind).parameters.items()

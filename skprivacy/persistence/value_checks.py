@@ -1,9 +1,10 @@
-"""Checks of the values in a file, and the facts that all models share."""
+"""Values as JSON and their checks, and the facts that all models share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from ..accounting import PrivacyGuarantee
 from .file_format import Arrays
 
+BY_DEFAULT = {"default": True}  # replaces a value that no file holds
+NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}
+_OPTIONS = ("Clipping", "Optimizer")  # of networks, which need torch
+_SETTINGS = "skprivacy.neural_network.settings"
 _MAX_COUNT = 1 << 40  # no count in a file is larger
 _LABEL_TYPES: dict[str, type | tuple[type, ...]] = {
     "bool": bool, "int8": int, "int16": int, "int32": int, "int64": int, "uint8": int,
@@ -96,10 +101,7 @@ def classes_told(classes: NDArray) -> dict[str, Any]:
 
 
 def restore_classes(stated: Any, of_columns: bool = False) -> NDArray:
-    """Return the labels that :func:`classes_told` described; checks order and number.
-
-    Names of columns of labels may have any order and number.
-    """
+    """Return the labels that :func:`classes_told` described; checks order, unless of columns."""
     kind, values = check_names(stated, ["type", "values"]).values()
     if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
         raise ValueError(f"the labels have the unknown type {kind!r}")
@@ -119,3 +121,40 @@ def restore_bins(arrays: Arrays, name: str, n_cells: int) -> NDArray[np.int64]:
     if not np.array_equal(numbers, np.arange(len(numbers))):
         raise ValueError(f"the bins {name!r} are not numbered from 0")
     return bins.astype(np.int64)
+
+
+def saved_value(value: Any) -> Any:
+    """Return a value in JSON types, or ``BY_DEFAULT`` if it has no such form."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, type) and value in NUMBER_TYPES.values():
+        return {"dtype": np.dtype(value).name}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        inner = {key: saved_value(each) for key, each in value.items()}
+        return BY_DEFAULT if BY_DEFAULT in inner.values() else {"mapping": inner}
+    if type(value).__module__ == _SETTINGS and type(value).__name__ in _OPTIONS:
+        return {type(value).__name__: saved_value(value.get_params())}
+    if isinstance(value, list | tuple | range):
+        each = [saved_value(inner) for inner in value]
+        return BY_DEFAULT if BY_DEFAULT in each else each
+    return BY_DEFAULT
+
+
+def restored_value(stated: Any) -> Any:
+    """Invert :func:`saved_value`; a sequence becomes a tuple."""
+    if isinstance(stated, list):
+        return tuple(restored_value(each) for each in stated)
+    if not isinstance(stated, dict):
+        return stated
+    ((kind, value),) = stated.items()
+    if kind == "mapping":
+        return {str(key): restored_value(each) for key, each in value.items()}
+    if kind == "dtype":
+        return NUMBER_TYPES[value]
+    if kind in _OPTIONS:
+        option = getattr(import_module(_SETTINGS), kind)(**restored_value(value))
+        option._validate_params()
+        return option
+    raise ValueError(f"expected a value, found {stated!r}")

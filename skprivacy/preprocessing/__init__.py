@@ -20,27 +20,15 @@ Files, in reading order:
 """
 
 from .columns import BoundedColumn, CategoricalColumn, HashedColumn
-from .constraints import (
-    EqualColumns,
-    ImpossibleValues,
-    MappedColumn,
-    OrderedColumns,
-    SummedColumns,
-)
+from .constraints import EqualColumns, ImpossibleValues, MappedColumn, OrderedColumns, SummedColumns
 from .dates import DateColumn
 from .local_perturbation import LocalPerturbation
 from .pipeline import make_private_pipeline
 from .schema import Schema
+from .statistics.counts import private_count, private_histogram
+from .statistics.moments import private_mean, private_sum, private_variance
 from .statistics.parquet_summary import private_summary
-from .statistics.private_statistics import (
-    private_count,
-    private_group_size,
-    private_histogram,
-    private_mean,
-    private_quantile,
-    private_sum,
-    private_variance,
-)
+from .statistics.quantiles import private_group_size, private_quantile
 from .statistics.standard_scaler import PrivateStandardScaler
 from .transformer import SchemaTransformer
 

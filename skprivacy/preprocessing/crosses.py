@@ -25,11 +25,7 @@ _MAX_CELLS = 1 << 16  # features of a cross
 
 @dataclass(frozen=True)
 class Cross:
-    """One-hot features of a pair of columns, for all pairs of their cells.
-
-    A cell is a category, or a bin of a bounded column. A record whose value is missing or unknown
-    in one of the columns has zeros.
-    """
+    """One-hot features of all pairs of two columns' categories or bins; zeros if one is unknown."""
 
     names: CrossedPair
     facts: tuple[Column, Column]

@@ -339,10 +339,7 @@ def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Colum
 
 
 class EncodedTable(Table):
-    """Features x0, x1 ... of the schema's columns, beside the other columns of a table.
-
-    ``encoder`` is a fitted SchemaTransformer.
-    """
+    """Features x0, x1 ... by a fitted SchemaTransformer, beside the other columns of a table."""
 
     def __init__(self, table: Table, encoder: Any) -> None:
         super().__init__(table.frame)

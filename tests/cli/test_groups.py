@@ -10,6 +10,7 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.audit.report.audit_report import AuditReport
 from skprivacy.cli import data as _data
+from skprivacy.preprocessing import BoundedColumn, Schema
 
 from .shell import refuse, run, succeed
 
@@ -35,15 +36,9 @@ def folder(tmp_path, monkeypatch):
         }
     )
     table.to_csv(tmp_path / "visits.csv", index=False)
-    facts = {
-        "columns": {
-            "age": {"type": "bounded", "lower": 0, "upper": 120},
-            "weight": {"type": "bounded", "lower": 30, "upper": 200},
-        },
-        "target": "ill",
-        "classes": ["no", "yes"],
-    }
-    (tmp_path / "schema.json").write_text(json.dumps(facts))
+    columns = {"age": BoundedColumn(0, 120), "weight": BoundedColumn(30, 200)}
+    schema = Schema(columns, target_column="ill", classes=["no", "yes"])
+    schema.to_json(tmp_path / "schema.json")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

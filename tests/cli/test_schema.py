@@ -111,20 +111,6 @@ def test_a_file_that_changes_in_the_meantime_is_left_alone(folder, monkeypatch, 
     assert Schema.from_json("s.json").unconfirmed == ("age", "ward", "ill")
 
 
-def test_a_switched_flag_proves_nothing(folder, capsys):
-    text = (folder / "s.json").read_text()
-    (folder / "s.json").write_text(text.replace('"inferred": true', '"inferred": false'))
-    line = "train visits.csv --schema s.json --model ObjectivePerturbationClassifier"
-    refuse(line, capsys, "`skprivacy schema confirm FILE`")
-
-
-def test_a_schema_written_by_hand_needs_no_confirmation(folder, capsys):
-    hand = {"columns": {"age": {"type": "bounded", "lower": 0, "upper": 120}}, "target": "ill"}
-    (folder / "s.json").write_text(json.dumps(hand))
-    assert confirm(capsys)[0] == 0
-    assert Schema.from_json("s.json").assumptions == ()
-
-
 def test_check_counts_the_rows_of_people(folder, capsys):
     check = "schema check s.json visits.csv"
     out, _ = succeed(check, capsys)

@@ -12,6 +12,7 @@ from skprivacy import PrivacyBudget, load_model
 from skprivacy.audit import claim_of
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import sweep_plan as _affordable
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 from .shell import refuse, run, succeed
 
@@ -28,17 +29,11 @@ def folder(tmp_path, monkeypatch):
     table["price"] = np.round(100 * rooms + rng.normal(0, 20, N), 2)
     table["sold"] = np.where(rooms + rng.normal(0, 1, N) > 5, "yes", "no")
     table.to_csv(tmp_path / "houses.csv", index=False)
-    facts = {
-        "columns": {
-            "rooms": {"type": "bounded", "lower": 0, "upper": 10},
-            "area": {"type": "categories", "values": ["north", "south"]},
-        }
-    }
-    for name, more in {
-        "prices.json": {"target": "price", "target_bounds": [0, 1200]},
-        "sold.json": {"target": "sold", "classes": ["no", "yes"]},
-    }.items():
-        (tmp_path / name).write_text(json.dumps(facts | more))
+    columns = {"rooms": BoundedColumn(0, 10), "area": CategoricalColumn(["north", "south"])}
+    prices = Schema(columns, target_column="price", target_bounds=(0, 1200))
+    prices.to_json(tmp_path / "prices.json")
+    sold = Schema(columns, target_column="sold", classes=["no", "yes"])
+    sold.to_json(tmp_path / "sold.json")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

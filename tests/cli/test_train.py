@@ -17,7 +17,7 @@ from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.cli import registry as _names
 from skprivacy.linear_model import ObjectivePerturbationClassifier
-from skprivacy.preprocessing import Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 
 from .shell import refuse, run, succeed
 
@@ -43,18 +43,15 @@ def folder(tmp_path, monkeypatch):
     )
     table.to_csv(tmp_path / "patients.csv", sep=";", decimal=",", index=False)
     monkeypatch.chdir(tmp_path)
-    facts = {
-        "columns": {
-            "age": {"type": "bounded", "lower": 0, "upper": 120, "unit": "years"},
-            "weight": {"type": "bounded", "lower": 30, "upper": 200},
-            "smokes": {"type": "categories", "values": ["No", "Yes"]},
-        },
-        "target": "ill",
-        "classes": ["no", "yes"],
+    columns = {
+        "age": BoundedColumn(0, 120, unit="years"),
+        "weight": BoundedColumn(30, 200),
+        "smokes": CategoricalColumn(["No", "Yes"]),
     }
-    (tmp_path / "schema.json").write_text(json.dumps(facts))
-    facts |= {"target": "cost", "classes": None, "target_bounds": [0, 10_000]}
-    (tmp_path / "costs.json").write_text(json.dumps(facts))
+    classes = Schema(columns, target_column="ill", classes=["no", "yes"])
+    classes.to_json(tmp_path / "schema.json")
+    costs = Schema(columns, target_column="cost", target_bounds=(0, 10_000))
+    costs.to_json(tmp_path / "costs.json")
     return tmp_path
 
 
@@ -139,8 +136,8 @@ def test_a_draft_is_an_estimate_and_gets_no_certificate(folder, capsys):
 
 
 def test_other_spellings_are_told(folder, capsys):
-    text = (folder / "schema.json").read_text().replace('"No", "Yes"', '"no", "yes"')
-    (folder / "schema.json").write_text(text)
+    text = (folder / "schema.json").read_text()
+    (folder / "schema.json").write_text(text.replace('"No"', '"no"').replace('"Yes"', '"yes"'))
     code, out, _ = run("schema check schema.json patients.csv", capsys)
     assert code == 1
     assert "smokes: 100.00% unknown" in out

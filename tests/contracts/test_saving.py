@@ -9,8 +9,7 @@ from sklearn.base import clone
 
 from skprivacy import load_model, save_model
 from skprivacy.audit import claim_of
-from skprivacy.persistence.attribute_states import LEFT_OUT
-from skprivacy.persistence.state import NET_PARAMS
+from skprivacy.persistence.state import LEFT_OUT, NET_PARAMS
 
 from ..certificates.test_every_estimator import ALL, PICKLED, fitted
 

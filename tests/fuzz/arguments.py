@@ -16,14 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy import (
-    accounting,
-    additive_model,
-    attacks,
-    audit,
-    ensemble,
-    synthesis,
-)
+from skprivacy import accounting, additive_model, attacks, audit, ensemble, synthesis
 from skprivacy import preprocessing as pre
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import RandomizedResponseEvent

@@ -40,19 +40,13 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.accounting.events import (
-    LogisticEvent,
-    PrivateSelectionEvent,
-)
+from skprivacy.accounting.events import LogisticEvent, PrivateSelectionEvent
 from skprivacy.attacks import LabeledRecords
 from skprivacy.attacks.attributes.label import LabelCanaries
 from skprivacy.fine_tuning import NetworkHead
 from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
-from skprivacy.linear_model import (
-    AdaSSPRegressor,
-    OutputPerturbationClassifier,
-)
+from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
 from skprivacy.metrics.rates import clopper_pearson
 from skprivacy.metrics.resampling import multi_split_bound

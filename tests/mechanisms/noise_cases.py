@@ -53,7 +53,7 @@ from skprivacy.mechanisms.special_noise import Logistic, SmoothGaussian
 from skprivacy.neural_network._training.engine import Peers, SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
-from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.statistics.moments import BoundedColumns
 from skprivacy.sums.sources import ArraySource, SumRelease
 
 from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of

@@ -277,30 +277,36 @@ def test_arrays_that_were_changed_are_refused(change, tmp_path):
             load_model(written(tmp_path / "the-file", header, forged))
 
 
-@pytest.mark.parametrize("kind", ["Own", "os.system", "Pipeline.__init__", "ColumnTransformer"])
-def test_classes_beyond_the_table_are_never_looked_up(kind, tmp_path):
-    save_model(ObjectivePerturbationClassifier(
-        delta=1e-5, classes=[0, 1], bounds=(-1, 1)
-    ).fit(X, Y), tmp_path / "the-file")  # fmt: skip
+def _header(**changes):
+    return lambda header: header | changes
+
+
+def _model(**changes):
+    return lambda header: header | {"model": header["model"] | changes}
+
+
+HEADERS = {
+    **{
+        kind: ("local", _model(kind=kind), "not a model of this version")
+        for kind in ("Own", "os.system", "Pipeline.__init__", "ColumnTransformer")
+    },
+    "newer": ("local", _header(format=4), r"the-file.*newer version.*Upgrade"),
+    "a larger epsilon": (
+        "local",
+        lambda header: _model(params=header["model"]["params"] | {"epsilon": 100.0})(header),
+        "something else than the guarantee says",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_headers_that_were_changed_are_refused(name, tmp_path):
+    """No class beyond the table is looked up, and no noise is smaller than stated."""
+    model, change, words = HEADERS[name]
+    save_model(MODELS[model][0](), tmp_path / "the-file")
     header, arrays = contents(tmp_path / "the-file")
-    header["model"]["kind"] = kind
-    with pytest.raises(ValueError, match="not a model of this version"):
-        load_model(written(tmp_path / "the-file", header, arrays))
-
-
-def test_a_file_of_a_newer_version_says_so(tmp_path):
-    save_model(SchemaTransformer(SCHEMA).fit(FRAME), tmp_path / "the-file")
-    header, arrays = contents(tmp_path / "the-file")
-    with pytest.raises(ValueError, match=r"the-file.*newer version.*Upgrade"):
-        load_model(written(tmp_path / "the-file", header | {"format": 4}, arrays))
-
-
-def test_a_local_transformer_never_releases_more_than_it_states(tmp_path):
-    save_model(LocalPerturbation(SCHEMA, epsilon=1.0).fit(FRAME), tmp_path / "the-file")
-    header, arrays = contents(tmp_path / "the-file")
-    header["model"]["params"]["epsilon"] = 100.0
-    with pytest.raises(ValueError, match="something else than the guarantee says"):
-        load_model(written(tmp_path / "the-file", header, arrays))
+    with pytest.raises(ValueError, match=words):
+        load_model(written(tmp_path / "the-file", change(header), arrays))
 
 
 def test_a_file_that_is_not_there_is_not_damaged(tmp_path):

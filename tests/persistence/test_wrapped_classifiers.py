@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
@@ -30,6 +27,8 @@ from skprivacy.audit import claim_of
 from skprivacy.ensemble import PATEClassifier, PropagationStudent
 from skprivacy.label_privacy import LabelPATEClassifier, RandomizedResponseClassifier
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn
+
+from .test_damaged import contents, written
 
 pytestmark = pytest.mark.heavy
 
@@ -159,15 +158,6 @@ def test_a_learner_by_itself_is_refused(tmp_path):
             save_model(model, tmp_path / "m")
 
 
-def forged(path, change):
-    """Write the file again, with another header."""
-    with safe_open(path, framework="np") as file:
-        header = json.loads(file.metadata()["skprivacy"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    change(header["model"])
-    path.write_bytes(save(arrays, metadata={"skprivacy": json.dumps(header)}))
-
-
 @pytest.mark.everyday(3)
 @pytest.mark.parametrize(
     "change",
@@ -189,6 +179,8 @@ def test_a_forged_file_is_refused(change, tmp_path):
     model = RandomizedResponseClassifier(epsilon=5.0, n_rounds=2, classes=CLASSES)
     save_model(model.fit(X, Y), tmp_path / "m")
     load_model(tmp_path / "m")
-    forged(tmp_path / "m", change)
+    header, arrays = contents(tmp_path / "m")
+    change(header["model"])
+    written(tmp_path / "m", header, arrays)
     with pytest.raises(ValueError, match="path="):
         load_model(tmp_path / "m")

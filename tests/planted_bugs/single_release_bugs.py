@@ -30,7 +30,8 @@ from skprivacy.mechanisms.base import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing.statistics import standard_scaler
-from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns, MomentPlan, Statistic
+from skprivacy.preprocessing.statistics.moments import BoundedColumns, MomentPlan
+from skprivacy.preprocessing.statistics.release import Statistic
 from skprivacy.sums.sum_plan import TargetRange
 from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from functools import partial
 from unittest import mock
@@ -32,7 +33,8 @@ from skprivacy.preprocessing import (
     private_summary,
     private_variance,
 )
-from skprivacy.preprocessing.statistics.bounded_moments import BoundedColumns, open_columns
+from skprivacy.preprocessing.statistics.moments import BoundedColumns
+from skprivacy.preprocessing.statistics.release import open_columns
 
 RELATIONS = ["add_remove", "zero_out", "replace_one"]
 LOWER, UPPER = np.array([0.0, -5.0]), np.array([10.0, 1.0])
@@ -124,14 +126,6 @@ def test_sums_and_counts_are_near_the_truth(relation, delta):
     assert abs(count - np.sum((X[:, 0] > 2) & (X[:, 0] < 11))) < 8
 
 
-def test_the_sum_of_one_column_is_a_number():
-    value, privacy = private_sum([1.0, 2.0] * 500, bounds=(0, 5), epsilon=1.0)
-    assert isinstance(value, float)
-    assert 1400 < value < 1600
-    assert privacy.epsilon() == pytest.approx(1.0, rel=1e-3)
-    assert private_sum([3.0], bounds=(0, 0), epsilon=1.0).value == 0.0
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("q", [0.0, 0.2, 0.5, 1.0])
 def test_sensitivity_of_quantile_scores(relation, q):
@@ -200,9 +194,10 @@ def test_nothing_to_average(relation):
         value, _ = private_variance(x, bounds=(0, 10), epsilon=1.0, relation=relation)
         assert 0 <= value <= 25
     assert private_mean([1.0, 1.0], bounds=(1, 1), epsilon=1.0).value == 1.0
+    total, _ = private_sum([3.0], bounds=(0, 0), epsilon=1.0)
+    assert (type(total), total) == (float, 0.0)
 
 
-@pytest.mark.parametrize("function", [private_mean, private_variance])
 @pytest.mark.parametrize(
     ("params", "named"),
     [
@@ -218,9 +213,9 @@ def test_nothing_to_average(relation):
         ({"bounds": (-1e308, 1e308)}, "bounds="),
     ],
 )
-def test_bad_parameters(function, params, named):
+def test_bad_parameters(params, named):
     with pytest.raises(ValueError, match=named):
-        function([1.0, 2.0], **{"bounds": (0, 1), "epsilon": 1.0, **params})
+        private_variance([1.0, 2.0], **{"bounds": (0, 1), "epsilon": 1.0, **params})
 
 
 @pytest.mark.parametrize(
@@ -371,3 +366,63 @@ def test_scaler_of_noise_does_not_blow_up():
     assert (scaler.scale_ >= 0.01).all()
     flat = PrivateStandardScaler(bounds=(2, 2)).fit(np.full((5, 1), 2.0))
     assert flat.transform([[2.0]])[0, 0] == 0.0
+
+
+VISITS = pd.Series(np.repeat(np.arange(1000), np.arange(1000) // 50 + 1), name="patient")  # 1 to 20
+
+
+@pytest.mark.parametrize(("q", "near"), [(0.1, 2), (0.5, 10), (0.9, 18), (1.0, 20)])
+def test_about_a_share_of_the_groups_have_no_more(q, near):
+    size, privacy = private_group_size(VISITS, max_group_size=50, epsilon=5.0, quantile=q)
+    assert isinstance(size, int)
+    # another size is wrong by 50 people at least: of odds below exp(-5 * 50 / 2) each
+    assert size == near if q < 1 else size >= near
+    assert (privacy.epsilon(), privacy.unit) == (pytest.approx(5.0), "patient")
+
+
+@pytest.mark.slow
+def test_the_law_is_that_of_one_number_for_each_group():
+    """Against the exponential mechanism of sizes that are counted here; also a group more."""
+    few = pd.Series([0, 0, 0, 1, 2, 2], name="patient")
+    more = pd.Series([*few, *[3] * 6], name="patient")
+    laws = []
+    for groups in (few, more):
+        sizes = np.minimum(np.bincount(groups), 4)
+        scores = np.array([-abs((sizes <= k).sum() - 0.75 * len(sizes)) for k in range(5)])
+        law = np.exp(1.2 * scores / (2 * 0.75))
+        law[1] += law[0]  # none is as little as one
+        laws.append(law[1:] / law.sum())
+        n = 4000
+        drawn = [
+            private_group_size(groups, max_group_size=4, epsilon=1.2, quantile=0.75).value
+            for _ in range(n)
+        ]
+        counts = np.bincount(drawn, minlength=5)[1:]
+        # six standard deviations: less than one in 10^8
+        assert (abs(counts - n * laws[-1]) < 6 * np.sqrt(n * laws[-1])).all()
+    assert abs(np.log(laws[0] / laws[1])).max() <= 1.2
+
+
+def test_a_group_beyond_the_most_counts_as_of_the_most():
+    groups = np.repeat([0, 1], [1, 10_000])
+    assert private_group_size(groups, max_group_size=3, epsilon=100.0, quantile=1.0).value == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"max_group_size": 1}, "max_group_size=1"),
+        ({"max_group_size": 2.5}, "max_group_size="),
+        ({"quantile": 2}, "quantile=2"),
+        ({"epsilon": math.inf}, "epsilon="),
+        ({"groups": [1, None]}, "groups has missing values"),
+        ({"groups": np.zeros((2, 2))}, "groups has shape"),
+    ],
+)
+def test_what_is_wrong_is_told_before_a_charge(given, match):
+    budget = PrivacyBudget(10.0)
+    with pytest.raises((ValueError, TypeError), match=match):
+        private_group_size(
+            **{"groups": VISITS, "max_group_size": 9, "epsilon": 1.0} | given, budget=budget
+        )
+    assert not len(budget.entries())

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import skprivacy
+from skprivacy import config_context, get_config
 from tests.tools.blocked_imports import run_without
+
+from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 
 ROOT = Path(skprivacy.__file__).parent
 # The layers, from the command line down to the accounting. A file belongs to the layer of the
@@ -370,3 +373,29 @@ def test_public_names_resolve():
     assert folders - {"cli", "templates"} == skprivacy._SUBPACKAGES
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = skprivacy.no_such_name
+
+
+# Measured; no call may enter more.
+LIMITS = {
+    "DPSGDClassifier.fit": 22,
+    "PATEClassifier.fit": 17,
+    "FunctionalMechanismRegressor.fit": 14,
+    "audit of a forest": 26,
+    "PrivacySweepCV.fit of a linear model": 30,
+}
+
+
+@pytest.mark.everyday(2)
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_call_enters_few_files(name):
+    pytest.importorskip("torch")
+    found = entered_when_warm(CALLS[name])
+    assert len(found) <= LIMITS[name], found
+
+
+def test_a_file_that_a_call_enters_is_found():
+    assert files_entered(lambda: None) == []
+    assert files_entered(get_config) == ["_config.py"]
+    with config_context():
+        assert files_entered(lambda: [get_config() for _ in range(3)]) == ["_config.py"]

@@ -2,9 +2,10 @@
 
 Files, in reading order:
 
-- ``bounded_moments``: scaled columns, exact sums, additive noise
-- ``cell_counts``: exact counts of records in public cells
-- ``private_statistics``: private sum, mean, variance, quantile, count, histogram, group size
+- ``release``: one column or more, a statistic with its sensitivities, and its release
+- ``moments``: private sum, mean and variance: scaled columns, exact sums, additive noise
+- ``counts``: private count and histogram: exact counts of records in public cells
+- ``quantiles``: private quantile and group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary
 - ``summary_plan``: the exact sums of private_summary

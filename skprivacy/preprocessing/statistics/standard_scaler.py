@@ -19,7 +19,8 @@ from ...accounting import PrivacyBudget
 from ...base import PrivateFit, public_bounds
 from ...sums.sources import SumRelease, SumSource
 from ...sums.sum_estimator import SUM_DOCS, SumEstimator
-from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
+from .moments import BoundedColumns
+from .release import RELATIONS, RELEASE_DOCS
 
 
 @fill_docs({**RELEASE_DOCS, **SUM_DOCS})

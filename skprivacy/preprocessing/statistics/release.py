@@ -1,4 +1,4 @@
-"""Statistics and their release; moments of bounded columns, with exact sums.
+"""Release of statistics: one charge, exact sums of the private values, one noisy vector.
 
 A :class:`Statistic` holds its sensitivities, so that no release can be calibrated for another one.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from ..._groups import SHARE_GRID, Groups, check_order
+from ..._groups import check_order
 from ..._input_data import (
     check_array,
     check_cells,
@@ -26,19 +26,11 @@ from ..._validation import as_array, check_unmasked, is_number
 from ...accounting import PrivacyBudget, PrivacyGuarantee
 from ...accounting.calibration import analytic_noise_multiplier
 from ...base import private_release
-from ...mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    SecureRandom,
-)
-from ...mechanisms.base import GRID_BITS, check_bounds, quantize
+from ...mechanisms import Exponential, Gaussian, Laplace, Mechanism, SecureRandom
 from ...sums import SumTotal
-from ...sums.batch_columns import read_numbers
 from ...sums.sources import ArraySource, SumRelease, SumSource, TableSource, is_table, open_table
 from ...sums.sum_estimator import check_table_names
-from ...sums.sum_plan import Integers, SumPlan
+from ...sums.sum_plan import SumPlan
 
 # Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
 RELEASE_DOCS = {
@@ -209,157 +201,3 @@ def open_columns(X: Any, groups: Any) -> tuple[SumSource, tuple[str, ...]]:
 
 def _width(rows: NDArray[Any]) -> int:
     return 1 if rows.ndim == 1 else rows.shape[1]
-
-
-@dataclass(frozen=True)
-class MomentPlan(SumPlan):
-    """Sums of columns z, scaled to [-1, 1], and of 2 z**2 - 1 if ``degree`` is 2.
-
-    **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
-    and the group adds 1 to the count. A group thus changes no sum by more than a record would.
-    """
-
-    features: tuple[str, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    middle: tuple[float, ...]  # z = (x - middle) / half
-    half: tuple[float, ...]
-    degree: int
-
-    @property
-    def record_columns(self) -> tuple[str, ...]:
-        return self.features
-
-    def column_kinds(self) -> dict[str, str]:
-        return dict.fromkeys(self.features, "number")
-
-    @property
-    def n_sums(self) -> int:
-        return self.degree * len(self.features)
-
-    def facts(self) -> dict[str, Any]:
-        return {field: getattr(self, field) for field in MomentPlan.__match_args__}
-
-    def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
-        return (read_numbers(batch, self.features),)
-
-    def _sum_slice(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
-        powers = [self._unit(records[0].reshape(-1, len(self.features)))]
-        if self.degree == 2:
-            powers.append(_double_squares(powers[0]))
-        if sizes is None:  # multiples of the step, whose sums are exact
-            sums = [numbers.sum(axis=1) / self._step for numbers in powers]
-        else:
-            steps = Groups.exact_shares_of(sizes) / self._step
-            sums = [np.trunc(numbers * steps).sum(axis=1) for numbers in powers]
-        return np.concatenate(sums).astype(np.int64)
-
-    def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the columns, of shape (n_columns, n), scaled to [-1, 1] on a grid."""
-        lower, upper, middle, half = (
-            np.asarray(bound)[:, None] for bound in (self.lower, self.upper, self.middle, self.half)
-        )
-        columns = np.array(rows.T, order="C")  # long loops, with one bound each, are fast
-        if (missing := np.isnan(columns)).any():
-            np.copyto(columns, (upper + lower) / 2, where=missing)
-        np.clip(columns, lower, upper, out=columns)
-        columns -= middle
-        columns /= np.where(half > 0, half, 1.0)
-        return quantize(np.clip(columns, -1.0, 1.0, out=columns), out=columns)
-
-    @property
-    def _step(self) -> float:
-        """Grid of the summed numbers."""
-        return 2.0**-GRID_BITS if self.unit == "record" else SHARE_GRID
-
-    def sums(self, total: SumTotal) -> NDArray[np.float64]:
-        """Return the private sums as numbers."""
-        return total._read_sums() * self._step
-
-
-def _double_squares(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 2 z**2 - 1 on the grid."""
-    doubled = np.square(z)
-    doubled *= 2.0
-    doubled -= 1.0
-    return quantize(doubled, out=doubled)
-
-
-class BoundedColumns:
-    """Columns within public bounds, whose moments are released together."""
-
-    def __init__(self, source: SumSource, features: tuple[str, ...], bounds: Any) -> None:
-        self.is_flat = source.rows.ndim == 1
-        self.features, self.unit, self.d = features, source.unit, len(features)
-        self.lower, self.upper = check_bounds("bounds", bounds, self.d)
-        self.half = (self.upper - self.lower) / 2
-        self.middle = (self.upper + self.lower) / 2
-
-    def _plan(self, degree: int, middle: NDArray[Any], half: NDArray[Any]) -> MomentPlan:
-        return MomentPlan(
-            features=self.features,
-            lower=tuple(self.lower.tolist()),
-            upper=tuple(self.upper.tolist()),
-            middle=tuple(middle.tolist()),
-            half=tuple(half.tolist()),
-            degree=degree,
-            unit=self.unit,
-        )
-
-    def moments(
-        self, degree: int, relation: str, value: Callable[[NDArray[np.float64]], Any]
-    ) -> Statistic:
-        """Return ``value`` of the mean of z and, if ``degree`` is 2, of the mean of 2 z**2 - 1.
-
-        Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
-        """
-        plan = self._plan(degree, self.middle, self.half)
-        counts = relation == "add_remove"
-
-        def vector(total: SumTotal) -> NDArray[np.float64]:
-            return np.concatenate([plan.sums(total), [float(total.n_units)] if counts else []])
-
-        def read_moments(
-            noisy: NDArray[np.float64], mechanism: Laplace | Gaussian, n_units: int
-        ) -> Any:
-            count = max(1.0, noisy[-1], mechanism.std) if counts else n_units
-            means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
-            return value(means.reshape(degree, self.d))
-
-        size = float(degree * self.d + counts)
-        factor = 2.0 if relation == "replace_one" else 1.0
-        return Statistic(plan, factor * size, factor * math.sqrt(size), vector, read_moments)
-
-    def total(self, relation: str) -> Statistic:
-        """Return the sum of each column; with groups, the sum of group means.
-
-        Adding or removing a record changes the sum by its value; replacing a record changes it by
-        at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
-        respectively.
-        """
-        replaces = relation == "replace_one"
-        middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
-        if replaces:
-            middle, half = self.middle, self.half
-        plan = self._plan(1, middle, half)
-
-        def read_total(noisy: NDArray[np.float64], _: Any, n_units: int) -> Any:
-            return self._shaped((middle * n_units if replaces else 0.0) + half * noisy)
-
-        factor = 2.0 if replaces else 1.0
-        return Statistic(plan, factor * self.d, factor * math.sqrt(self.d), plan.sums, read_total)
-
-    def mean(self, relation: str) -> Statistic:
-        return self.moments(1, relation, lambda found: self._shaped(self.means(found)))
-
-    def variance(self, relation: str) -> Statistic:
-        return self.moments(2, relation, lambda found: self._shaped(self.variances(found)))
-
-    def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.middle + self.half * moments[0]
-
-    def variances(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.half**2 * np.clip((moments[1] + 1.0) / 2.0 - moments[0] ** 2, 0.0, 1.0)
-
-    def _shaped(self, values: NDArray[np.float64]) -> Any:
-        return float(values[0]) if self.is_flat else values
