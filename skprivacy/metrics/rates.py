@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv, stdtr, stdtrit
 
 from .._docs import fill_docs
-from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit, whole
+from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit
 
 RATE_DOCS = {
     "scores": """\
@@ -218,17 +218,6 @@ def check_delta(delta: float) -> float:
             f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
         )
     return float(delta)
-
-
-def check_guesses(right: int, guesses: int, n_coins: int) -> None:
-    whole("n_coins", n_coins, least=0)
-    whole("guesses", guesses, least=0)
-    whole("right", right, least=0)
-    if not right <= guesses <= n_coins:
-        raise ValueError(
-            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
-            "not negative. Pass the numbers of right guesses, of guesses and of coins."
-        )
 
 
 def _compute_per_count(
