@@ -19,7 +19,7 @@ from ..._validation import Interval, raise_alone
 from .. import scores
 from ..record_tables import split_rows
 from ..scores import Moments, column_means, log_ratio, standard_score
-from ..shadow_pool import PoolLogits
+from ..shadow_answers import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import AttackSetting, PoolRecords, TunedAttack
 

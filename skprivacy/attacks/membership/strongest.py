@@ -24,7 +24,8 @@ from .. import scores
 from ..coordinates import NearestRecords
 from ..model_answers import labels_as_text
 from ..scores import Moments, column_means, log_ratio, standard_score
-from ..shadow_pool import PoolLogits, ShadowPool
+from ..shadow_answers import PoolLogits
+from ..shadow_pool import ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import (
