@@ -107,10 +107,7 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
 
 
 def pooled_variances(values: Float64Array, out: Mask) -> tuple[float, float]:
-    """Return the variance within columns over OUT models and over IN models, pooled over columns.
-
-    Each column has its own mean, so differences between records do not count.
-    """
+    """Return the variance within columns over OUT and over IN models, pooled over columns."""
     return Moments.from_values(values, out).pooled(), Moments.from_values(values, ~out).pooled()
 
 

@@ -148,13 +148,10 @@ def epsilon_from_guesses(
 ) -> float:
     """Return a lower confidence bound on epsilon from guesses of fair coins, in one training run.
 
-    Each coin decided between two neighbouring data sets, such as which of two labels a record was
-    trained with. Under (epsilon, 0)-differential privacy a guess is right with probability at most
-    e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
-    number of right guesses.
-
-    **Guarantees.** Exact in one training run, without independence of records: only the coins must
-    be independent (Steinke, Nasr and Jagielski 2023, theorem 5.2).
+    **Guarantees.** Under (epsilon, 0)-differential privacy a guess is right with probability at
+    most e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates
+    the number of right guesses: the bound is exact in one run if the coins are independent, even if
+    records are not (Steinke, Nasr and Jagielski 2023, theorem 5.2).
     """
     _check_guesses(right, guesses, n_coins)
     delta = check_delta(delta)

@@ -101,11 +101,8 @@ def audit_one_run(
     Returns
     -------
     OneRunAuditReport
-        Its ``verdict`` ("violated", "consistent" or "no claim"), the tested ``claim`` and the
-        ``coin``; the numbers of ``right`` guesses, ``guesses`` and ``n_canaries``; the ``bounds``
-        on epsilon with their assumptions, and ``epsilon_lower_bound``, the largest one without
-        any. ``fitted`` is the trained model. With gradient canaries, ``noise_faults`` names the
-        tests of the noise that failed, and ``sampled`` says whether batches were drawn at random.
+        Its ``verdict`` ("violated", "consistent" or "no claim"), the numbers of guesses, the
+        ``bounds`` on epsilon with their assumptions, and ``fitted``, the trained model.
 
     Raises
     ------
