@@ -42,9 +42,7 @@ class Coordinates:
         std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
         self._std = np.where(std > 0, std, 1.0)
         self._encoder = OneHotEncoder(
-            max_categories=max_categories,
-            handle_unknown="infrequent_if_exist",
-            sparse_output=False,
+            max_categories=max_categories, handle_unknown="infrequent_if_exist", sparse_output=False
         )
         if texts.shape[1]:
             self._encoder.fit(texts)

@@ -16,9 +16,4 @@ from .coin_guesses import bound_from_guesses
 from .evidence import epsilon_lower_bound
 from .rates import auc, tpr_at_fpr
 
-__all__ = [
-    "auc",
-    "bound_from_guesses",
-    "epsilon_lower_bound",
-    "tpr_at_fpr",
-]
+__all__ = ["auc", "bound_from_guesses", "epsilon_lower_bound", "tpr_at_fpr"]

@@ -31,11 +31,7 @@ class UtilityLoss:
 
 
 def utility_loss(
-    y_true: ArrayLike,
-    unprotected: ArrayLike,
-    protected: ArrayLike,
-    *,
-    metric: Metric | None = None,
+    y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike, *, metric: Metric | None = None
 ) -> UtilityLoss:
     """Return the utility loss of Yang, Gohari and Topcu (definition 6.1).
 

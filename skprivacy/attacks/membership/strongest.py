@@ -203,7 +203,7 @@ class LearnedRatio(TunedAttack):
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
         # a self-attack needs at least two models beside the attacked one and its complement
-        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
+        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool]
     }
 
     def _tune(self, known: PoolRecords) -> None:

@@ -23,14 +23,7 @@ from ...attacks.record_tables import as_records
 from ...metrics.rates import check_alpha
 from ..inspection.claims import claim_of, claim_to_test
 from ..inspection.guarantees import CLAIM_DOCS, holds_private_labels, read_claim
-from .coins import (
-    CanaryRun,
-    coin_entropy,
-    coin_for,
-    draw_canaries,
-    insert_canaries,
-    steps_between,
-)
+from .coins import CanaryRun, coin_entropy, coin_for, draw_canaries, insert_canaries, steps_between
 from .gradient_canary_audit import check_gradient_canaries, run_with_gradients
 from .one_run_report import OneRunAuditReport, guess_and_test
 
