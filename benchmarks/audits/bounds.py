@@ -34,7 +34,7 @@ from skprivacy.audit import audit_one_run, claim_of
 from skprivacy.audit.runner import run_attacks
 from skprivacy.metrics import bound_from_guesses, epsilon_lower_bound
 from skprivacy.metrics.coin_guesses import default_n_guesses, guess_top_scores
-from skprivacy.metrics.resampling import multi_split_bound
+from skprivacy.metrics.evidence import multi_split_bound
 from skprivacy.neural_network import DPSGDClassifier
 
 ALPHA, DELTA = 0.05, 1e-5

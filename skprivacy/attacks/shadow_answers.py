@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from .record_tables import as_records, fingerprints, split_rows
 
 _OWN = ("random_state", "noise_seed", "budget")  # parameters that differ between shadow models
 Float64Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 _TOLERANCE = 0.01  # allows for probabilities printed with few digits
 LEAVE_OUT_ADVICE = "Leave them out."
 _COMPARED_FIRST = 200  # records on which models are compared before all records
@@ -285,3 +286,13 @@ def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np
 def _is_independent(step: Any) -> bool:
     declared = getattr(step, "data_independent_", False) is True and hasattr(step, "transform")
     return declared and not any(name in step.get_params() for name in _OWN)
+
+
+class PoolLogits(NamedTuple):
+    """Log-odds of records under all models of a pool, and the membership of each record."""
+
+    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
+    logits: NDArray[np.float64]  # (n_shadows, n_records)
+    trained: Mask  # which models trained on the record, (n_shadows, n_records)
+    known: Mask  # which records the pool was trained on, (n_records,)
+    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)

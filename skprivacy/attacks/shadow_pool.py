@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
@@ -20,13 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights, group_names
 from .._environment import N_JOBS
-from .._groups import Groups, check_groups
+from .._groups import check_groups
 from .._input_data import check_classification_targets, check_consistent_length, distinct_labels
 from .._sklearn import StrOptions
-from .._stacked import is_stackable
 from .._validation import VERBOSE, Interval, check_random_state, num_samples
 from ..base import rolls_back_on_error
-from .group_scores import connected_units
+from .group_scores import complementary_halves, connected_units
 from .model_answers import (
     KINDS,
     PROBABILITIES,
@@ -37,7 +36,9 @@ from .model_answers import (
 )
 from .record_tables import as_records, fingerprints
 from .shadow_answers import (
+    Mask,
     PoolAnswers,
+    PoolLogits,
     PredictionTable,
     RecordIndex,
     check_table,
@@ -47,13 +48,12 @@ from .shadow_answers import (
 from .shadow_training import (
     TrainingData,
     TrainingJobs,
+    chooses_stacking,
     list_model_files,
     open_folder,
     train_shadows,
 )
 
-REDRAWS = 20  # of a half, until both halves have two classes
-Mask = NDArray[np.bool_]
 ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
 MODELS_DO_NOT_LEARN = (
     "All shadow models return the same answers, so they do not depend on the training records (a "
@@ -223,7 +223,8 @@ class ShadowPool(BaseEstimator):
         weights = check_weights(self.estimator, sample_weight, num_samples(X))
         record_groups = None if groups is None else check_groups(groups, X)
         passed_on = record_groups if group_names(self.estimator) else None
-        stacked = self._stacks(num_samples(X), weights, passed_on)
+        is_plain = weights is None and passed_on is None
+        stacked = chooses_stacking(self.stacked, self.estimator, num_samples(X), is_plain)
         classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
         if classes is not None:
             check_classification_targets(y)
@@ -258,23 +259,16 @@ class ShadowPool(BaseEstimator):
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
             list_model_files(folder, self.n_shadows, f"{content} {seed}"),
         )
-        alike = weights is None and passed_on is None
-        shared, rest, seen = (
-            split_stateless_steps(self.estimator, X) if alike else (None, self.estimator, X)
-        )
+        shared, rest, seen = None, self.estimator, X
+        if is_plain:
+            shared, rest, seen = split_stateless_steps(self.estimator, X)
         listed = None if self.keep_models else RecordIndex(all_prints, ASK_MODELS)
         data = TrainingData(seen, y, weights, passed_on, None if listed is None else listed.first)
         # Carlini et al. 2022, Algorithm 1, lines 5 and 7: train the IN and the OUT models
         trained = train_shadows(
-            rest,
-            data,
-            jobs,
-            shared,
-            stacked=stacked,
-            n_jobs=self.n_jobs,
-            device=self.device,
-            verbose=self.verbose,
-        )
+            rest, data, jobs, shared,
+            stacked=stacked, n_jobs=self.n_jobs, device=self.device, verbose=self.verbose,
+        )  # fmt: skip
         self.estimators_ = (
             trained if listed is None else [table.with_index(listed) for table in trained]
         )
@@ -352,21 +346,6 @@ class ShadowPool(BaseEstimator):
         pool._cached = None
         return pool
 
-    def _stacks(
-        self, n_records: int, weights: NDArray[np.float64] | None, record_groups: Groups | None
-    ) -> bool:
-        """Return whether models are trained stacked."""
-        able = is_stackable(self.estimator, n_records) and weights is None and record_groups is None
-        if self.stacked is True and not able:
-            raise ValueError(
-                "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
-                "DPSGDClassifier without a custom module (with epochs, at epsilon=inf), alone or "
-                "at the end of a pipeline, and "
-                f"neither sample_weight nor groups; got {self.estimator!r}. Use stacked='auto' or "
-                "stacked=False."
-            )
-        return bool(self.stacked) and able
-
     def membership(self, X: Any) -> tuple[Mask, Mask]:
         """Return which models trained on each record, and which records the pool contains.
 
@@ -387,11 +366,9 @@ class ShadowPool(BaseEstimator):
         return self.masks_[:, columns] & known, known
 
     def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
-        """Return the models that count as OUT models of each record, (n_shadows, n_records).
+        """Return the OUT models of each record: half of the models, if the pool has any record.
 
-        If the pool contains any of the records, each record gets exactly half of the models. All
-        records are then compared with equally many models; otherwise the steadier mean of records
-        outside the pool would itself distinguish them.
+        Otherwise the steadier mean of records outside the pool would itself distinguish them.
         """
         if not known.any():
             return np.ones((self.n_shadows, len(known)), dtype=bool)
@@ -470,35 +447,3 @@ class ShadowPool(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return state | {"_cached": None} if "_cached" in state else state
-
-
-def complementary_halves(
-    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Draw complementary halves of the groups; with ``y``, each half has at least two classes."""
-    n_groups = int(groups.max()) + 1
-    masks = np.zeros((n_shadows, n_groups), dtype=bool)
-    for pair in range(0, n_shadows, 2):
-        for _ in range(REDRAWS):
-            half = np.zeros(n_groups, dtype=bool)
-            half[rng.permutation(n_groups)[: n_groups // 2]] = True
-            taken = half[groups]
-            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
-                break
-        else:
-            raise ValueError(
-                f"y has a class that is too rare: after {REDRAWS} random draws, one half still had "
-                "a single class. Pass more records of that class."
-            )
-        masks[pair], masks[pair + 1] = half, ~half
-    return masks
-
-
-class PoolLogits(NamedTuple):
-    """Log-odds of records under all models of a pool, and the membership of each record."""
-
-    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
-    logits: NDArray[np.float64]  # (n_shadows, n_records)
-    trained: Mask  # which models trained on the record, (n_shadows, n_records)
-    known: Mask  # which records the pool was trained on, (n_records,)
-    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)

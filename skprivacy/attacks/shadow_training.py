@@ -29,7 +29,7 @@ from .._clones import train_clone
 from .._environment import default_n_jobs, limit_workers, one_blas_thread, progress_bar
 from .._groups import Groups
 from .._output import create_file, write_file
-from .._stacked import train_stacked
+from .._stacked import is_stackable, train_stacked
 from .._untrusted_files import parse_json, read_file
 from .shadow_answers import AnswerTable, add_shared_steps, remove_shared_steps
 
@@ -190,6 +190,20 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
             "one."
         )
     return seed_known
+
+
+def chooses_stacking(stacked: bool | str, estimator: Any, n_records: int, is_plain: bool) -> bool:
+    """Return whether models are trained stacked; ``is_plain``: without weights and groups."""
+    able = is_plain and is_stackable(estimator, n_records)
+    if stacked is True and not able:
+        raise ValueError(
+            "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
+            "DPSGDClassifier without a custom module (with epochs, at epsilon=inf), alone or "
+            "at the end of a pipeline, and "
+            f"neither sample_weight nor groups; got {estimator!r}. Use stacked='auto' or "
+            "stacked=False."
+        )
+    return bool(stacked) and able
 
 
 def trains_in_threads(estimator: Any) -> bool:

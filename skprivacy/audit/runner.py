@@ -381,10 +381,8 @@ def _of_known_members(
 ) -> tuple[list[AttackResult], Evaluated | None]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
-    Exchanging the halves and joining both results would use all records. But the two attack models
-    and the records that they are evaluated on would then depend on each other, and intervals for
-    independent records would be too narrow. Equal records, and records of one group, are kept in
-    one half.
+    Joining both directions would make attack models depend on the records of the other one, so
+    intervals would be too narrow. Equal records, and records of one group, are kept in one half.
     """
     X, y = concat_records(records)
     n_in = num_samples(records[0])
@@ -422,8 +420,7 @@ def _unordered(
 ) -> tuple[Any, Any, Any, Any]:
     """Return records, weights and groups in an order that does not depend on membership.
 
-    Training may depend on the order of records. The strongest attack is chosen by shadow models
-    without a correction, so they must not depend on who the members of the target are.
+    Shadow models, whose training may depend on the order, choose the strongest attack.
     """
     labels = np.unique(labels_as_text(y), return_inverse=True)[1]
     keys: tuple[Any, ...] = (labels, prints)

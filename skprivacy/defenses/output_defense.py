@@ -27,7 +27,7 @@ Self = TypeVar("Self", bound="OutputDefense")
 DEFENCE_DOCS = {
     "fitted_estimator": """\
 estimator_ : classifier
-    The fitted clone, unprotected. Share predictions only, not this object.""",
+    The fitted clone, unprotected. Share predictions only, not this object."""
 }
 
 

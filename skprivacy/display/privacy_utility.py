@@ -28,44 +28,16 @@ _WIDE = 6.0  # inches of figure width from which a legend has two columns
 class PrivacyUtilityDisplay:
     """Utility and membership leakage over epsilon, on two panels with a common axis.
 
-    Create one with :meth:`from_estimator` or with ``PrivacySweepCV.plot``.
-
-    Parameters
-    ----------
-    epsilons : array-like of shape (n_candidates,)
-        Privacy levels. Infinity is drawn as a horizontal line, "without privacy".
-    utility, utility_std : array-like of shape (n_candidates,)
-        Mean test score and its standard deviation over splits.
-    attack_auc, attack_auc_std : array-like of shape (n_candidates,)
-        Mean AUC of the attack and its standard deviation over splits.
-    attack_auc_bound : array-like of shape (n_candidates,), default=None
-        Largest AUC that the claimed guarantee allows; NaN where there is no claim.
-    utility_name : str, default="score"
-        Label of the utility axis.
-    attack_name : str, default="attack"
-        Name of the attack.
-    baselines : dict of float, default=None
-        Utility of unprotected models by name, drawn as horizontal lines.
-    constant : dict of float, default=None
-        Utility of a constant predictor by its name. A level far below the others only has an entry
-        in the legend.
-    models : sequence of str of length n_candidates, default=None
-        Model of each candidate, if there are several. Each model gets its own curve.
+    ``PrivacySweepCV.plot`` returns one. Epsilons, scores and AUCs have one value per candidate. An
+    infinite epsilon, ``baselines`` and ``constant`` are drawn as horizontal lines; a constant far
+    below the others only has an entry in the legend. ``attack_auc_bound`` is the largest AUC that
+    the claimed guarantee allows, NaN without a claim. Each of several ``models`` gets its own
+    curve.
 
     Attributes
     ----------
     axes_ : ndarray of two matplotlib Axes
         Utility above, attack below. Set by :meth:`plot`, as is ``figure_``.
-
-    Examples
-    --------
-    >>> from skprivacy.display.privacy_utility import PrivacyUtilityDisplay
-    >>> display = PrivacyUtilityDisplay(
-    ...     [0.1, 1, 10, float("inf")], [0.7, 0.8, 0.84, 0.85], [0.02, 0.01, 0.01, 0.01],
-    ...     [0.5, 0.51, 0.52, 0.6], [0.01, 0.01, 0.01, 0.01],
-    ... ).plot()
-    >>> display.axes_[1].get_xscale()
-    'log'
     """
 
     def __init__(
@@ -137,18 +109,7 @@ class PrivacyUtilityDisplay:
         return display.plot(axes=axes)
 
     def plot(self, axes: Any = None) -> PrivacyUtilityDisplay:
-        """Draw both panels.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib Axes, default=None
-            Utility above, attack below. None makes a new figure.
-
-        Returns
-        -------
-        PrivacyUtilityDisplay
-            Itself.
-        """
+        """Draw both panels, utility above and attack below, on two axes or a new figure."""
         if axes is None:
             with name_missing_extra():
                 import matplotlib.pyplot as plt

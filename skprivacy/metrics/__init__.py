@@ -6,21 +6,14 @@ means MEMBER: a record is called a member if its score is at least the threshold
 Files, in reading order:
 
 - ``rates``: true and false positive rates, ROC curve and its area, adjusted p-values
-- ``epsilon``: lower bounds on epsilon from guesses and from scores
-- ``evidence``: simultaneous bounds on test rates and on the AUC
-- ``resampling``: bounds over many splits
+- ``evidence``: simultaneous bounds on test rates and on the AUC; lower bounds on epsilon
 - ``coin_guesses``: lower bounds on epsilon from guessed coins in one run
 - ``repeated_runs``: tests of a trade-off curve by counts in independent runs
 - ``utility``: utility_loss
 """
 
 from .coin_guesses import bound_from_guesses
-from .epsilon import epsilon_lower_bound
+from .evidence import epsilon_lower_bound
 from .rates import auc, tpr_at_fpr
 
-__all__ = [
-    "auc",
-    "bound_from_guesses",
-    "epsilon_lower_bound",
-    "tpr_at_fpr",
-]
+__all__ = ["auc", "bound_from_guesses", "epsilon_lower_bound", "tpr_at_fpr"]

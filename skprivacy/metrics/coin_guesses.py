@@ -18,9 +18,8 @@ from scipy.optimize import brentq
 from scipy.special import betainc, log_ndtr, ndtr, ndtri
 from scipy.stats import beta, binom
 
-from .._validation import open_unit
-from .epsilon import epsilon_from_guesses, largest_refuted
-from .rates import Float64Array, check_delta, check_guesses
+from .._validation import open_unit, whole
+from .rates import Float64Array, check_delta
 
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
 _INDEPENDENT = "holds only if canaries do not interfere"
@@ -142,6 +141,39 @@ def bound_from_guesses(
         mu = largest_refuted(lambda m: independent_p_value(right, guesses, n_coins, m) < alpha)
     shown = gaussian_epsilon(mu, delta)
     return GuessBound(shown, delta, alpha, bound, mu, BOUNDS[bound])
+
+
+def epsilon_from_guesses(
+    right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
+) -> float:
+    """Return a lower confidence bound on epsilon from guesses of fair coins, in one training run.
+
+    **Guarantees.** Under (epsilon, 0)-differential privacy a guess is right with probability at
+    most e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates
+    the number of right guesses: the bound is exact in one run if the coins are independent, even if
+    records are not (Steinke, Nasr and Jagielski 2023, theorem 5.2).
+    """
+    _check_guesses(right, guesses, n_coins)
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
+    return largest_refuted(
+        lambda e: right > 0 and _guess_p_value(right, guesses, n_coins, e, delta) < alpha, 1e-10
+    )
+
+
+def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
+    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
+    if not is_refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_refuted(high):
+        low, high = high, 2 * high
+        if high > 1e3:
+            break
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    return low
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -288,6 +320,18 @@ def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> fl
     return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
 
 
+def _guess_p_value(right: int, guesses: int, n_coins: int, epsilon: float, delta: float) -> float:
+    """Bound the probability of at least ``right`` right guesses under (epsilon, delta)."""
+    # Steinke, Nasr and Jagielski 2023, theorem 5.2: a binomial tail plus a term for delta
+    p = 1.0 / (1.0 + math.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, p))
+    if delta == 0:
+        return tail
+    below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, p))
+    steepest = float((below / np.arange(1, right + 1)).max())
+    return min(1.0, tail + 2.0 * n_coins * delta * steepest)
+
+
 @cache
 def _sharper_bound(guesses: int, n_coins: int, delta: float, alpha: float) -> Callable[..., float]:
     """Return the sharper of two bounds for this number of guesses.
@@ -310,10 +354,21 @@ def _curve_bound(right: int, guesses: int, n_coins: int, *, delta: float, alpha:
     )
 
 
+def _check_guesses(right: int, guesses: int, n_coins: int) -> None:
+    whole("n_coins", n_coins, least=0)
+    whole("guesses", guesses, least=0)
+    whole("right", right, least=0)
+    if not right <= guesses <= n_coins:
+        raise ValueError(
+            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
+            "not negative. Pass the numbers of right guesses, of guesses and of coins."
+        )
+
+
 def _check_arguments(
     right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float
 ) -> None:
-    check_guesses(right, guesses, n_coins)
+    _check_guesses(right, guesses, n_coins)
     if guesses < 1:
         raise ValueError(f"guesses={guesses!r} must be at least 1. Pass at least one guess.")
     if not isinstance(bound, str) or bound not in BOUNDS:

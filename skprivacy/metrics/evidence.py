@@ -1,7 +1,7 @@
-"""Evidence from two samples of scores: simultaneous bounds on test rates and on the AUC.
+"""Evidence from two samples of scores: simultaneous bounds on test rates, on the AUC, on epsilon.
 
 :func:`mean_lower_bound` bounds the mean of values in [0, 1] (Hoeffding 1963). Start reading at
-:func:`gather_evidence`.
+:func:`epsilon_lower_bound`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import betainc
 
-from .._validation import generator
-from .rates import Float64Array, auc, count_above, high_rates, low_rates
+from .._docs import fill_docs
+from .._validation import generator, open_unit, whole
+from .rates import (
+    RATE_DOCS,
+    Float64Array,
+    auc,
+    check_delta,
+    check_scores,
+    count_above,
+    high_rates,
+    low_rates,
+)
 
 Curve = Callable[[Float64Array], Float64Array]
 # Share of the area's error probability for members that score LOW. Exchanged samples are a gross
@@ -146,6 +157,109 @@ def mean_lower_bound(mean: float, n: int, alpha: float) -> float:
     if mean <= 0:
         return 0.0
     return float(brentq(lambda p: _bound_tail(mean * n, n, p) - alpha, 0.0, mean, xtol=1e-12))
+
+
+@fill_docs(RATE_DOCS)
+def epsilon_lower_bound(
+    scores_in: ArrayLike,
+    scores_out: ArrayLike,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+    random_state: int = 0,
+) -> float:
+    """Return a lower confidence bound on epsilon from the scores of an attack.
+
+    It is the larger of two bounds, with ``alpha / 2`` for each:
+
+    - The first uses a threshold, and detects strong leakage of few records. The threshold is chosen
+      on one random half of the records and tested on the other half. (The best of many thresholds
+      on one sample would show an epsilon above 3 on pure noise.)
+    - The second uses the area under the ROC curve, and detects slight leakage of many records.
+
+    Both also detect leakage if members score LOWER than non-members.
+
+    Parameters
+    ----------
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
+    random_state : int, default=0
+        Seed of the split. To try several seeds and report the best voids the bound.
+
+    Returns
+    -------
+    float
+        At least 0. It is 0 with fewer than two members or two non-members, which cannot be split.
+
+    Notes
+    -----
+    The bound treats records as independent trials of one attack on one trained model. It is
+    evidence against a claimed epsilon, not a proof, because records of one training run interact.
+
+    Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
+    ``1 - FPR <= e^epsilon (1 - TPR) + delta``. An ROC curve below both lines has an area of at most
+    ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the share of
+    (member, non-member) pairs in which the member scores higher, where a tie counts one half. It is
+    an average over all ways to match members with non-members. A tail bound for a binomial variable
+    also holds for this average, if it follows from Markov's inequality for the excess over a number
+    (Hoeffding 1963).
+
+    Records with equal scores pass a threshold together. Ties are never broken at random, so the
+    bound holds for every kind of scores and every number of records.
+
+    References
+    ----------
+    M. Nasr et al. Adversary instantiation: lower bounds for differentially private machine
+    learning. IEEE S&P 2021.
+    W. Hoeffding. Probability inequalities for sums of bounded random variables. Journal of the
+    American Statistical Association 58, 1963.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_lower_bound
+    >>> member, other = [1.0] * 1000, [0.0] * 1000
+    >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
+    5.57235
+    """
+    delta, alpha = check_delta(delta), open_unit("alpha", alpha)
+    members, others = check_scores(scores_in, scores_out)
+    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals, within gather_evidence
+    found = gather_evidence(members, others, delta=delta, alpha=alpha, random_state=random_state)
+    return found.epsilon(delta)
+
+
+def multi_split_bound(
+    scores_in: ArrayLike,
+    scores_out: ArrayLike,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+    n_splits: int = 20,
+    random_state: int = 0,
+) -> float:
+    """Return the median of the bounds of many splits of the records, and the bound from the AUC.
+
+    **Guarantees.** Let each of ``n`` bounds exceed the truth with probability ``a``. However the
+    bounds depend on each other, at least ``n / 2`` of them exceed it with probability at most
+    ``2 a``, by Markov's inequality. The result varies less than the bound of one split, but is not
+    larger on average.
+    """
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
+    whole("n_splits", n_splits)
+    members, others = check_scores(scores_in, scores_out)
+    if min(len(members), len(others)) < 2:
+        return 0.0
+    rng = generator("random_state", random_state)
+    found = []
+    for _ in range(n_splits):
+        points = bound_split_rates(members, others, delta=delta, alpha=alpha / 4, rng=rng)
+        found.append(Evidence(points, 0.0).epsilon(delta))
+    # Markov: half of the bounds exceed the truth with at most twice their error probability
+    split_epsilon = sorted(found, reverse=True)[(n_splits + 1) // 2 - 1]
+    area_epsilon = Evidence((), bound_area(members, others, alpha / 2)).epsilon(delta)
+    return max(split_epsilon, area_epsilon)
 
 
 class _Test(NamedTuple):

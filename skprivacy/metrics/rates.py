@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv, stdtr, stdtrit
 
 from .._docs import fill_docs
-from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit, whole
+from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit
 
 RATE_DOCS = {
     "scores": """\
@@ -115,10 +115,7 @@ class OperatingPoint:
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the ROC curve as ``fpr, tpr, thresholds``, by decreasing threshold.
-
-    Tied scores form one step: no point is interpolated.
-    """
+    """Return the ROC curve as ``fpr, tpr, thresholds``, by threshold; ties are one step."""
     members, others = check_scores(scores_in, scores_out)
     true_hits, false_hits, thresholds = _count_hits(members, others)
     return false_hits / len(others), true_hits / len(members), thresholds
@@ -184,9 +181,8 @@ def tpr_at_fpr(
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
-    It is biased upwards, since the best of many thresholds is evaluated on the same sample: on
-    pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by confidence intervals and by
-    :func:`epsilon_lower_bound`.
+    It is biased upwards, to about ``1 / sqrt(n)`` on pure noise: the best of many thresholds is
+    evaluated on the same sample.
     """
     # Yeom et al. 2018, membership advantage
     fpr, tpr, _ = roc(scores_in, scores_out)
@@ -218,17 +214,6 @@ def check_delta(delta: float) -> float:
             f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
         )
     return float(delta)
-
-
-def check_guesses(right: int, guesses: int, n_coins: int) -> None:
-    whole("n_coins", n_coins, least=0)
-    whole("guesses", guesses, least=0)
-    whole("right", right, least=0)
-    if not right <= guesses <= n_coins:
-        raise ValueError(
-            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
-            "not negative. Pass the numbers of right guesses, of guesses and of coins."
-        )
 
 
 def _compute_per_count(
@@ -323,29 +308,16 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
     It is Wilson's score interval with an effective number of records: the number of independent
-    pairs of a member and a non-member that would give the variance of the AUC.
-
-    The variance is the larger of two. The first is DeLong's estimate. The second is ``A (1 - A) -
-    ties / 4``, the variance of one comparison, divided by the harmonic mean of the sample sizes.
-    Here ``ties`` is the probability of a tie. For samples of equal size, the second is the largest
-    variance of any distribution of scores (Birnbaum and Klose, extended here to ties).
-
-    On scores without ties and without information, the interval is about 1.2 times as wide as
-    necessary, and covers 0.5 in about 98% of samples at ``alpha=0.05``. With two distinct scores it
-    is as wide as necessary.
+    pairs of a member and a non-member that would give the variance of the AUC. The variance is the
+    larger of two. The first is DeLong's estimate (1988). The second is ``A (1 - A) - ties / 4``,
+    the variance of one comparison, divided by the harmonic mean of the sample sizes. Here ``ties``
+    is the probability of a tie. For samples of equal size, the second is the largest variance of
+    any distribution of scores (Birnbaum and Klose 1957, extended here to ties).
 
     **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
     scores, constant scores and few records. Therefore each sample gets two imaginary records, one
-    above and one below all others (Agresti and Caffo), before both variances are computed.
+    above and one below all others (Agresti and Caffo 2000), before both variances are computed.
     Quantiles come from Student's distribution. The interval never collapses to a point.
-
-    E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more
-    correlated receiver operating characteristic curves. Biometrics 44, 1988.
-    Z. W. Birnbaum, O. M. Klose. Bounds for the variance of the Mann-Whitney statistic. Annals of
-    Mathematical Statistics 28, 1957.
-    A. Agresti, B. Caffo. Simple and effective confidence intervals for proportions and differences
-    of proportions result from adding two successes and two failures. The American Statistician
-    54, 2000.
     """
     open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
@@ -442,8 +414,7 @@ def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Arr
 def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
     """Return the share of ``others`` below each score, counting ties half.
 
-    ``scipy.stats.rankdata`` is unsuitable for infinite scores: before scipy 1.13 it took a sample
-    with both -inf and inf, whose sum is NaN, for a sample with NaN, and returned NaN for all ranks.
+    ``scipy.stats.rankdata`` returned NaN for samples with both infinities before scipy 1.13.
     """
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import bdtr, bdtrc, betaincinv, ndtr, ndtri
 
-from .epsilon import largest_refuted
+from .coin_guesses import largest_refuted
 from .rates import Float64Array
 
 # The highest true positive rate that a claim allows at each false positive rate.

@@ -19,18 +19,10 @@ _GROUPS = 50  # of records that the jackknife leaves out in turn; gives the erro
 
 @dataclass(frozen=True)
 class UtilityLoss:
-    """Utility loss with its standard error; returned by :func:`utility_loss`.
+    """Utility loss with its standard error.
 
-    Attributes
-    ----------
-    loss : float
-        1 - M(protected) / M(unprotected) for the metric M; negative if protection raised the score.
-        NaN if M(unprotected) is not above 0.
-    difference : float
-        M(unprotected) - M(protected), in units of the metric.
-    standard_error : float
-        Standard error of the loss, for new test records and, if there are several draws of noise,
-        for new draws.
+    The error is for new test records and, if there are several draws of noise, for new draws.
+    ``loss`` is NaN if M(unprotected) is not above 0, and negative if protection raised the score.
     """
 
     loss: float
@@ -39,57 +31,14 @@ class UtilityLoss:
 
 
 def utility_loss(
-    y_true: ArrayLike,
-    unprotected: ArrayLike,
-    protected: ArrayLike,
-    *,
-    metric: Metric | None = None,
+    y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike, *, metric: Metric | None = None
 ) -> UtilityLoss:
     """Return the utility loss of Yang, Gohari and Topcu (definition 6.1).
 
-    It compares one model before and after noise was added to it. Noise makes the model random: pass
-    the predictions of several draws to average their scores. All predictions must be for records
-    that no model was trained on.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_records,)
-        True labels or targets.
-    unprotected : array-like of shape (n_records,)
-        Predictions without protection.
-    protected : array-like of shape (n_records,) or (n_draws, n_records)
-        Predictions with protection, for each draw of the noise.
-    metric : callable, default=None
-        Takes ``(y_true, y_pred)`` and returns a score for which higher is better, such as
-        ``sklearn.metrics.balanced_accuracy_score``. ``None``: accuracy.
-
-    Returns
-    -------
-    UtilityLoss
-        ``loss``, NaN if the unprotected score is not above 0; ``difference`` of the scores; and
-        ``standard_error`` of the loss.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not have one value for each record.
-
-    Notes
-    -----
-    The standard error due to records comes from a delete-a-group jackknife with up to 50 random
-    groups, which evaluates ``metric`` 50 times for each array of predictions.
-
-    References
-    ----------
-    Y. Yang, P. Gohari, U. Topcu, "Additive logistic mechanism for privacy-preserving
-    self-supervised learning", 2022.
-
-    Examples
-    --------
-    >>> from skprivacy.metrics.utility import utility_loss
-    >>> found = utility_loss([0, 1, 1, 0], [0, 1, 1, 1], [[0, 1, 0, 1], [1, 1, 0, 1]])
-    >>> found.loss, found.difference
-    (0.5, 0.375)
+    It is 1 - M(protected) / M(unprotected) for a metric M, by default accuracy, with higher scores
+    for better predictions. ``protected`` has one value per record, or one row for each draw of the
+    noise. No model may be trained on the records. The standard error due to records comes from a
+    delete-a-group jackknife with up to 50 random groups.
     """
     truth, before = _check_labels("y_true", y_true), _check_labels("unprotected", unprotected)
     after = np.atleast_2d(_check_labels("protected", protected))

@@ -40,9 +40,7 @@ from skprivacy.attacks import (
     ShokriAttack,
     StrongestAttack,
 )
-from skprivacy.attacks import (
-    shadow_training as _shadow_training,
-)
+from skprivacy.attacks import shadow_training as _shadow_training
 from skprivacy.attacks.shadow_training import trains_in_threads
 from skprivacy.audit import runner
 

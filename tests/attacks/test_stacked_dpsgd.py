@@ -23,13 +23,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
-from skprivacy.neural_network import (
-    Clipping,
-    Distributed,
-    DPSGDClassifier,
-    Optimizer,
-    RandomShift,
-)
+from skprivacy.neural_network import Clipping, Distributed, DPSGDClassifier, Optimizer, RandomShift
 from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
 

@@ -48,8 +48,8 @@ from skprivacy.fine_tuning.heads import GradientHead
 from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.mechanisms.distributed_gaussian import DistributedGaussian
+from skprivacy.metrics.evidence import multi_split_bound
 from skprivacy.metrics.rates import clopper_pearson
-from skprivacy.metrics.resampling import multi_split_bound
 from skprivacy.preprocessing import Schema
 
 from . import containers

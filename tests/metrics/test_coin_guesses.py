@@ -15,12 +15,12 @@ from skprivacy.metrics.coin_guesses import (
     best_n_guesses,
     default_guess_sizes,
     default_n_guesses,
+    epsilon_from_guesses,
     guess_top_scores,
     inverse_gaussian_curve,
     inverse_line_curve,
     refutes_curve,
 )
-from skprivacy.metrics.epsilon import epsilon_from_guesses
 
 ALPHA = 0.05
 

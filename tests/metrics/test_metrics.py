@@ -304,12 +304,7 @@ def response_of(seed, n, epsilon):
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("bound", "alpha"),
-    [
-        (epsilon_lower_bound, 0.05),
-        (epsilon_lower_bound, 0.5),
-        (of_threshold, 0.5),
-        (of_area, 0.05),
-    ],
+    [(epsilon_lower_bound, 0.05), (epsilon_lower_bound, 0.5), (of_threshold, 0.5), (of_area, 0.05)],
 )
 def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
     assert overstated(bound, alpha) <= ALLOWED[alpha]

@@ -14,7 +14,7 @@ from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns, resolve_groups
 from ..._sklearn import safe_indexing
 from ..._validation import as_array, check_random_state, num_samples, open_unit, whole
-from ...metrics.epsilon import epsilon_from_guesses
+from ...metrics.coin_guesses import epsilon_from_guesses
 from ..attack_result import RESULT_DOCS, AttackResult
 from ..model_answers import TargetAttack, class_list, predict_aligned
 from ..record_tables import as_records

@@ -289,7 +289,7 @@ class MLLeaksAttack(ShokriAttack):
     """
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
-        "n_highest": [Interval(Integral, 1, None, closed="left")],
+        "n_highest": [Interval(Integral, 1, None, closed="left")]
     }
 
     def __init__(

@@ -17,7 +17,7 @@ from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from ..._validation import Interval, raise_alone
 from ..record_tables import split_rows
-from ..shadow_pool import PoolLogits
+from ..shadow_answers import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import (
     AttackSetting,

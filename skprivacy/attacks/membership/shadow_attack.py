@@ -26,7 +26,8 @@ from ..._sklearn import safe_indexing
 from ..._validation import Interval
 from ...metrics.rates import roc
 from ..model_answers import as_classifier, choose_answers, class_list
-from ..shadow_pool import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
+from ..shadow_answers import PoolLogits
+from ..shadow_pool import MODELS_DO_NOT_LEARN, ShadowPool
 from .membership_attack import MembershipAttack
 
 Float64Array = NDArray[np.float64]

@@ -22,7 +22,8 @@ from ..._sklearn import safe_indexing
 from ..._validation import Interval
 from ..model_answers import labels_as_text
 from ..record_tables import NearestRecords
-from ..shadow_pool import PoolLogits, ShadowPool
+from ..shadow_answers import PoolLogits
+from ..shadow_pool import ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import (
@@ -206,7 +207,7 @@ class LearnedRatio(TunedAttack):
 
     _parameter_constraints = ShadowAttack._parameter_constraints | {
         # a self-attack needs at least two models beside the attacked one and its complement
-        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
+        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool]
     }
 
     def _tune(self, known: PoolRecords) -> None:

@@ -85,15 +85,11 @@ class UpdatesMembership(MembershipAttack):
     """
 
     _parameter_constraints = MembershipAttack._parameter_constraints | {
-        "n_reference": [Interval(Integral, 2, None, closed="left")],
+        "n_reference": [Interval(Integral, 2, None, closed="left")]
     }
 
     def __init__(
-        self,
-        target: Updates | None = None,
-        *,
-        n_reference: int = 1000,
-        fpr: float = 0.05,
+        self, target: Updates | None = None, *, n_reference: int = 1000, fpr: float = 0.05
     ) -> None:
         self.target = target
         self.n_reference = n_reference

@@ -26,13 +26,7 @@ from ..model_answers import entropy, logit, loss, margin
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from ..updates import nearest_columns
-from .classifiers import (
-    N_FOLDS,
-    fit_attack_models,
-    fit_folds,
-    member_probabilities,
-    score_folds,
-)
+from .classifiers import N_FOLDS, fit_attack_models, fit_folds, member_probabilities, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:

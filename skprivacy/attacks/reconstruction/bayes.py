@@ -12,12 +12,7 @@ from scipy.special import softmax
 from ..._docs import fill_docs
 from ..._validation import check_random_state
 from ...metrics.rates import as_numbers
-from .inversion_attack import (
-    INVERSION_DOCS,
-    InversionAttack,
-    Reconstruction,
-    check_labelled_rows,
-)
+from .inversion_attack import INVERSION_DOCS, InversionAttack, Reconstruction, check_labelled_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

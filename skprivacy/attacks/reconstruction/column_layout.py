@@ -167,11 +167,7 @@ def null_model_rows(
         here = known == label
         mode[here] = layout.most_frequent_row(pool)
         random_rows[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
-    return {
-        "middle": np.broadcast_to(middle, mode.shape),
-        "mode": mode,
-        "random rows": random_rows,
-    }
+    return {"middle": np.broadcast_to(middle, mode.shape), "mode": mode, "random rows": random_rows}
 
 
 def null_model_ceiling(

@@ -47,7 +47,7 @@ _CLIPPED = 3.0
 class CanaryRun:
     """One fit with canaries, and the score of each canary."""
 
-    canaries: str  # kind, a key of one_run.CANARIES
+    canaries: str  # kind, a key of one_run_report.CANARIES
     coin: str
     fitted: Any
     trained: NDArray[np.bool_]  # the coins

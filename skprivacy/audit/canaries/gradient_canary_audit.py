@@ -23,8 +23,7 @@ from ..._input_data import check_numbers
 from ..._validation import num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.record_tables import concat
-from ...metrics.coin_guesses import GuessBound, inverse_line_curve, refutes_curve
-from ...metrics.epsilon import largest_refuted
+from ...metrics.coin_guesses import GuessBound, inverse_line_curve, largest_refuted, refutes_curve
 from .coins import CanaryRun, inverse_curve
 from .noise_test import NEVER, NoiseTest, subtract_records
 

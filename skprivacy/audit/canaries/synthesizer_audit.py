@@ -34,7 +34,7 @@ from .coins import (
     score_from_rows,
     score_from_tables,
 )
-from .one_run import COINS, OneRunAuditReport, guess_and_test
+from .one_run_report import COINS, OneRunAuditReport, guess_and_test
 
 _COUNTED = ("adaptive", "independent", "tree")  # methods that release noisy tables
 _DRAWN = 10  # synthetic records per record

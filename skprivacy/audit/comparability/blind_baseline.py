@@ -282,8 +282,6 @@ def compare_labels(units: SampleUnits) -> float:
     """Return the p-value of Pearson's chi-square statistic of labels and membership.
 
     **Guarantees.** Exact: permutations of membership are drawn in place of the asymptotic law.
-
-    **Edge cases.** 1 for units without labels.
     """
     if units.labels is None:
         return 1.0

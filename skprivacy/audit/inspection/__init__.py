@@ -2,7 +2,8 @@
 
 Files, in reading order:
 
-- ``claims``: Claim, and claim_of for any fitted model; transformers that learn nothing
+- ``claims``: Claim, and claim_of for any fitted model
+- ``steps``: transformers that learn nothing
 - ``guarantees``: find, compose and read guarantees; add up the fits of a search
 - ``disclosure``: check_disclosure: signs of disclosure without attacks
 - ``disclosure_report``: its report, one check for each sign

@@ -55,14 +55,12 @@ def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -
     """Count the training records in the arrays of a model.
 
     Rows are compared in single precision: as given, and as transformed by each pipeline,
-    transformer and bagging inside the model. Three kinds of rows are not counted. Rows that at
-    least ``common`` records share identify none of them. Rows of equal numbers, such as zeros, are
-    in arrays for other reasons. Single whole numbers are in arrays by chance.
+    transformer and bagging inside the model. Rows that at least ``common`` records share, rows of
+    equal numbers and single whole numbers are not counted: they identify nobody.
 
-    Rows of small whole numbers are in arrays by chance, too: counts, codes, the children of a
-    tree's nodes. So an array counts only if it holds training records more often than other rows:
-    new records, and rows in which each number comes from another training record. Compressed or
-    encrypted records are not found.
+    Rows of small whole numbers are in arrays by chance. So an array counts only if it holds
+    training records more often than other rows: new records, and rows in which each number comes
+    from another training record. Compressed or encrypted records are not found.
     """
     known = _RowDigests(contents.arrays)
     new_views = iter(()) if X_test is None else iter_tables(X_test, contents.parts)

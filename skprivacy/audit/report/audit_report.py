@@ -22,8 +22,9 @@ from ..comparability.matched_pairs import MatchedPairs
 from ..inspection.claims import CHOSEN, NO_CLAIM, Claim
 from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
+from .caveats import explain_exchange, list_caveats
 from .document import About, about_or_empty
-from .facts import audit_facts, explain_exchange, list_caveats
+from .facts import audit_facts
 from .findings import (
     AttackFinding,
     GroupExposure,
@@ -150,6 +151,10 @@ class AuditReport(FactReport):
     def _members(self) -> str:
         """The attacked unit, in the plural."""
         return "records" if self.attacked == "record" else f"values of {self.attacked}"
+
+    @property
+    def _member(self) -> str:
+        return "record" if self.attacked == "record" else f"value of {self.attacked}"
 
     @property
     def cost_of_search(self) -> str:

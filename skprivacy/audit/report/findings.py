@@ -63,11 +63,7 @@ class AttackFinding:
         cls, result: AttackResult, guarantee: PrivacyGuarantee | None, alpha: float,
         corrected: float, evaluated: Evaluated | None = None,
     ) -> AttackFinding:  # fmt: skip
-        """Compare a result with a claim, if there is one.
-
-        ``alpha`` is the error probability of the intervals; ``corrected`` is the
-        error probability of the epsilon lower bound and the refutation together.
-        """
+        """Compare a result with a claim; bound and refutation together err with ``corrected``."""
         result = replace(result, alpha=alpha)
         delta = claimed_delta(guarantee)
         points = []

@@ -197,10 +197,7 @@ def _measured(report: Any) -> str:
 
 
 def _strongest(report: Any) -> str:
-    """Return what the strongest attacks measured, rounded up; nothing if the samples are in doubt.
-
-    Both rates are stated: an attack that names few members for certain can have a low AUC.
-    """
+    """Return the largest AUC and rate, rounded up; nothing if the samples are in doubt."""
     if report.doubt:
         return ""
     pair, sought, wrong = (

@@ -304,10 +304,9 @@ def released_numbers(
 ) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
-    A parameter is public and skipped if it still has its value from ``given``. All other attributes
-    are read, including private ones and the pickles of other objects, because a recipient of the
-    model has them all. The order is the same for all models of one kind. Text counts by its length
-    and a checksum.
+    A parameter is skipped if it still has its value from ``given``. Private attributes and the
+    pickles of other objects are read, because a recipient of the model has them all. The order is
+    the same for all models of one kind. Text counts by its length and a checksum.
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]

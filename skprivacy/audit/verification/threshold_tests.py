@@ -266,11 +266,7 @@ def _linear(runs: Matrix, others: Matrix) -> list[Score]:
 
 
 def _midpoint_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
-    """Return the likelihood ratio scores of Laplace and of K-norm noise around the two medians.
-
-    K-norm noise is scored in single numbers scaled by their spread, and in each step, whose numbers
-    have noise of one size.
-    """
+    """Return the likelihood ratio scores of Laplace and of K-norm noise around the medians."""
     a, b = np.median(runs, axis=0), np.median(others, axis=0)
     spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
     shift = np.abs(a - b)

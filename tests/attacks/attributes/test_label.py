@@ -18,7 +18,7 @@ from skprivacy.accounting.events import RandomizedResponseEvent
 from skprivacy.attacks import AttackResult, LabelInferenceAttack
 from skprivacy.attacks.attributes.label import LabelCanaries, LabelInferenceResult
 from skprivacy.display import MembershipRocDisplay
-from skprivacy.metrics.epsilon import epsilon_from_guesses
+from skprivacy.metrics.coin_guesses import epsilon_from_guesses
 
 X, y = make_classification(4000, n_features=6, flip_y=0.1, random_state=0)
 OWN, OTHERS = slice(0, 2000), slice(2000, None)

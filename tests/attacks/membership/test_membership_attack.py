@@ -162,10 +162,7 @@ def test_threshold_from_known_members_is_the_best_one(leaky):
     assert precision > 0.6
 
 
-TREES = [
-    RandomForestClassifier(10, random_state=0),
-    DecisionTreeClassifier(random_state=0),
-]
+TREES = [RandomForestClassifier(10, random_state=0), DecisionTreeClassifier(random_state=0)]
 
 
 @pytest.mark.heavy

@@ -8,10 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import (
-    StratifiedKFold,
-    cross_validate,
-)
+from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier

@@ -12,11 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import (
-    LabeledRecords,
-    LossThreshold,
-    WhiteBoxAttack,
-)
+from skprivacy.attacks import LabeledRecords, LossThreshold, WhiteBoxAttack
 from skprivacy.attacks.membership.white_box import gradient_alignments
 from skprivacy.attacks.network_view import open_network
 

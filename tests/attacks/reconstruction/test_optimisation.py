@@ -13,12 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 
-from skprivacy.attacks import (
-    BayesInversion,
-    FirstLayerInversion,
-    GradientInversion,
-    party_gradient,
-)
+from skprivacy.attacks import BayesInversion, FirstLayerInversion, GradientInversion, party_gradient
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, SchemaTransformer
 
 torch = pytest.importorskip("torch")

@@ -22,10 +22,8 @@ from skprivacy import DPSGDClassifier, PATEClassifier
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.accounting.events import NonPrivateEvent
 from skprivacy.audit import audit_one_run
-from skprivacy.audit.canaries import coins as _canaries
-from skprivacy.audit.canaries import coins as _curves
-from skprivacy.audit.canaries import one_run
-from skprivacy.audit.canaries.one_run import OneRunAuditReport
+from skprivacy.audit.canaries import coins, one_run
+from skprivacy.audit.canaries.one_run_report import OneRunAuditReport
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 
@@ -98,7 +96,7 @@ def test_true_claims_are_violated_in_at_most_alpha(relation):
 @pytest.mark.heavy
 def test_a_coin_that_replaces_makes_two_steps_of_zero_out():
     assert many(5, Told(relation="zero_out"), n=500) <= 3
-    with mock.patch.dict(_curves._STEPS, {("zero_out", "replace_one"): 1}):  # the planted bug
+    with mock.patch.dict(coins._STEPS, {("zero_out", "replace_one"): 1}):  # the planted bug
         assert many(5, Told(relation="zero_out"), n=500) == 5
 
 
@@ -277,7 +275,7 @@ def test_canaries_stand_in_the_place_of_records():
     records, labels = np.arange(50.0).reshape(-1, 1), np.arange(50) % 2
     rows, crafted, own = np.arange(0, 50, 5), -1 - np.arange(10.0).reshape(-1, 1), np.full(10, 9)
     trained = np.arange(10) % 3 == 0
-    mixed, mixed_y = _canaries.insert_canaries(
+    mixed, mixed_y = coins.insert_canaries(
         records, labels, rows, crafted, own, trained, "replace_one"
     )
     stays = np.ones(50, bool)
@@ -285,7 +283,7 @@ def test_canaries_stand_in_the_place_of_records():
     np.testing.assert_array_equal(mixed[stays], records[stays])
     np.testing.assert_array_equal(mixed[~stays], crafted[trained])
     np.testing.assert_array_equal(mixed_y, np.where(stays, labels, 9))
-    fewer, fewer_y = _canaries.insert_canaries(
+    fewer, fewer_y = coins.insert_canaries(
         records, labels, rows, crafted, own, trained, "add_remove"
     )
     kept = np.ones(50, bool)

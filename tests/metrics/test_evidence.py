@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import binom
 
 from skprivacy.metrics import epsilon_lower_bound
-from skprivacy.metrics import resampling as _resampling
-from skprivacy.metrics.evidence import Rates
-from skprivacy.metrics.resampling import multi_split_bound
+from skprivacy.metrics import evidence as _evidence
+from skprivacy.metrics.evidence import Rates, multi_split_bound
 
 from .scores import responses
 
@@ -44,7 +43,7 @@ def test_half_of_the_splits_must_agree(monkeypatch, n_splits, counts):
         asked.append(alpha)
         return (Rates(0.5, 0.5 * np.exp(-next(shown))),)
 
-    monkeypatch.setattr(_resampling, "bound_split_rates", points)
+    monkeypatch.setattr(_evidence, "bound_split_rates", points)
     found = multi_split_bound(*gaussian(0, 60, 0.0), alpha=0.2, n_splits=n_splits)
     assert found == pytest.approx(n_splits + 1 - counts)
     assert asked == [0.05] * n_splits  # a quarter: half for the area, and half again by Markov
