@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from ..mechanisms import SecureRandom
 from ..sums import SumTotal
-from ..synthesis.marginal_tables import release_together
-from ..synthesis.measurement_plan import noise_std
+from ..synthesis.marginal_tables import noise_std, release_together
 from .gradient_plan import RegressionPlan
 from .last_step import LastStep
 from .losses import SquaredLoss

@@ -25,8 +25,8 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.perceptron import PerceptronGradients
 from ._gradients.trial import Probe
 from ._training.torch_modes import ordinary_torch
-from .network import NETWORK_CONSTRAINTS, PrivateNetwork
-from .network_docs import NETWORK_DOCS
+from .network import PrivateNetwork
+from .network_parameters import NETWORK_CONSTRAINTS, NETWORK_DOCS
 from .settings import (
     Clipping,
     Distributed,
