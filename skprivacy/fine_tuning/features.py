@@ -323,10 +323,7 @@ def check_public(X_public: Any, n_features: int) -> Any:
 def fit_to_public(
     encoder: Any, public: Any, n_features: int, fit: PrivateFit, given: Any
 ) -> tuple[Any, HalfWhitening | None, int]:
-    """Return an encoder and a whitening fitted to public records alone, and the number of features.
-
-    ``given`` holds the public records as they were passed: PublicRecords cache encoders.
-    """
+    """Return an encoder and a whitening fitted to public records, and the number of features."""
     fitted = public_encoder(encoder, public, n_features, given)
     if public is not None:
         fit.assume("the public records depend on no private record")

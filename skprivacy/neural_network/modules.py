@@ -37,11 +37,7 @@ def make_module(
 
 
 def has_random_start(module: nn.Module, again: nn.Module) -> bool:
-    """Return True if a module, made twice under different seeds, starts with random weights.
-
-    Weights or buffers that are equal both times come from outside, perhaps from private data.
-    Layers of zeros or ones, such as biases and norms, do not count.
-    """
+    """Return True if a module, made twice, shares no weights but layers of zeros or of ones."""
     first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
     return not any(
         name in second and torch.equal(p.cpu(), second[name].cpu())

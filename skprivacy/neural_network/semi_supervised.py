@@ -202,10 +202,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class ColumnCorruption:
-    """Replace a ``share`` of each row's numbers by numbers of other rows in the same column.
-
-    As in SCARF (Bahri et al. 2022). It mixes rows, so it is for public records only.
-    """
+    """Replace a ``share`` of a public row's numbers by other rows' (SCARF, Bahri et al. 2022)."""
 
     share: float = 0.3
 

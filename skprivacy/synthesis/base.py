@@ -386,10 +386,7 @@ def _check_label(label: str, columns: Mapping[str, BoundedColumn | CategoricalCo
 
 
 class SchemaSumEstimator(SchemaInput, SumEstimator):
-    """Base of estimators of tables with a public schema, whose releases are of exact sums.
-
-    The ``rows`` of a source are a DataFrame or an array; without records, a DataFrame of the types.
-    """
+    """Base of estimators of tables with a public schema, whose releases are of exact sums."""
 
     def _open_source(self, X: Any, y: Any, groups: Any) -> SumSource:
         if not is_table(X, y, groups):

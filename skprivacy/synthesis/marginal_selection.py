@@ -86,10 +86,7 @@ def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, i
 
 @dataclass(frozen=True)
 class MarginalSelection:
-    """Private choices of the marginals of one fit, each measured with the label if there is one.
-
-    Pairs of weight 0 are never chosen.
-    """
+    """Private choices of the marginals of one fit, each measured with the label if there is one."""
 
     records: ScannedTables
     label_index: tuple[int, ...]

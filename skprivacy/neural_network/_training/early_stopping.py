@@ -102,10 +102,7 @@ class EncodedRows(MappedRows):
 
 
 def find_quantile_units(rows: Tensor | MappedRows) -> QuantileUnits | None:
-    """Return units for the quantiles of rows; None for very many columns, or without numbers.
-
-    A column of at most two values has one step, and no bump.
-    """
+    """Return units for the quantiles of rows; None for very many columns, or without numbers."""
     n, width = rows.shape
     some = rows.index_select(0, torch.arange(0, n, -(-n // _MAX_ROWS))).cpu().numpy()
     found = [np.unique(x[np.isfinite(x)], return_counts=True) for x in some.T]
@@ -141,10 +138,7 @@ def find_quantile_units(rows: Tensor | MappedRows) -> QuantileUnits | None:
 def _steps_between_quantiles(
     values: NDArray[np.float64], counts: NDArray[np.int64], most: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return centre and slope of a step for each pair of neighbouring quantiles of the values.
-
-    A value counts by the root of its frequency, so that a frequent one leaves quantiles to others.
-    """
+    """Return centre and slope of a step for each pair of neighbouring quantiles of the values."""
     below = np.cumsum(np.sqrt(counts))
     at = np.searchsorted(below, below[-1] * np.linspace(0, 1, most + 1))
     edges = values[np.unique(np.minimum(at, len(values) - 1))]
