@@ -28,7 +28,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from ._config import leak, warn_caller
-from ._docs import fill_docs
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import ComposedEvent, Event, PrivacyBudget, PrivacyGuarantee, weakest_arithmetic
@@ -72,10 +71,7 @@ def list_frozen_assumptions(params: Mapping[str, Any], relation: str) -> Iterato
 
 
 def is_third_party_claim(step: Any) -> bool:
-    """Return True if a third-party class declares itself data-independent.
-
-    A subclass of SchemaTransformer inherits the declaration, whatever its own ``fit`` does.
-    """
+    """Return True if a third-party class declares itself data-independent."""
     return hasattr(step, "data_independent_") and _package_name(type(step)) not in _KNOWN_PACKAGES
 
 
@@ -143,9 +139,6 @@ def _may_have_learned(frozen: Any) -> bool:
         return is_third_party_claim(inner)
     return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)
 
-
-# Paragraphs of docstrings, see skprivacy/_docs.py.
-_CONTRACT_DOCS = {"fit_in_progress": "fit : PrivateFit\n    The fit that is under way."}
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
 # The facts that a relation does not protect.
@@ -262,10 +255,7 @@ class _BegunContext(Generic[T]):
 
 
 def enter_at_call(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Decorate a generator as a context manager that runs to its ``yield`` when it is called.
-
-    So a release is charged even if the caller forgets ``with``.
-    """
+    """Decorate a generator as a context manager that runs to its ``yield`` when called."""
     context = contextmanager(function)
 
     @wraps(function)
@@ -339,7 +329,6 @@ def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> Priv
     )
 
 
-@fill_docs(_CONTRACT_DOCS)
 class PrivateFit:
     """A fit in progress: the facts assumed to be public so far, and the charging of releases.
 
@@ -525,7 +514,6 @@ class PrivateEstimatorMixin:
         return tags
 
 
-@fill_docs(_CONTRACT_DOCS)
 def public_classes(
     fit: PrivateFit, y: NDArray, given: ArrayLike | None
 ) -> tuple[NDArray, NDArray[np.int64]]:
@@ -533,7 +521,8 @@ def public_classes(
 
     Parameters
     ----------
-    %(fit_in_progress)s
+    fit : PrivateFit
+        The fit that is under way.
     y : ndarray of shape (n_samples,)
         Private labels.
     given : array-like of shape (n_classes,) or None
@@ -577,32 +566,10 @@ def public_classes(
     return classes, np.searchsorted(classes, y)
 
 
-@fill_docs(_CONTRACT_DOCS)
 def public_bounds(
     fit: PrivateFit, X: NDArray, given: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lower and the upper bound of each feature.
-
-    Parameters
-    ----------
-    %(fit_in_progress)s
-    X : ndarray of shape (n_samples, n_features)
-        Private records; NaN and infinity are allowed.
-    given : tuple (lower, upper) or None
-        The parameter ``bounds``.
-
-    Returns
-    -------
-    lower : ndarray of shape (n_features,)
-        In the units of the features.
-    upper : ndarray of shape (n_features,)
-        In the units of the features.
-
-    Raises
-    ------
-    ValueError
-        If ``given`` is not a pair of bounds for this number of features.
-    """
+    """Return the lower and the upper bound of each feature, (n_features,), in its units."""
     if given is not None:
         lower, upper = check_bounds("bounds", given, X.shape[1])
         return np.array(lower), np.array(upper)
@@ -618,30 +585,8 @@ def public_bounds(
     return np.nan_to_num(lower), np.nan_to_num(upper)
 
 
-@fill_docs(_CONTRACT_DOCS)
 def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float, float]:
-    """Return the lower and the upper bound of the target, which are never equal.
-
-    Parameters
-    ----------
-    %(fit_in_progress)s
-    y : ndarray of shape (n_samples,)
-        Private targets, finite.
-    given : tuple (lower, upper) or None
-        The parameter ``target_bounds``.
-
-    Returns
-    -------
-    lower : float
-        In the units of the target.
-    upper : float
-        In the units of the target.
-
-    Raises
-    ------
-    ValueError
-        If ``given`` is not a pair of numbers, the lower one first.
-    """
+    """Return the lower and the upper bound of the target, which are never equal."""
     if given is None:
         fit.read_off_data(
             "target_bounds=None: the bounds of the target are read off y, which reveals its "

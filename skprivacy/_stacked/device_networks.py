@@ -93,10 +93,7 @@ class TensorStack:
 
 
 def gather_records(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
-    """Return records on a device after a blank row 0, and the first row of each network's records.
-
-    Records that several networks share are in the table once.
-    """
+    """Return records on a device after a blank row 0, and the first row of each network's."""
     first: dict[int, int] = {}
     parts, size = [np.zeros((1, records[0].shape[1]), np.float32)], 1
     for rows in records:
@@ -201,10 +198,7 @@ class _DeviceEpochs:
 def _mean_gradient(
     stack: TensorStack, net: MLPClassifier, records: Tensor, sizes: Tensor, needs_loss: bool
 ) -> Tensor:
-    """Fill in the gradient of each network's mean loss; return sums of losses, zeros if not needed.
-
-    ``sizes`` are the numbers of real records. The column of ones is zero in blank records.
-    """
+    """Fill in the gradient of each network's mean loss; return sums of losses, or zeros."""
     n_in, in_batch = stack.sizes[0], sizes.clamp(min=1).float()
     share, penalty = records[..., n_in] / in_batch[:, None], net.alpha / in_batch
     seen, logits = stack.forward(records[..., :n_in])

@@ -19,10 +19,7 @@ MAX_FITS = 8  # that are charged, and then trained, at once
 
 
 def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
-    """Return True if a fit with these further arguments may be charged and trained later.
-
-    False for a class or pipeline of another package, whose ``fit`` may do anything.
-    """
+    """Return True if a fit may be trained after its charge; not one of another package's class."""
     while type(model) is Pipeline:
         plain = model.memory is None and getattr(model, "transform_input", None) is None
         if not plain or model.verbose:

@@ -253,10 +253,7 @@ class Adam:
         self._scratch = np.zeros(0, np.float32)
 
     def step(self, rate: Any, pull: Any = None) -> None:
-        """Update by the stack's gradient plus, in numpy, ``pull`` times the weights.
-
-        ``rate`` is a number or has the shape (n_networks, 1), as ``pull`` has.
-        """
+        """Update by the stack's gradient plus, in numpy, ``pull`` times the weights."""
         self.steps += 1
         (first, second), epsilon, variance = self.betas, self.epsilon, None
         correction = math.sqrt(1 - second**self.steps)

@@ -151,10 +151,7 @@ class Prepared(NamedTuple):
 
 
 def is_stackable(estimator: Any, n_records: float = math.inf) -> bool:
-    """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``.
-
-    Each model has at most ``n_records`` records.
-    """
+    """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``."""
     net = _network(estimator)
     return is_plain_mlp(net) or _fit_description(net, n_records) is not None
 

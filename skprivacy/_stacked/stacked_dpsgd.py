@@ -82,10 +82,7 @@ class PrivateTask:
 
 
 def is_supported(config: TrainingConfig) -> bool:
-    """Return True if a stack trains as a configuration says.
-
-    Fields that are not named here get their defaults, so a configuration that uses one differs.
-    """
+    """Return True if a stack trains as a configuration says."""
     known: dict[str, Any] = {}
     if config.clipping != "adaptive":
         known["clipping"] = config.clipping

@@ -170,11 +170,7 @@ def initial_layers(net: MLPClassifier, sizes: list[int], rng: np.random.Generato
 def batches_of_epoch(
     orders: list[NDArray[np.intp]], batch: int
 ) -> Iterator[list[NDArray[np.intp]]]:
-    """Yield the rows of each network for each batch of an epoch.
-
-    All networks take equally many steps, with their records spread evenly over them. A step without
-    records would still move a network's weights, through Adam's moments.
-    """
+    """Yield the rows of each network for each batch of an epoch; all take equally many steps."""
     counts = np.array([len(order) for order in orders])
     for starts, stops in pairwise(cuts_of_epoch(counts, batch).tolist()):
         yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]

@@ -33,11 +33,10 @@ from ..sums import SumTotal
 from ..sums.sources import ArraySource, ScanReleases, Scans, SumSource
 from ..sums.sum_estimator import SUM_DOCS
 from ..sums.sum_plan import Labels, TargetRange
-from ..synthesis.base import public_schema
+from ..synthesis.base import SchemaSumEstimator, public_schema
 from ..synthesis.domain import Domain
-from ..synthesis.measurement_plan import Plan
+from ..synthesis.marginal_tables import Plan
 from ..synthesis.scanned_tables import encode_cells
-from ..synthesis.schema_sums import SchemaSumEstimator
 from ..synthesis.synthetic_training import check_target_values
 from .effects import AdditiveEffect, bin_codes
 from .gradient_plan import GradientPlan, RegressionPlan

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..accounting import ComposedEvent, Event
 from ..accounting.events import NonPrivateEvent
 from ..mechanisms import Exponential, Gaussian
-from ..synthesis.measurement_plan import MeasurementPlan, Plan
+from ..synthesis.marginal_tables import MeasurementPlan, Plan
 
 _NO_NOISE_EPSILON = 1e49  # of a choice without privacy: the best candidate
 

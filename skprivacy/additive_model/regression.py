@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ..mechanisms import SecureRandom
 from ..sums import SumTotal
-from ..synthesis.marginal_tables import release_together
-from ..synthesis.measurement_plan import noise_std
+from ..synthesis.marginal_tables import noise_std, release_together
 from .gradient_plan import RegressionPlan
 from .losses import SquaredLoss
 from .rounds import FittedEffects, PairOffer, add_rounds, start_effects

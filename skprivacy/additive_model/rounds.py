@@ -20,8 +20,7 @@ from scipy.special import gammaln
 from ..mechanisms import SecureRandom
 from ..sums import SumTotal
 from ..synthesis.domain import Domain
-from ..synthesis.marginal_tables import average_sums, release_together
-from ..synthesis.measurement_plan import noise_std
+from ..synthesis.marginal_tables import average_sums, noise_std, release_together
 from .effects import RESOLUTIONS, ColumnBins, EffectSum, choose_levels
 from .gradient_plan import GradientPlan
 from .losses import Loss

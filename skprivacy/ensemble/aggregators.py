@@ -103,10 +103,7 @@ class Aggregator(StatesArithmetic, ABC):
         relation: str,
         beside: Event | None = None,
     ) -> Aggregator:
-        """Return a copy with the least noise that meets a target; unchanged if noise is set.
-
-        The same target has to cover the event ``beside``, if there is one.
-        """
+        """Return a copy with the least noise for a target, which also covers ``beside``."""
         if self.noise is not None:
             return self
         if math.isinf(epsilon):

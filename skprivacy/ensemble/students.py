@@ -215,11 +215,7 @@ def default_students(public: Any) -> list[Any]:
 
 
 def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student with the better accuracy on the released labels.
-
-    ``None`` if neither ranks the records of a class better than a guess: the labels are then noise,
-    or the teachers answered alike for all records.
-    """
+    """Return the unfitted default student of the better accuracy; None if neither ranks a class."""
     # Only public records and released labels are seen, and no random numbers are drawn.
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)

@@ -3,8 +3,7 @@
 Files, in reading order:
 
 - ``classifier``: DPFederatedClassifier, and its "auto" settings
-- ``plan``: FederatedPlan: the arithmetic of a round
-- ``parties``: the rounds, simulated
+- ``plan``: FederatedPlan: the arithmetic of a round; the rounds, simulated
 """
 
 from .classifier import DPFederatedClassifier

@@ -26,8 +26,7 @@ from ..accounting.calibration import analytic_noise_multiplier
 from ..base import PrivateEstimatorMixin, public_classes
 from ..linear_model.logistic_regression import LinearScores
 from ..mechanisms import SecureRandom
-from .parties import check_parties, train_over_parties
-from .plan import FederatedPlan
+from .plan import FederatedPlan, check_parties, train_over_parties
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
 _BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same

@@ -7,8 +7,7 @@ Files, in reading order:
 - ``heads``: gradient descent, least squares, prototypes and softmax regression; the choice
 - ``head_sums``: fits to sums, of a table in its engine or computed elsewhere
 - ``network_head``: a perceptron trained by DP-SGD
-- ``features``: features of records, scaled to rows in the unit ball
-- ``encoding``: encoders fitted to public records
+- ``features``: public encoders, and features of records, scaled to rows in the unit ball
 - ``sensitivity``: the mechanism with the least noise for one vector
 - ``sampled_sensitivity``: sensitivities sampled from private or public records
 - ``leave_one_out``: weights without one record, a thousand at once

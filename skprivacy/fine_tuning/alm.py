@@ -28,8 +28,7 @@ from ..linear_model.logistic_regression import LinearScores
 from ..mechanisms import SecureRandom
 from ..sums.sources import is_table
 from ..sums.sum_estimator import SUM_DOCS
-from .encoding import check_public, fit_to_public
-from .features import encode_together, head_rows
+from .features import check_public, encode_together, fit_to_public, head_rows
 from .head import Head, HeadInput, OneRelease, Task
 from .head_sums import HeadSums
 from .heads import HEADS, choose_head

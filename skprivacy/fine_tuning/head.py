@@ -126,10 +126,7 @@ class SumHead(Head):
 
     @abstractmethod
     def scan(self, task: Task, random: SecureRandom) -> SumSteps:
-        """Yield the weights at which sums are needed, receive the sums, return the last weights.
-
-        The first weights do not depend on ``random``.
-        """
+        """Yield the weights at which sums are needed, receive the sums, return the last weights."""
 
     def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         steps = self.scan(task, random)

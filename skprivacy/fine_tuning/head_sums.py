@@ -22,8 +22,7 @@ from ..sums.batch_columns import read_numbers
 from ..sums.sources import ScanReleases, Scans, SumSource
 from ..sums.sum_estimator import SUM_DOCS, SumEstimator
 from ..sums.sum_plan import Integers, Labels, SumPlan, TargetPlan
-from .encoding import check_public, trial_rows
-from .features import HalfWhitening, head_rows
+from .features import HalfWhitening, check_public, head_rows, trial_rows
 from .head import Head, HeadInput, SumHead, Task
 
 

@@ -303,10 +303,7 @@ def _respond_with_prior(
 
 
 def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
-    """Return the number of candidates that maximises the chance of a true report.
-
-    ``ranked`` holds the prior in descending order.
-    """
+    """Return how many candidates, of a descending prior, maximise the chance of a true report."""
     # Ghazi et al. 2021, RRWithPrior: w_k = e^eps / (e^eps + k - 1) times the prior of the top k,
     # and the k of largest w_k
     sizes = np.arange(1, ranked.shape[1] + 1)

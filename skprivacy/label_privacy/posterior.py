@@ -130,10 +130,7 @@ def scores_to_probabilities(scores: Floats, heat: float) -> Floats:
 
 
 def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
-    """Return a clone fitted to each record once per class, with the class's weight.
-
-    An estimator without sample weights gets one label per record, drawn with these weights.
-    """
+    """Return a clone fitted to each record once per class, with the class's weight."""
     model, route = _seed_clone(estimator, random), _weight_parameter(estimator)
     fit_params = {}
     if route is None:

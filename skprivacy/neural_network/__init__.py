@@ -6,7 +6,7 @@ Files, in reading order:
 - ``dpsgd_regressor``: DPSGDRegressor
 - ``settings``: Optimizer, Clipping and Distributed, and values for "auto", from public facts
 - ``network``: the base of both: checks, plan, training and prediction
-- ``network_docs``: paragraphs that their docstrings share
+- ``network_parameters``: constraints of their parameters, and paragraphs of their docstrings
 - ``_training/``: private training runs; start with ``_training/engine``
 - ``_gradients/``: clipped sums of per-example gradients
 - ``skorch_net``: DPNeuralNet
@@ -15,7 +15,7 @@ Files, in reading order:
 - ``contrastive``: loss and training loop of contrastive encoders
 - ``encoders``: SCARFEncoder, for tables, and SimCLREncoder, for images
 - ``scattering``: ScatteringTransformer
-- ``batch_norm``: freeze_batch_norm
+- ``modules``: modules of users: how they are built, and freeze_batch_norm
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .._extras import name_missing_extra
 
 if TYPE_CHECKING:
     from .augmentation import RandomShift
-    from .batch_norm import freeze_batch_norm
     from .dpsgd_classifier import DPSGDClassifier
     from .dpsgd_regressor import DPSGDRegressor
     from .encoders import SCARFEncoder, SimCLREncoder
+    from .modules import freeze_batch_norm
     from .scattering import ScatteringTransformer
     from .semi_supervised import ConsistencyStudent, VATStudent
     from .settings import Clipping, Distributed, Optimizer
@@ -66,7 +66,7 @@ _PUBLIC = {
     "ScatteringTransformer": "scattering",
     "SimCLREncoder": "encoders",
     "VATStudent": "semi_supervised",
-    "freeze_batch_norm": "batch_norm",
+    "freeze_batch_norm": "modules",
 }
 
 

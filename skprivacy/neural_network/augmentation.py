@@ -123,10 +123,7 @@ class Views:
         return rows
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse, after a trial on public numbers, views that mix rows or change their shape.
-
-        The trial runs on the CPU first, so that every device refuses the same views.
-        """
+        """Refuse, after a trial on public numbers, views that mix rows or change their shape."""
         if not is_off_cpu(inputs):
             return self._check(inputs)
         self._check(inputs.cpu())

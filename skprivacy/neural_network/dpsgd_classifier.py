@@ -25,8 +25,8 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.perceptron import PerceptronGradients
 from ._gradients.trial import Probe
 from ._training.torch_modes import ordinary_torch
-from .network import NETWORK_CONSTRAINTS, PrivateNetwork
-from .network_docs import NETWORK_DOCS
+from .network import PrivateNetwork
+from .network_parameters import NETWORK_CONSTRAINTS, NETWORK_DOCS
 from .settings import (
     Clipping,
     Distributed,
@@ -355,11 +355,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _stacked_training(
         self, n_records: float = math.inf
     ) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
-        """Return a function that describes a fit to at most ``n_records`` for stacked training.
-
-        None if a stack cannot train so. For shadow models, which belong to an attacker. To be
-        called on a clone.
-        """
+        """Return how to describe shadow models' fits for stacked training; None if it cannot."""
         undoes_weights = self.class_prior is not None and self.class_weight is not None
         built_in = self.module is None and not self._module_params() and self._processes is None
         if type(self) is not DPSGDClassifier or undoes_weights or not built_in:

@@ -19,8 +19,8 @@ from ._gradients.losses import AbsoluteError, HuberError, SquaredError
 from ._gradients.trial import Probe
 from ._training.engine import Peers, Training
 from ._training.target_releases import finite_rows, fit_last_layer, release_mean
-from .network import NETWORK_CONSTRAINTS, PrivateNetwork, TrainingData
-from .network_docs import NETWORK_DOCS
+from .network import PrivateNetwork, TrainingData
+from .network_parameters import NETWORK_CONSTRAINTS, NETWORK_DOCS
 from .settings import Clipping, Distributed, Optimizer, PublicFacts
 
 _LOSSES = {"squared_error": SquaredError, "absolute_error": AbsoluteError, "huber": HuberError}

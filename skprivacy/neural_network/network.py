@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -30,9 +29,7 @@ from .._input_data import (
     single_precision,
     validate_data,
 )
-from .._sklearn import StrOptions
-from .._validation import Interval, check_random_state, num_samples
-from ..accounting import PrivacyBudget
+from .._validation import check_random_state, num_samples
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ._gradients.group_batches import PerGroup
@@ -44,16 +41,15 @@ from ._gradients.perceptron import (
     mlp_to_arrays,
 )
 from ._gradients.trial import Probe
-from ._training.early_stopping import EarlyStoppedTraining
+from ._training.early_stopping import EarlyStoppedTraining, QuantileUnits, find_quantile_units
 from ._training.engine import ChargedRun, Peers, SingleProcess, Training, needs_public_rows
 from ._training.mapped_rows import MappedRows, iterate_chunks
-from ._training.quantile_units import QuantileUnits, find_quantile_units
 from ._training.torch_modes import ordinary_torch, usable_device
 from ._training.training_config import NOISE, TrainingConfig
 from .augmentation import Views
-from .network_docs import NETWORK_DOCS
+from .modules import has_random_start, make_module
+from .network_parameters import NETWORK_DOCS
 from .settings import (
-    GRAD_NORM,
     Clipping,
     Distributed,
     Optimizer,
@@ -72,33 +68,6 @@ Self = TypeVar("Self", bound="PrivateNetwork")
 TrainingData: TypeAlias = tuple[Tensor | MappedRows, Tensor, Groups | None]
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
-# Constraints of the parameters of every private training; skorch names two of them differently.
-EPOCHS = [Interval(Integral, 1, None, closed="left")]
-STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
-TRAINING_CONSTRAINTS: dict = {
-    "epsilon": [Interval(Real, 0, None, closed="right"), None],
-    "delta": [Interval(Real, 0, 1, closed="neither")],
-    "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
-    "noise": [StrOptions(set(NOISE))],
-    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM, Clipping],
-    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-    "augment": [callable, "array-like", None],
-    "relation": [StrOptions({"zero_out", "add_remove"})],
-    "n_records": [Interval(Integral, 1, None, closed="left"), None],
-    "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
-    "noise_seed": [Integral, None],
-    "budget": [PrivacyBudget, None],
-}
-NETWORK_CONSTRAINTS: dict = {
-    **TRAINING_CONSTRAINTS,
-    "epochs": [StrOptions({"auto"}), *EPOCHS],
-    "learning_rate": STEP_SIZE,
-    "hidden_layer_sizes": [StrOptions({"auto"}), "array-like"],
-    "module": [callable, None],
-    "optimizer": [StrOptions({"auto", "sgd", "adam"}), Optimizer],
-    "device": [str, Distributed],
-    "random_state": ["random_state"],
-}
 _ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
 _OPTIONS: dict[str, Callable[[Any], TrainingOption]] = {
     "max_grad_norm": as_clipping,
@@ -518,15 +487,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
 
     def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
         """Return the module from which training starts."""
-        return make_module(
-            self.module,
-            {k.removeprefix("module__"): v for k, v in self._module_params().items()},
-            self.n_features_in_,
-            self._n_outputs(),
-            layer_sizes(recipe.hidden_layer_sizes),
-            recipe.activation,
-            check_random_state(random_state),
-        )
+        params = {k.removeprefix("module__"): v for k, v in self._module_params().items()}
+        random = check_random_state(random_state)
+        if self.module is not None:
+            return make_module(self.module, params, random)
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module=None has no parameters. Pass "
+                "module=..., or leave it out."
+            )
+        sizes = layer_sizes(recipe.hidden_layer_sizes)
+        return make_mlp(self.n_features_in_, sizes, self._n_outputs(), recipe.activation, random)
 
     def _outputs(self, X: ArrayLike, link: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
         """Return ``link`` of the network's outputs, in double precision."""
@@ -568,55 +539,3 @@ def training_rows(rows: NDArray | Tensor | MappedRows) -> Tensor | MappedRows:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(values)
-
-
-def make_module(
-    module: Any,
-    params: dict[str, Any],
-    n_features: int,
-    n_outputs: int,
-    hidden_layer_sizes: tuple[int, ...],
-    activation: str,
-    random_state: np.random.RandomState,
-) -> nn.Module:
-    """Return a new module in single precision; ``module`` itself is not changed."""
-    if module is None:
-        if params:
-            raise ValueError(
-                f"module__{next(iter(params))} is given, but module=None has no parameters. Pass "
-                "module=..., or leave it out."
-            )
-        return make_mlp(n_features, hidden_layer_sizes, n_outputs, activation, random_state)
-    if isinstance(module, nn.Module):
-        if params:
-            raise ValueError(
-                f"module__{next(iter(params))} is given, but module={type(module).__name__} is an "
-                "instance. Pass its class instead."
-            )
-        made = copy.deepcopy(module)
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(random_state.randint(2**31)))
-            try:
-                made = module(**params)
-            except TypeError as error:
-                raise TypeError(f"module={module!r} cannot be made: {error}") from error
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
-    if not any(p.requires_grad for p in made.parameters()):
-        raise ValueError(f"module={type(made).__name__} has no parameters to train.")
-    return made.float()
-
-
-def has_random_start(module: nn.Module, again: nn.Module) -> bool:
-    """Return True if a module, made twice under different seeds, starts with random weights.
-
-    Weights or buffers that are equal both times come from outside, perhaps from private data.
-    Layers of zeros or ones, such as biases and norms, do not count.
-    """
-    first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
-    return not any(
-        name in second and torch.equal(p.cpu(), second[name].cpu())
-        for name, p in first.items()
-        if not bool((p == 0).all() or (p == 1).all())
-    )

@@ -197,10 +197,7 @@ def _gaussian_weights(n: int, size: int) -> Tensor:
 
 
 def _wavelets(scale: int) -> Tensor:
-    """Return Morlet wavelets of all angles: real parts, then imaginary parts.
-
-    A wave under a Gaussian envelope that is longer across the wave, minus its mean.
-    """
+    """Return Morlet wavelets of all angles: real parts, then imaginary parts."""
     width, frequency = 0.8 * 2**scale, 0.75 * math.pi / 2**scale
     x = torch.arange(-5.0 * 2**scale, 5 * 2**scale + 1)
     angles = math.pi / _ANGLES * torch.arange(_ANGLES)[:, None, None]

@@ -26,9 +26,9 @@ from .._environment import threads_for
 from .._input_data import ClassifierMixin, check_one_type, validate_data
 from .._validation import Interval, check_random_state
 from ..base import rolls_back_on_error
-from ._gradients.perceptron import layer_sizes
+from ._gradients.perceptron import layer_sizes, make_mlp
 from .augmentation import augmentation_steps
-from .network import make_module
+from .modules import make_module
 
 STUDENT_DOCS = {
     "student_training": """\
@@ -133,10 +133,11 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randint(1 << 31))
-            network = make_module(
-                self.module, {}, rows.shape[1], len(self.classes_),
-                layer_sizes(self.hidden_layer_sizes), "relu", random,
-            )  # fmt: skip
+            if self.module is not None:
+                network = make_module(self.module, {}, random)
+            else:
+                sizes = layer_sizes(self.hidden_layer_sizes)
+                network = make_mlp(rows.shape[1], sizes, len(self.classes_), "relu", random)
             self.module_ = nn.Sequential(_Standardization(rows), network)
             with threads_for(self.module_, self.batch_size):
                 self._train(torch.from_numpy(rows), np.asarray(labels))
@@ -201,10 +202,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class ColumnCorruption:
-    """Replace a ``share`` of each row's numbers by numbers of other rows in the same column.
-
-    As in SCARF (Bahri et al. 2022). It mixes rows, so it is for public records only.
-    """
+    """Replace a ``share`` of a public row's numbers by other rows' (SCARF, Bahri et al. 2022)."""
 
     share: float = 0.3
 

@@ -87,10 +87,7 @@ class PublicFacts:
 
     @property
     def signal_of_hidden_layer(self) -> float:
-        """Signal over the norm that noise has in all weights of the usual hidden layer.
-
-        Counts the records of the rarest class, because only these distinguish it.
-        """
+        """Signal of the rarest class over the norm of noise in the usual hidden layer's weights."""
         weights = _HIDDEN_UNITS * (self.n_features + 1 + self.n_outputs) + self.n_outputs
         return self.signal * self.rarity / math.sqrt(weights)
 
@@ -105,10 +102,7 @@ class PublicFacts:
 
     @property
     def target_noise(self) -> float | None:
-        """Noise multiplier of each of a regressor's three releases beside its steps.
-
-        None if it has none: without privacy, and outside the study.
-        """
+        """Noise multiplier of each of a regressor's three other releases; None if it has none."""
         applies = self.perceptron and self.studied and not self.classifies
         if not applies or self.epsilon is None or self.is_free:
             return None
@@ -145,10 +139,7 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
 
 
 def held_out_share(settings: Mapping[str, Any], facts: PublicFacts) -> float:
-    """Return the share of records that decide when training ends; 0 with privacy.
-
-    Given epochs and a given learning rate are obeyed, so nothing is held out for them.
-    """
+    """Return the share of records that decide when training ends; 0 with privacy."""
     automatic = all(_is_auto(settings.get(name, "auto")) for name in ("epochs", "learning_rate"))
     studied = facts.perceptron and facts.studied and facts.classifies and facts.plain
     adam = settings.get("optimizer", "auto") != "sgd"
@@ -183,10 +174,7 @@ def _is_auto(value: Any) -> bool:
 
 
 def _nonprivate_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Return the usual settings without privacy.
-
-    A given learning rate means clipped gradient descent on tanh units, as with privacy.
-    """
+    """Return the usual settings without privacy."""
     n, studied = facts.n_records, facts.perceptron and facts.classifies
     own_rate = "learning_rate" in given
     optimizer = given.get("optimizer", "sgd" if own_rate else "adam")

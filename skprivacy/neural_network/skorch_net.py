@@ -39,15 +39,9 @@ from ._training.skorch_rules import (
 )
 from ._training.torch_modes import usable_device
 from ._training.training_config import SCHEDULES, TrainingConfig
-from .network import (
-    EPOCHS,
-    STEP_SIZE,
-    TRAINING_CONSTRAINTS,
-    PrivateTrainingMixin,
-    has_random_start,
-    training_rows,
-)
-from .network_docs import NETWORK_DOCS
+from .modules import has_random_start
+from .network import PrivateTrainingMixin, training_rows
+from .network_parameters import EPOCHS, NETWORK_DOCS, STEP_SIZE, TRAINING_CONSTRAINTS
 from .settings import AVERAGING, Clipping
 
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass

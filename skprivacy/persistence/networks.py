@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..neural_network._gradients.perceptron import ACTIVATIONS
+from ..neural_network._gradients.perceptron import ACTIVATIONS, make_mlp
 from ..neural_network.contrastive import ContrastiveEncoder
 from ..neural_network.dpsgd_classifier import DPSGDClassifier
-from ..neural_network.network import make_module
+from ..neural_network.modules import make_module
 from ..neural_network.settings import Optimizer, Recipe
 from ..neural_network.skorch_net import DPNeuralNet
 from .attribute_states import State, StateReader, StateWriter
@@ -121,12 +121,11 @@ def _make_network(into: StateReader, weights: dict[str, Any]) -> nn.Module:
         return model.initialize().module_
     model.module = own
     hidden, n_outputs = model.settings_["hidden_layer_sizes"], into.sizes.get("classes", 1)
-    if own is None:
-        _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
-    return make_module(
-        own, {}, model.n_features_in_, n_outputs, hidden, model.settings_["activation"],
-        np.random.RandomState(0),
-    )  # fmt: skip
+    random = np.random.RandomState(0)
+    if own is not None:
+        return make_module(own, {}, random)
+    _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
+    return make_mlp(model.n_features_in_, hidden, n_outputs, model.settings_["activation"], random)
 
 
 def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:

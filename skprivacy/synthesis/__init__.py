@@ -2,13 +2,11 @@
 
 Files, in reading order:
 
-- ``base``: Synthesizer, and the public facts of a table
+- ``base``: Synthesizer, the public facts of a table, and fits to counts by a public schema
 - ``domain``: Grid, cells of a column, encoding and decoding of records
 - ``constrained_records``: records that satisfy the constraints of a schema
-- ``marginal_tables``: counts of records, noisy one-way tables, bins
+- ``marginal_tables``: mechanisms of a fit, noisy tables, bins
 - ``scanned_tables``: plans of exact counts, and the tables of a scan
-- ``schema_sums``: fits to counts by a public schema: in memory, in an engine or from totals
-- ``measurement_plan``: mechanisms of a fit, their event and noise
 - ``marginal_selection``: private choice of pairs: spanning tree or adaptive
 - ``graphical_model``: junction tree, greatest entropy, sampling
 - ``marginal_synthesizer``: MarginalSynthesizer

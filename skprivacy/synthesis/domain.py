@@ -42,10 +42,7 @@ class ValueCells:
 
 @dataclass(frozen=True)
 class NumberCells:
-    """Cells between increasing left edges; an atom is a cell of one value.
-
-    Values beyond the range count as its ends. Missing and non-numeric values have the code -1.
-    """
+    """Cells between increasing left edges; an atom is a cell of one value."""
 
     left: NDArray[np.float64]
     right: NDArray[np.float64]  # for integers: largest value plus 1

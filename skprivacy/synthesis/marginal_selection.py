@@ -16,8 +16,7 @@ import numpy as np
 
 from ..mechanisms import SecureRandom
 from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
-from .marginal_tables import Floats, l1_distance, release_together
-from .measurement_plan import MeasurementPlan, noise_std
+from .marginal_tables import Floats, MeasurementPlan, l1_distance, noise_std, release_together
 from .scanned_tables import ScannedTables, count_cells
 
 Pair = tuple[int, int]
@@ -87,10 +86,7 @@ def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, i
 
 @dataclass(frozen=True)
 class MarginalSelection:
-    """Private choices of the marginals of one fit, each measured with the label if there is one.
-
-    Pairs of weight 0 are never chosen.
-    """
+    """Private choices of the marginals of one fit, each measured with the label if there is one."""
 
     records: ScannedTables
     label_index: tuple[int, ...]

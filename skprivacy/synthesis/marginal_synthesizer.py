@@ -24,7 +24,7 @@ from ..preprocessing import Schema
 from ..sums import SumTotal
 from ..sums.sources import ArraySource, ColumnSource, ScanReleases, Scans, SumSource, is_table
 from ..sums.sum_estimator import SUM_DOCS
-from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
+from .base import SYNTHESIS_DOCS, SchemaSumEstimator, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import (
@@ -34,15 +34,16 @@ from .marginal_selection import (
     count_fixed,
 )
 from .marginal_tables import (
+    METHODS,
+    MeasurementPlan,
     cell_weights_in_bins,
     choose_column_bins,
     estimate_total,
+    noise_std,
     release_fine_tables,
     sum_over_bins,
 )
-from .measurement_plan import METHODS, MeasurementPlan, noise_std
 from .scanned_tables import MarginalPlan, ScannedTables, encode_cells
-from .schema_sums import SchemaSumEstimator
 
 _MAX_LBFGS_STEPS = 300
 

@@ -74,7 +74,7 @@ from skprivacy.synthesis import (
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
-from skprivacy.synthesis.measurement_plan import MeasurementPlan
+from skprivacy.synthesis.marginal_tables import MeasurementPlan
 
 from .tape import by_record
 

@@ -36,7 +36,7 @@ from skprivacy.sums.sum_plan import TargetRange
 from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
-from skprivacy.synthesis.measurement_plan import MeasurementPlan
+from skprivacy.synthesis.marginal_tables import MeasurementPlan
 from skprivacy.synthesis.scanned_tables import ScannedTables
 
 from ..contracts import records as contracts

@@ -12,8 +12,7 @@ import pytest
 from skprivacy._groups import check_groups
 from skprivacy.accounting import ComposedEvent, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Gaussian
-from skprivacy.synthesis.marginal_tables import l1_distance
-from skprivacy.synthesis.measurement_plan import MeasurementPlan, noise_std
+from skprivacy.synthesis.marginal_tables import MeasurementPlan, l1_distance, noise_std
 from skprivacy.synthesis.scanned_tables import count_cells
 
 SIZES = [2, 3, 2]

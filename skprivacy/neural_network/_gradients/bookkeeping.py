@@ -71,10 +71,7 @@ class AutogradBackward:
             ]
 
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
-        """Run the module; record every layer's input, and the graph edge of its output.
-
-        If a later layer overwrites an output, its edge stays valid; views are cloned.
-        """
+        """Run the module; record every layer's input, and the graph edge of its output."""
         seen: _Seen = []
 
         def note(layer: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -132,10 +129,7 @@ def _pairs_are_faster(positions: int, n_in: int, n_out: int) -> bool:
 
 
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    """Return the contributions of a convolution: a linear layer on the patch at every position.
-
-    Patches are large: a few examples at a time are multiplied and squared, in the cache.
-    """
+    """Return the contributions of a convolution: a linear layer on the patch at every position."""
     grads, views = _by_position(d.flatten(2).mT, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
     n_in, groups = channels * math.prod(window), layer.groups
@@ -162,10 +156,7 @@ def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
 
 
 def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield bands of a window: the columns of a band, and its inputs by position.
-
-    Overlapping rows of an image are copied once. Bands too short for fast products are one band.
-    """
+    """Yield bands of a window: the columns of a band, and its inputs by position."""
     kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
     together = stride if gap == 1 else 1
     width = layer.weight[0, :, 0].numel()
@@ -187,10 +178,7 @@ def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return a convolution's inputs by position, (batch, positions, kernel x channels).
-
-    Copied with the channels last, in long pieces: faster than ``torch.nn.functional.unfold``.
-    """
+    """Return a convolution's inputs by position, (batch, positions, kernel x channels)."""
     a = _channels_last(layer, a)
     for axis in range(a.dim() - 2, 0, -1):
         a = _windows(layer, a, axis).flatten(-2)

@@ -119,11 +119,7 @@ class GroupRows:
     def iterate_parts(
         self, drawn: NDArray[np.int64], n_rows: int, device: torch.device
     ) -> Iterator[tuple[Tensor, GroupedExamples | None]]:
-        """Yield the rows of drawn groups, at most ``n_rows`` at a time, and the group of each.
-
-        **Edge cases.** A group of more than ``n_rows`` rows is a separate part. ``None`` stands for
-        groups of one row each.
-        """
+        """Yield the rows of drawn groups, at most ``n_rows`` or one group, and each one's group."""
         places = np.sort(self._place[drawn])  # positions of groups, which are sorted by size
         sizes = self._sizes[places]
         ends = np.cumsum(sizes)

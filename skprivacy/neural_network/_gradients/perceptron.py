@@ -38,10 +38,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "lo
 
 @dataclass(frozen=True)
 class _Activation:
-    """Functions of an activation; all but ``slope`` work in place.
-
-    On many numbers torch takes less than half the time of numpy, except for tanh.
-    """
+    """Functions of an activation; all but ``slope`` work in place."""
 
     of_tensor: Callable[[Tensor], Tensor]
     of_array: Callable[[Array], Any]
@@ -126,11 +123,7 @@ def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
 
 
 class PerceptronGradients:
-    """Backpropagation of the cross-entropy through alternating linear layers and activations.
-
-    A call returns the contributions of a batch. :meth:`add_clipped` clips and adds them up in the
-    same pass, in numpy, if :meth:`takes` says that a batch is small enough.
-    """
+    """Backpropagation of the cross-entropy through alternating linear layers and activations."""
 
     name = "book-keeping"
 

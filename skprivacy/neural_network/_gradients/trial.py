@@ -322,10 +322,7 @@ def _are_probabilities(outputs: Tensor) -> bool:
 
 
 def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
-    """Refuse a module or loss whose gradients or weights depend on examples seen before.
-
-    Weights that a forward pass shifts are released, whether or not gradients depend on them.
-    """
+    """Refuse a module or loss whose gradients or weights depend on examples seen before."""
     views = probe.views
     other = replace(
         probe,

@@ -4,8 +4,7 @@ Files, in reading order:
 
 - ``training_config``: TrainingConfig: the plan of sampler, noise, event and updates
 - ``engine``: Training: DP-SGD, step by step
-- ``early_stopping``: runs without privacy, which end by held-out records
-- ``quantile_units``: features of quantiles for these runs
+- ``early_stopping``: runs without privacy on quantile features, which end by held-out records
 - ``target_releases``: the mean target, the slope and the mean error of a regressor
 - ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
 - ``skorch_rules``: settings of skorch that private training refuses

@@ -47,11 +47,7 @@ class GeneratorPlan:
 
 
 class Generator(nn.Module):
-    """Maps noise and labels to rows: normal rows plus a correction by a network, 0 at the start.
-
-    ``means`` (n_classes, columns) are the mean rows of each label, and ``factor`` (n_noise,
-    columns) is what each random number adds to a row.
-    """
+    """Maps noise and labels to rows: normal rows plus a correction by a network, 0 at the start."""
 
     def __init__(self, plan: GeneratorPlan) -> None:
         super().__init__()
@@ -99,10 +95,7 @@ def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
 
 
 class RealOrGenerated(nn.Module):
-    """Binary cross-entropy, real or generated, of the output that belongs to a row's label.
-
-    Targets are labels; real rows have theirs plus ``n_classes``.
-    """
+    """Binary cross-entropy of a row's label; real rows have theirs plus ``n_classes``."""
 
     def __init__(self, n_classes: int) -> None:
         super().__init__()
@@ -229,10 +222,7 @@ def make_networks(
 def load_generator(
     plan: GeneratorPlan, take: Callable[[str, tuple[int, ...]], NDArray[np.float64]]
 ) -> Generator:
-    """Return a generator with the weights that ``take`` returns for a name and a shape.
-
-    It is built without memory, so that ``take`` can refuse weights of an impossible size first.
-    """
+    """Return a generator with weights of ``take``, which may refuse a size beforehand."""
     with torch.device("meta"):
         generator = Generator(plan)
     found = {

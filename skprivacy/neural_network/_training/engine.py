@@ -221,10 +221,7 @@ class Training:
         self._step += 1
 
     def _random_of_step(self, peers: Peers) -> SecureRandom:
-        """Return the source of this step's noise: a new stream; long noise is drawn meanwhile.
-
-        **Guarantees.** The numbers do not depend on whether a core is free.
-        """
+        """Return the source of this step's noise: a new stream; long noise is drawn meanwhile."""
         size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
         of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
         here = self._weights.device.type not in NOISE_ON and isinstance(peers, SingleProcess)
@@ -233,10 +230,7 @@ class Training:
         return PrefetchedNoise(self.random, size, elsewhere=torch.get_num_threads() > 1)
 
     def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
-        """Return the noisy sum; adaptive clipping releases a count with it.
-
-        A single process on a GPU draws the noise there. Otherwise the sum moves to the CPU for it.
-        """
+        """Return the noisy sum; adaptive clipping releases a count with it."""
         if total.device.type not in NOISE_ON:
             value = self._append_count(total.cpu().numpy())
             noisy = peers.release(self._mechanism, value, random)
@@ -309,10 +303,7 @@ def needs_public_rows(device: str) -> bool:
 def flatten_parameters(
     module: nn.Module, sums: torch.dtype | None = None
 ) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters into one vector; return it and the sums, of dtype ``sums``.
-
-    Both keep views as the parameters. So noise, momentum and averaging are one operation each.
-    """
+    """Move trained parameters into one vector; return it and their sums, of dtype ``sums``."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
     grad = torch.zeros_like(flat, dtype=sums)
@@ -337,11 +328,7 @@ def _without_weights(module: nn.Module) -> nn.Module:
 
 
 class WeightAverage:
-    """Mean of the weights after each step: of the last steps, or exponential.
-
-    It is computed from released weights, so it costs no privacy. The weights of the exponential
-    mean add up to one from the first step on, so the initial weights are not in it.
-    """
+    """Mean of the released weights after each step: of the last steps, or exponential."""
 
     def __init__(self, config: TrainingConfig) -> None:
         self._decay = config.averaging_decay if config.averaging == "ema" else 1.0

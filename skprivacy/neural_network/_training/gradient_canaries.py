@@ -75,10 +75,7 @@ class CanaryCode:
 
 
 class CanaryGradients:
-    """Per-example gradients in which canaries have a gradient of ``length`` in their own weight.
-
-    ``clean`` is the sum that other records have added there since it was last cleared.
-    """
+    """Per-example gradients; canaries have one of ``length`` in a weight that ``clean`` watches."""
 
     def __init__(
         self,

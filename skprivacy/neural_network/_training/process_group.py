@@ -225,10 +225,7 @@ class ProcessGroup(Peers):
 
 
 def _default_group_timeout() -> timedelta:
-    """Return the timeout of the default group; a new group would use 30 minutes instead.
-
-    torch has no public function for it.
-    """
+    """Return the default group's timeout, for which torch has no public function."""
     group: Any = dist.group.WORLD
     device = "cpu" if "gloo" in dist.get_backend_config() else "cuda"
     timeout: timedelta = group._get_backend(torch.device(device)).options._timeout

@@ -72,10 +72,7 @@ def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
 
 
 def stack_kind(run: ChargedRun) -> Hashable | None:
-    """Return the kind of a run that a stack can train beside others of its kind, or None.
-
-    Public facts alone decide: see ``python benchmarks/run.py speed/side_by_side shapes``.
-    """
+    """Return the kind of a run that a stack can train beside others of its kind, or None."""
     training, (X, _, groups) = run.training, run.data
     gradients = training._clipped.gradients
     if (
@@ -122,10 +119,7 @@ def _count_threads(runs: Sequence[ChargedRun]) -> int:
 def _divide_into_works(
     runs: Sequence[ChargedRun], n_threads: int, stop: threading.Event
 ) -> list[Callable[[], None]]:
-    """Return functions that train stacks, which fit the cache, or single runs.
-
-    Runs of one kind are in at least one stack for each thread, mixed by their numbers of steps.
-    """
+    """Return functions that train stacks, which fit the cache, or single runs."""
     kinds: dict[Hashable, list[ChargedRun]] = {}
     for run in sorted(runs, key=lambda run: -run.training.config.n_steps):
         kinds.setdefault(stack_kind(run), []).append(run)
@@ -179,10 +173,7 @@ def _train_until_stopped(runs: list[ChargedRun], stop: threading.Event) -> None:
 
 
 def _append_facts(runs: Sequence[ChargedRun]) -> list[Float32Array]:
-    """Return the records of each run with a one, the label, the weight 1 and their squared norm.
-
-    Runs on the same records and labels share them.
-    """
+    """Return the records of each run with a one, the label, the weight 1 and their squared norm."""
     found: list[Float32Array] = []
     for i, run in enumerate(runs):
         rows, labels = _records(run)

@@ -59,11 +59,7 @@ def fit_last_layer(
     mean: float,
     peers: Peers,
 ) -> None:
-    """Shrink the last layer of a network trained on ``targets - mean``, and shift it to the mean.
-
-    The mean error of the shrunken network is released last. Errors are small, so it is more precise
-    than the mean target.
-    """
+    """Shrink the last layer of a network of ``targets - mean``; shift it to the mean."""
     X, targets, groups = data
     config, random = training.config, training.random
     # In double precision, hardly an output depends on the shape of the batch it is computed in.

@@ -85,10 +85,7 @@ class PrivateAdam(torch.optim.Optimizer):
 
 
 class MomentumSGD(torch.optim.Optimizer):
-    """Gradient descent with momentum: the numbers of :class:`torch.optim.SGD`, at less overhead.
-
-    Gradients may be sums: they are divided by ``divisor`` first.
-    """
+    """Gradient descent with momentum: the numbers of :class:`torch.optim.SGD`, at less overhead."""
 
     def __init__(
         self, params: Any, lr: float = 1e-2, momentum: float = 0.0, divisor: float = 1.0

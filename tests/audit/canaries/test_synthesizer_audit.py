@@ -24,7 +24,7 @@ from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import Grid, MarginalSynthesizer
 from skprivacy.synthesis import marginal_selection as _choosing
 from skprivacy.synthesis import marginal_synthesizer as fitting
-from skprivacy.synthesis.measurement_plan import MeasurementPlan
+from skprivacy.synthesis.marginal_tables import MeasurementPlan
 
 from ...synthesis.tables import SCHEMA, people
 

@@ -12,8 +12,10 @@ from torch import nn
 from skprivacy import DPSGDClassifier, load_model, save_model
 from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._training import early_stopping
-from skprivacy.neural_network._training.early_stopping import EarlyStoppedTraining
-from skprivacy.neural_network._training.quantile_units import find_quantile_units
+from skprivacy.neural_network._training.early_stopping import (
+    EarlyStoppedTraining,
+    find_quantile_units,
+)
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 

@@ -1,5 +1,44 @@
-"""Paragraphs that the docstrings of private networks share, for `skprivacy._docs.fill_docs`."""
+"""Constraints of the parameters of private networks, and paragraphs that their docstrings share."""
 
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+from .._sklearn import StrOptions
+from .._validation import Interval
+from ..accounting import PrivacyBudget
+from ._training.training_config import NOISE
+from .settings import GRAD_NORM, Clipping, Distributed, Optimizer
+
+# Constraints of the parameters of every private training; skorch names two of them differently.
+EPOCHS = [Interval(Integral, 1, None, closed="left")]
+STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
+TRAINING_CONSTRAINTS: dict = {
+    "epsilon": [Interval(Real, 0, None, closed="right"), None],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
+    "noise": [StrOptions(set(NOISE))],
+    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM, Clipping],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "augment": [callable, "array-like", None],
+    "relation": [StrOptions({"zero_out", "add_remove"})],
+    "n_records": [Interval(Integral, 1, None, closed="left"), None],
+    "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
+    "noise_seed": [Integral, None],
+    "budget": [PrivacyBudget, None],
+}
+NETWORK_CONSTRAINTS: dict = {
+    **TRAINING_CONSTRAINTS,
+    "epochs": [StrOptions({"auto"}), *EPOCHS],
+    "learning_rate": STEP_SIZE,
+    "hidden_layer_sizes": [StrOptions({"auto"}), "array-like"],
+    "module": [callable, None],
+    "optimizer": [StrOptions({"auto", "sgd", "adam"}), Optimizer],
+    "device": [str, Distributed],
+    "random_state": ["random_state"],
+}
+
+# For `skprivacy._docs.fill_docs`.
 NETWORK_DOCS = {
     "network_model": """\
 hidden_layer_sizes : tuple of int or "auto", default="auto"

@@ -1,12 +1,49 @@
-"""freeze_batch_norm: batch normalisation of a pre-trained network as a fixed scale and shift."""
+"""Modules of users: how they are built, and batch normalisation as a fixed scale and shift."""
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def make_module(
+    module: Any, params: dict[str, Any], random_state: np.random.RandomState
+) -> nn.Module:
+    """Return a new module in single precision; ``module`` itself is not changed."""
+    if isinstance(module, nn.Module):
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module={type(module).__name__} is an "
+                "instance. Pass its class instead."
+            )
+        made = copy.deepcopy(module)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random_state.randint(2**31)))
+            try:
+                made = module(**params)
+            except TypeError as error:
+                raise TypeError(f"module={module!r} cannot be made: {error}") from error
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
+    if not any(p.requires_grad for p in made.parameters()):
+        raise ValueError(f"module={type(made).__name__} has no parameters to train.")
+    return made.float()
+
+
+def has_random_start(module: nn.Module, again: nn.Module) -> bool:
+    """Return True if a module, made twice, shares no weights but layers of zeros or of ones."""
+    first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
+    return not any(
+        name in second and torch.equal(p.cpu(), second[name].cpu())
+        for name, p in first.items()
+        if not bool((p == 0).all() or (p == 1).all())
+    )
 
 
 def freeze_batch_norm(module: nn.Module) -> nn.Module:
