@@ -39,7 +39,7 @@ class PrivacyUtilityDisplay:
     attack_auc, attack_auc_std : array-like of shape (n_candidates,)
         Mean AUC of the attack and its standard deviation over splits.
     attack_auc_bound : array-like of shape (n_candidates,), default=None
-        Largest AUC that the claimed guarantee allows; NaN where there is no claim.
+        Largest AUC that the claim allows; NaN without a claim.
     utility_name : str, default="score"
         Label of the utility axis.
     attack_name : str, default="attack"

@@ -29,8 +29,7 @@ class UtilityLoss:
     difference : float
         M(unprotected) - M(protected), in units of the metric.
     standard_error : float
-        Standard error of the loss, for new test records and, if there are several draws of noise,
-        for new draws.
+        Standard error of the loss, over test records and, if several, draws of noise.
     """
 
     loss: float

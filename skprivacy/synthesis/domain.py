@@ -239,8 +239,7 @@ class Grid:
         Number of cells if ``step`` is None. A column of integers with fewer values has a cell for
         each value.
     atoms : sequence of float, default=()
-        Special values, each with a separate cell: 0 where most people have exactly none, or a
-        top code that stands for "this much or more".
+        Special values, each with a separate cell, such as 0 or a top code ("this much or more").
 
     See Also
     --------

@@ -219,8 +219,8 @@ class VoteThresholdEvent(
     threshold : float, default=None
         Required with ``votes``.
     offset : tuple of float, default=None
-        Public numbers, one for each class, subtracted from the counts before the maximum is taken.
-        The differences may be negative.
+        Public numbers, one for each class, subtracted from the counts first. The differences may be
+        negative.
     %(moved)s
 
     References
@@ -384,7 +384,7 @@ class VoteBlockEvent(
     def _vote_in_noise_units(self) -> float:
         return 1 / self.noise_multiplier
 
-    def parts(self) -> Iterable[tuple[Event, int]] | None:
+    def iter_components(self) -> Iterable[tuple[Event, int]] | None:
         if self.moved != 1 or not is_covered(self.kind, self._vote_in_noise_units, self.n_queries):
             return ((self.with_counts, 1),)
         blocks = -(-self.n_queries // LONGEST)
@@ -411,7 +411,7 @@ class VoteBlockEvent(
         return rdp(self.with_counts, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        if self.parts() is not None:
+        if self.iter_components() is not None:
             raise NoLossDistributionError(
                 f"{self!r} is accounted for by its parts and has no single dominating pair. "
                 "Account for it directly, not inside PoissonSampledEvent or MixtureEvent."

@@ -54,8 +54,7 @@ class SynthesizerAuditReport(FactReport):
     tables : OneRunAuditReport
         Audit by an attacker who sees the noisy tables, which are all that is released.
     rows : OneRunAuditReport
-        Audit by an attacker who sees synthetic records, and knows the columns and bins of each
-        table.
+        Audit by an attacker who sees synthetic records and knows the bins of each table.
     n_runs : int
         Number of fits, whose coins are joined.
     alpha : float

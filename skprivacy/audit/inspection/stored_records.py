@@ -248,7 +248,7 @@ class _Chance:
         Chance is rejected in two cases. Either the array holds mainly records, more than random
         rows would be, and hardly any strangers (binomial test). Or a far larger share of the
         records than of the strangers is in it (Clopper-Pearson intervals). If every possible row is
-        a record, there are no strangers, and an array of records must hold most of them.
+        a record, an array of records must hold most of them.
         """
         n, found = int(identifying.sum()), int(hits.sum())
         if len(self.strangers) < FEWEST_STRANGERS:

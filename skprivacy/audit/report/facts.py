@@ -140,9 +140,9 @@ def explain_exchange(
     """Return why members and non-members look exchanged, in words; empty if they do not.
 
     ``own`` and ``new`` are the accuracy on members and on non-members, NaN for models without
-    classes, and their number. A model is at least as accurate on its own records as on new ones. If
-    a sign points the other way, the samples were exchanged or come from different populations.
-    ``alpha`` is the error probability over all signs (Bonferroni).
+    classes, and their number. A model is at least as accurate on its training records as on new
+    ones. If a sign points the other way, the samples were exchanged or come from different
+    populations. ``alpha`` is the error probability over all signs (Bonferroni).
     """
     share = alpha / (len(results) + 1)  # Bonferroni: one sign per attack, and one for accuracy
     signs = []
@@ -306,7 +306,7 @@ def _attacks(report: Any) -> Section:
     ]
     for index, point in enumerate(report.findings[0].points):
         columns += [
-            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_found, index)),
+            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_tpr, index)),
             Column("Ceiling", partial(_ceiling, index)),
         ]
     epsilon = Column("Epsilon", lambda finding: f"{finding.epsilon_lower_bound:.3g}", "at least")
@@ -367,7 +367,7 @@ def _ceiling(index: int, finding: AttackFinding) -> Cell:
     return format_share(finding.points[index]["bound"])
 
 
-def _found(index: int, finding: AttackFinding) -> Cell:
+def _tpr(index: int, finding: AttackFinding) -> Cell:
     point = finding.points[index]
     if point["refused"]:
         return "–", "too few records"
