@@ -212,7 +212,7 @@ def train_stacked(
 def is_mlp(estimator: Any) -> bool:
     """Return True if :func:`train_alone` trains the same model as ``estimator.fit``.
 
-    Subclasses, of pipelines too, are refused: one that resamples would be trained without that.
+    Subclasses, also of Pipeline, are refused: their resampling, for instance, would be skipped.
     """
     return type(estimator) in (MLPClassifier, Pipeline) and is_plain_mlp(_network(estimator))
 

@@ -119,8 +119,8 @@ class Event(PlainNumbers):
     def renyi_work(self) -> float:
         """Return the work of the Renyi divergences alone, by default all of :meth:`work`.
 
-        A class that holds other events adds up theirs and does not call ``work``: calls of both at
-        every level would double with each level.
+        A class that holds other events adds up their ``renyi_work`` and does not call ``work``.
+        Otherwise the number of calls would double with each level of nesting.
 
         Returns
         -------

@@ -349,7 +349,7 @@ def choose_head(head: str | Head, task: Task) -> Head:
 
 
 def _clip_spectrum(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return the matrix with its singular values clipped: it moves a unit row at most so far."""
+    """Clip the singular values of a matrix, and so the norm of its product with a unit row."""
     left, sizes, right = np.linalg.svd(step, full_matrices=False)
     return np.asarray((left * np.minimum(sizes, largest)) @ right)
 

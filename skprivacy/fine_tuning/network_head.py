@@ -48,7 +48,7 @@ class NetworkHead(Head):
 
     Notes
     -----
-    **Guarantees.** Those of DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
+    **Guarantees.** As for DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
     "zero_out" the number of records, or of groups, is public.
     """
 

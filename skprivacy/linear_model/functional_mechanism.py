@@ -266,7 +266,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
     Notes
     -----
-    **Guarantees.** Those of :class:`FunctionalMechanismRegressor`.
+    **Guarantees.** As for :class:`FunctionalMechanismRegressor`.
 
     **Approximation.** With t the margin, log(1 + exp(t)) is replaced by log 2 + t/2 + t**2/8. The
     error per record is below t**4/192: 0.005 at abs(t) = 1, 0.08 at 2, but 1.2 at 4. Order 3 is

@@ -164,7 +164,7 @@ class NoisyPolynomial:
         return self._solve_regularized(alpha, _DOUBT, float(np.trace(self.quadratic)))
 
     def _solve_around_constant(self, alpha: float) -> NDArray[np.float64]:
-        """Return the weights: the constant first, then the features on what it leaves."""
+        """Return the weights: solve for the constant, then for the features on the residual."""
         cross, count = self.quadratic[:-1, -1:], float(self.quadratic[-1, -1])
         noise = alpha * self.trace_std / math.sqrt(len(self.quadratic))
         kept = _regularized_inverses(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]

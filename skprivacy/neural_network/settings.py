@@ -147,7 +147,7 @@ def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Re
 def held_out_share(settings: Mapping[str, Any], facts: PublicFacts) -> float:
     """Return the share of records that decide when training ends; 0 with privacy.
 
-    Given epochs and a given learning rate are obeyed, so nothing is held out for them.
+    With given epochs or a given learning rate nothing is held out.
     """
     automatic = all(_is_auto(settings.get(name, "auto")) for name in ("epochs", "learning_rate"))
     studied = facts.perceptron and facts.studied and facts.classifies and facts.plain

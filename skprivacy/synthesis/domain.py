@@ -148,7 +148,7 @@ class Domain:
     """Cells of all columns, from public facts.
 
     Whether a record is used, and its cells, depend on this record only. It is left out if all its
-    values are missing, or a value of a column without missing values.
+    values are missing, or one in a column declared complete.
     """
 
     columns: tuple[ColumnCells, ...]

@@ -49,7 +49,7 @@ _NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (
 class _VoteEvent(Event, tag=None):
     """Base of teachers' votes; with ``votes`` the cost is data-dependent, and private itself.
 
-    If a neighbour moves m votes, the cost equals one moved vote's with an m-th of the noise. The
+    If a neighbour moves m votes, the cost is the cost of one moved vote at 1/m of the noise. The
     counts then differ by at most m times the distance of one move, which is attained if all m votes
     go from one class to one other class.
     """

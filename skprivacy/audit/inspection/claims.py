@@ -288,7 +288,7 @@ def explain_gap(step: Any) -> str:
 
 
 def claim_to_test(own: Claim, claim: Any, unit: str = "record") -> Claim:
-    """Return the passed claim, beside the model's own; the model's own if none was passed."""
+    """Return the passed claim with the model's own beside it, or only the model's own."""
     guarantee = read_claim(claim, unit)
     return own if guarantee is None else Claim(as_passed(guarantee), own=own)
 
@@ -433,7 +433,7 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
 
 
 def _opener(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
-    """Return what opens a wrapper that trains each of its named parts once on all records."""
+    """Return the opener of a wrapper that trains each named part once on all records."""
 
     def opened(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield _Part(name, assumption=_labels_public(model))

@@ -219,7 +219,7 @@ class _Table:
         return rare & (self.rows != self.rows[:, :1]).any(axis=1)
 
     def chance(self, new: Any) -> _Chance:
-        """Return the rows that look like records of this table and are none."""
+        """Return the rows that look like records of this table, but are not."""
         rng = np.random.default_rng(0)
         n = min(MOST_STRANGERS, max(MOST_NUMBERS // self.width, 1))
         drawn = self.rows[rng.integers(0, len(self.digests), n)]
@@ -237,7 +237,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Chance:
-    """Rows that look like records but are none, and the chance that such a row is a record."""
+    """Rows that look like records, but are not, and the chance that such a row is one."""
 
     strangers: Digests
     likely: float

@@ -258,7 +258,7 @@ def _charged(report: Any) -> list[Fact]:
 
 
 def _matched(report: Any) -> Fact:
-    """Return the evidence on matched pairs, which turns no verdict."""
+    """Return the evidence on matched pairs, which changes no verdict."""
     pairs = report.pairs
     if pairs is None:
         return Fact("matched_pairs")
