@@ -36,7 +36,7 @@ _LOWEST = -1e9  # replaces the logarithm of a density of zero
 
 
 class TargetAttack(BaseEstimator):
-    """Base of attacks on a fitted ``target``, which a clone attacks as well."""
+    """Base of attacks on a fitted ``target``; a clone keeps the same target."""
 
     target: Any
     _shared: ClassVar[tuple[str, ...]] = SHARED_BY_CLONES  # parameters that are not cloned

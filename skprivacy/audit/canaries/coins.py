@@ -146,7 +146,7 @@ def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator
 
 @dataclass(frozen=True)
 class CanaryMixture:
-    """Records, some of ``rows`` replaced by canaries, as coins decide; canaries come last."""
+    """Records in which canaries replace some of ``rows``, as coins decide; canaries come last."""
 
     records: pd.DataFrame
     rows: NDArray[np.intp]
