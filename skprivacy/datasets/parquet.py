@@ -48,9 +48,9 @@ def open_parquet(
     columns : list of str, default=None
         The columns to use as features, in this order; all but the target by default.
     transformer : object, default=None
-        Its ``transform`` turns each part of the table, a DataFrame, into numbers, as does a fitted
-        :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row independently and
-        must not have been fitted on these records.
+        Its ``transform`` turns each part of the table, a DataFrame, into numbers; for example, a
+        fitted :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row
+        independently and must not have been fitted on these records.
     directory : str or path-like, default=None
         Folder for the temporary file. The default is the system's temporary folder, which may be
         held in memory.

@@ -311,7 +311,8 @@ def flatten_parameters(
 ) -> tuple[nn.Parameter, Tensor]:
     """Move all trained parameters into one vector; return it and the sums, of dtype ``sums``.
 
-    Both keep views as the parameters. So noise, momentum and averaging are one operation each.
+    The parameters and their sums stay views of these vectors, so that noise, momentum and averaging
+    are one operation each.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
