@@ -129,8 +129,8 @@ def call_model(model: Any, method: str, X: Any) -> Any:
 def describe_error(error: BaseException) -> str:
     """Return a description of a model's error that quotes no values of the data.
 
-    Messages of scikit-learn are cut where a value may follow; of other packages, only the type and
-    place of the error are given. Errors of this library contain no values.
+    Messages of scikit-learn are cut where a value may follow. Errors of other packages are reduced
+    to their type and place. Errors of this library contain no values.
     """
     if isinstance(error, InvalidParameterError):
         return str(error).partition(" Got ")[0]
@@ -170,7 +170,7 @@ def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray
 
 
 def weight_name(estimator: Any) -> str:
-    """Return the argument of ``fit`` for weights; a pipeline's has its last step as prefix."""
+    """Return the argument of ``fit`` for weights, prefixed with a pipeline's last step."""
     routed = get_config()["enable_metadata_routing"]
     if isinstance(estimator, Pipeline) and not routed:
         return f"{estimator.steps[-1][0]}__sample_weight"

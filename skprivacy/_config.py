@@ -48,7 +48,7 @@ def _is_shared_strict() -> bool:
 
 
 def _update_shared() -> None:
-    """Set the strictness of threads and new processes without a context: the strictest open one.
+    """Give threads and new processes without a context the strictness of the strictest one.
 
     Such threads and processes may work for the strictest thread. No thread becomes less strict
     through another.

@@ -84,10 +84,6 @@ class Groups:
         """Return the groups of some rows as a named Series, as ``fit`` takes them."""
         return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
 
-    def of(self, rows: NDArray[np.int64]) -> Groups:
-        """Return the groups of some rows; every group must keep at least one record."""
-        return Groups(self.codes[rows], self.n, self.unit, self.names)
-
 
 def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     """Return the group of each record; ValueError if a record would not be protected."""
@@ -115,8 +111,8 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     if (codes < 0).any():
         raise ValueError(
             f"{name} has missing values, first at position {int((codes < 0).argmax())}: a record "
-            "without a group would not be protected. Drop such records, or give each a "
-            "value of its own."
+            "without a group would not be protected. Drop such records, or number them as "
+            "separate groups."
         )
     if np.asarray(names).dtype == object and len(set(group_labels(names))) < len(names):
         raise ValueError(

@@ -46,7 +46,7 @@ def read_records(
 ) -> Records:
     """Return the records, targets and protected groups of a private fit, checked.
 
-    The order of the groups is checked first, by the index of X, which an array has not. Missing
+    The order of the groups is checked first, by the index of X, while X may still have one. Missing
     values are accepted by default: refusing a record would reveal its presence. ``checks`` are
     passed to :func:`validate_data`.
     """

@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Section:
-    """Facts under one title; with a ``key``, their values are the items of one list.
+    """Facts under one title; a ``key`` makes their values a list in JSON.
 
     ``intro`` and ``outro`` explain the facts on a page.
     """
@@ -144,7 +144,7 @@ class ReportFacts:
 
 
 class FactReport:
-    """Report whose every form is laid out from its facts."""
+    """Report that lays out text, page and JSON from one set of facts."""
 
     def facts(self) -> ReportFacts:
         """Return what the report states, for text, pages and JSON alike.

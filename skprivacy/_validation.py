@@ -20,7 +20,7 @@ from ._output import as_path
 # A larger delta is meaningless for any table. The check does not use the number of records, which
 # may be private.
 _LARGEST_DELTA = 0.1
-_EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
+_EXTREME = 1e15  # squares and products of smaller numbers neither overflow nor vanish
 
 
 class Interval(_sklearn.Interval):

@@ -453,7 +453,7 @@ class PrivateFit:
 
 
 def check_n_records(relation: str, n_records: int | None) -> None:
-    """Refuse "add_remove" without a public number of records, and such a number without it."""
+    """Require ``n_records`` under "add_remove", and refuse it under other relations."""
     if (relation == "add_remove") != (n_records is not None):
         raise ValueError(
             f"n_records={n_records!r} does not fit relation={relation!r}: 'add_remove' hides the "

@@ -135,8 +135,8 @@ def train_isolated(
 
     Each array of records has a one and the class column after its features.
 
-    **Guarantees.** A network is a function of its own records and of public facts, to the last bit
-    of a matrix product that ignores other matrices. Shapes follow from ``net``, ``classes`` and the
+    **Guarantees.** A network depends only on its records and on public facts, to the last bit of a
+    matrix product that ignores other matrices. Shapes follow from ``net``, ``classes`` and the
     number of networks. A network without further steps stays as it is, whatever is computed in its
     slot. It equals the network of ``train_alone`` up to rounding.
     """

@@ -32,7 +32,7 @@ def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
 
 
 class PlannedFit:
-    """A fit that :func:`fit_together` can make; :meth:`finish` makes it otherwise."""
+    """A fit for :func:`fit_together`; :meth:`finish` carries it out if nothing else did."""
 
     def __init__(self, model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> None:
         self.model = model

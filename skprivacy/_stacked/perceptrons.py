@@ -52,9 +52,9 @@ def _with_relu(z: Float32Array, slope: Float32Array) -> None:
 
 
 class Activation(NamedTuple):
-    """An activation as a function, and in place with its derivative filled in."""
+    """An activation, as a function and as an in-place operation that fills in its slope."""
 
-    of: Callable[[Any], Any]
+    function: Callable[[Any], Any]
     with_slope: Callable[[Float32Array, Float32Array], None]
 
 

@@ -92,8 +92,7 @@ def train_isolated_networks(
     The networks have an output for each of the sorted ``classes``. None stands for a part that
     :func:`train_alone` would refuse.
 
-    **Guarantees.** Those of :func:`train_alone`: a network is a function of its own part, to the
-    last bit.
+    **Guarantees.** As for :func:`train_alone`, a network depends only on its part, to the last bit.
     """
     import torch
 
@@ -130,7 +129,7 @@ class StackedMember:
         work = len(hidden) * sum(weight.size for weight, _ in self.layers)
         with one_thread(work, PREDICT_WORK):
             for weight, bias in self.layers[:-1]:
-                hidden = ACTIVATIONS[self.activation].of(hidden @ weight + bias)
+                hidden = ACTIVATIONS[self.activation].function(hidden @ weight + bias)
             weight, bias = self.layers[-1]
             logits = (hidden @ weight + bias).astype(float)
         if logits.shape[1] == 1:
@@ -210,7 +209,7 @@ def train_stacked(
 def is_mlp(estimator: Any) -> bool:
     """Return True if :func:`train_alone` trains the same model as ``estimator.fit``.
 
-    Subclasses, of pipelines too, are refused: one that resamples would be trained without that.
+    Subclasses, also of Pipeline, are refused: their resampling, for instance, would be skipped.
     """
     return type(estimator) in (MLPClassifier, Pipeline) and is_plain_mlp(_network(estimator))
 
@@ -224,8 +223,8 @@ def train_alone(
     is raised if a record or a weight is not finite.
 
     **Guarantees.** The network is a function of the arguments, to the last bit: every array has the
-    shape of this network and of its own batches. Networks side by side lack this: the largest of
-    them decides the number of steps, and matrix products of another shape round otherwise.
+    shape of this network and its batches. Networks side by side lack this: the largest of them
+    decides the number of steps, and matrix products of another shape round otherwise.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

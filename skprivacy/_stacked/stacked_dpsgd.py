@@ -194,7 +194,8 @@ def sum_clipped_gradients(
     """Fill ``gradient`` with each network's sum of clipped gradients over the loaded batch.
 
     The facts of a record are its label, its weight, and its squared norm plus one. ``lost_square``
-    is added to a squared norm for each number of an error, whose square may have vanished.
+    bounds the square of a number of an error that has vanished; a squared norm adds it once per
+    number.
 
     **Guarantees.** The sum of a network depends on its weights, its records and the length of the
     batch only. A record's vector has a norm of at most ``norm``, up to rounding, whatever the

@@ -35,10 +35,9 @@ _TAGS: dict[str, type[Event]] = {}
 class Event(PlainNumbers):
     """Base class of privacy events: what was released, and the known bounds on its cost.
 
-    A subclass must define :meth:`work`, which accountants call first. The methods from
-    :meth:`parts` to :meth:`local_bound` return the known bounds; a subclass overrides those for
-    which it has a bound. Accountants call these methods. Users call ``rdp``, ``pld``,
-    :func:`zcdp` or :func:`epsilon_of`.
+    A subclass must define :meth:`work`, which accountants call first. It overrides the methods from
+    :meth:`iter_components` to :meth:`local_bound` for which it has a bound. Accountants call these
+    methods. Users call ``rdp``, ``pld``, :func:`zcdp` or :func:`epsilon_of`.
 
     Ledgers store events for years: a class is stored under its tag, and its fields under their
     names. From the first release on, neither changes.
@@ -116,8 +115,8 @@ class Event(PlainNumbers):
     def renyi_work(self) -> float:
         """Return the work of the Renyi divergences alone, by default all of :meth:`work`.
 
-        A class that holds other events adds up theirs and does not call ``work``: calls of both at
-        every level would double with each level.
+        A class that holds other events adds up their ``renyi_work`` and does not call ``work``.
+        Otherwise the number of calls would double with each level of nesting.
 
         Returns
         -------
@@ -126,7 +125,7 @@ class Event(PlainNumbers):
         """
         return self.work()
 
-    def parts(self) -> Iterable[tuple[Event, int]] | None:
+    def iter_components(self) -> Iterable[tuple[Event, int]] | None:
         """Return the events that this event consists of, with counts; None if it is elementary."""
         return None
 
@@ -427,7 +426,7 @@ def flatten(event: Event) -> Counter[Event]:
     while stack:
         current, times = stack.pop()
         check_event("event", current)
-        parts = current.parts()
+        parts = current.iter_components()
         if parts is None:
             counts[current] += times
         else:

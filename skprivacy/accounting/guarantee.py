@@ -65,7 +65,7 @@ class PrivacyGuarantee:
     assumptions : tuple of str, default=()
         Conditions under which the guarantee holds.
     unit : str, default="record"
-        The unit whose presence is hidden: one record, or all records that share a value of the
+        The unit whose presence is hidden: one record, or all records with the same value in the
         column named here, such as a patient's number.
     arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
         Arithmetic of the noise, as each mechanism states it. Floating-point noise and noise of

@@ -186,9 +186,9 @@ class SoftmaxLoss(Loss):
 class SquaredLoss(Loss):
     """Squared loss of a target in [-1, 1], with clipped residuals (Huber's loss).
 
-    A row of the totals is (1, y, y^2) / sqrt(3), of norm at most 1. The inner product of two is
-    (1 + t + t^2) / 3 >= 1 / 4 with t = y y'. A start row is (r, 1) / sqrt(2), where r in [-1, 1] is
-    the clipped residual of the released mean divided by the clip, and the inner product of two is
+    A row of the totals is (1, y, y^2) / sqrt(3), of norm at most 1. The inner product of two is (1
+    + t + t^2) / 3 >= 1 / 4 with t = y y'. A start row is (r, 1) / sqrt(2), where r in [-1, 1] is
+    the clipped residual of the released mean divided by the clip. The inner product of two rows is
     (1 + r r') / 2 >= 0. Later, a row is (r, 1 / 2) / sqrt(5 / 4). The second derivative is
     constant, so a count is enough. The clip follows the variance of the residuals, which is
     estimated from noisy sums: the target's, less what the steps explain.

@@ -19,7 +19,7 @@ Float64Array = NDArray[np.float64]
 def connected_units(rows: NDArray[np.intp], groups: Groups) -> NDArray[np.intp]:
     """Return each record's connected component of groups and equal rows, which stays in one half.
 
-    In different halves, a model would count as not trained on a record of which it has a copy.
+    Otherwise a model trained on a copy of a record would count as not trained on it.
     """
     n = groups.n
     edges = np.ones(len(rows), dtype=bool), (groups.codes, n + rows)

@@ -119,7 +119,7 @@ def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
 
 
 class TargetAttack(BaseEstimator):
-    """Base of attacks on a fitted ``target``, which a clone attacks as well."""
+    """Base of attacks on a fitted ``target``; a clone keeps the same target."""
 
     target: Any
     _shared: ClassVar[tuple[str, ...]] = SHARED_BY_CLONES  # parameters that are not cloned

@@ -98,7 +98,7 @@ class ShadowPool(BaseEstimator):
         Device that trains stacked networks: "cpu", "cuda" or another torch device of that kind, or
         "auto" for a GPU if there is one. A GPU trains as many networks at once as its memory holds.
         ``None`` uses the estimator's own ``device``. Results agree up to rounding, except for the
-        noise of private models, which each device generates itself.
+        noise of private models. Each device generates that noise.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
     keep_models : bool, default=True
@@ -204,10 +204,10 @@ class ShadowPool(BaseEstimator):
         Raises
         ------
         ValueError
-            If ``n_shadows`` is odd, there are fewer than 4 distinct rows (or groups without a
-            common row) or, for classifiers, fewer than 2 classes; if the estimator takes no
-            weights, groups and equal rows connect most records, or ``path`` holds a pool of other
-            records, of another estimator or of another size.
+            If ``n_shadows`` is odd, the estimator takes no weights, or ``path`` holds a pool of
+            other records, of another estimator or of another size. Also if there are fewer than 4
+            distinct rows (or groups without a common row), if groups and equal rows connect most
+            records, or if a classifier gets fewer than 2 classes.
         """
         self._validate_params()
         if self.n_shadows % 2:

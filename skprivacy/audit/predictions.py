@@ -310,8 +310,8 @@ def _groups_trained_on(trained: NDArray[np.bool_], groups: Groups) -> NDArray[np
 def _check_drawn_blindly(trained: NDArray[np.bool_], n_in: int) -> None:
     """Raise ValueError if the training records of shadow models depend on membership.
 
-    Scores that compare the target with such models differ between members and non-members for that
-    reason alone.
+    With such shadow models, scores of members and non-members differ even if the target leaks
+    nothing.
     """
     for number, row in enumerate(trained):
         shares = row[:n_in].mean(), row[n_in:].mean()

@@ -361,7 +361,7 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
 
 
 def wants_pool(attack: Any) -> bool:
-    """Return whether an attack needs shadow models and has no pool of its own."""
+    """Return whether an attack needs shadow models and was given no pool."""
     return hasattr(attack, "pool") and not isinstance(attack.pool, ShadowPool)
 
 

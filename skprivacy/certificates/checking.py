@@ -73,9 +73,9 @@ class CertificateVerification(FactReport):
     assumptions : tuple of str
         Conditions of the guarantee that no file can show.
     measured : tuple of str
-        Results of attacks: lower bounds on leakage, which prove nothing.
+        Results of attacks. They are lower bounds on leakage and prove nothing.
     fingerprint : str
-        Fingerprint of the key that signed; empty if there is no valid signature.
+        Fingerprint of the signing key; empty without a valid signature.
     """
 
     checks: tuple[CertificateCheck, ...]
@@ -223,7 +223,7 @@ def verify_certificate(
     earlier = None if extends is None else _earlier_lines(Path(as_path("extends", extends)))
     file = None if model_file is None else Path(as_path("model_file", model_file))
     if file is not None and (file.is_dir() or not file.exists()):
-        raise FileNotFoundError(errno.ENOENT, "There is no model_file", str(file))
+        raise FileNotFoundError(errno.ENOENT, "model_file does not exist", str(file))
     try:
         content = parse_json(read_file(place))
         sections = {name: content[name] for name in content if name != "signature"}

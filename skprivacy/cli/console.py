@@ -60,7 +60,7 @@ def check_outputs(*paths: str | None) -> None:
             raise UserError(f"{path} is a folder. Give a file name.")
         folder = path.absolute().parent
         if not folder.is_dir():
-            raise UserError(f"there is no folder {folder} for {path.name}. Create it first.")
+            raise UserError(f"the folder {folder} for {path.name} does not exist. Create it first.")
         if path.suffix.lower() in _DRAWN:
             with name_missing_extra():
                 import jinja2  # noqa: F401

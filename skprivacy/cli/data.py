@@ -148,7 +148,7 @@ def load_schema(name: str) -> Schema:
     try:
         return Schema.from_json(Path(name))
     except FileNotFoundError as error:
-        raise UserError(f"there is no schema file {name}. Check --schema.") from error
+        raise UserError(f"the schema file {name} does not exist. Check --schema.") from error
 
 
 def read_described_table(

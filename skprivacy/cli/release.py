@@ -180,7 +180,7 @@ def open_ledger(
 ) -> PrivacyBudget:
     """Open a ledger that holds the digest ``expect``; ``new_scope`` allows an unknown scope."""
     if _is_file_ledger(ledger) and not Path(ledger).exists():
-        raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
+        raise UserError(f"the ledger {ledger} does not exist; see `skprivacy budget create`.")
     with _explain_bad_file(ledger):
         budget = PrivacyBudget.open(ledger, scope)
     if expect is not None:
@@ -218,7 +218,7 @@ def _check_scope(budget: PrivacyBudget, may_begin: bool) -> None:
     if scope not in known:
         names = ", ".join(sorted(known - {""}))
         raise UserError(
-            f"there is no scope {scope!r}; "
-            + (f"the scopes are {names}." if names else "the budget has no scopes yet.")
+            f"the budget has no scope {scope!r}; "
+            + (f"the scopes are {names}." if names else "it has no scopes yet.")
             + (" Add --new-scope to charge a new one." if may_begin else "")
         )

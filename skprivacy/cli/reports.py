@@ -100,7 +100,7 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> None:
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
-    """Write the records that stand out, by rows from 1, or the groups, for the owner alone."""
+    """Write the exposed records, by rows from 1, or groups, to a file only the owner can read."""
     found = report.exposed_records()
     numbers = found["row"].to_numpy(dtype=np.intp)
     if whose is None:

@@ -79,7 +79,7 @@ def check_file(name: str | Path) -> None:
     """Raise UserError unless there is a regular file: a pipe would be waited for."""
     path = Path(name)
     if not path.exists():
-        raise UserError(f"there is no file {path}. Check the path.")
+        raise UserError(f"the file {path} does not exist. Check the path.")
     if not path.is_file():
         raise UserError(f"{path} is a folder, a device or a pipe. Pass a regular file.")
 
@@ -135,7 +135,7 @@ def _read_with_library(path: Path, library: str, load: Any) -> pd.DataFrame:
         frame: pd.DataFrame = load(path)
     except ImportError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # errors differ between libraries
         why = _reason(error)
         raise UserError(f"{path} cannot be read by {library}: {why}. Is it damaged?") from None
     return frame

@@ -48,7 +48,7 @@ def open_parquet(
     columns : list of str, default=None
         The columns to use as features, in this order; all but the target by default.
     transformer : object, default=None
-        Its ``transform`` turns each part of the table, a DataFrame, into numbers; for example a
+        Its ``transform`` turns each part of the table, a DataFrame, into numbers; for example, a
         fitted :class:`skprivacy.preprocessing.SchemaTransformer`. It must treat each row
         independently and must not have been fitted on these records.
     directory : str or path-like, default=None
@@ -68,7 +68,7 @@ def open_parquet(
     ImportError
         If pyarrow is not installed.
     ValueError
-        If a file is damaged, a column is missing or holds no numbers, or there are no rows.
+        If a file is damaged or empty, or a column is missing or not numeric.
 
     Notes
     -----

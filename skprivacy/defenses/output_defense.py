@@ -139,7 +139,7 @@ class CoarsenedClassifier(OutputDefense):
     top_k : int, default=None
         Number of probabilities shown; the other classes share the rest equally. ``None`` shows all.
     decimals : int, default=None
-        Number of decimal digits to keep; 0 shows the label alone. ``None`` keeps all.
+        Number of decimal digits to keep; 0 shows only the label. ``None`` keeps all.
 
     Attributes
     ----------
@@ -148,8 +148,8 @@ class CoarsenedClassifier(OutputDefense):
 
     Notes
     -----
-    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
-    labels alone. An attacker who knows the temperature undoes it.
+    **Guarantees.** None. Even labels without probabilities separate members from non-members. An
+    attacker who knows the temperature undoes it.
 
     **Edge cases.** The changes are made in the order of the parameters. Probabilities of 0 stay 0
     under a temperature. Of equal probabilities the first ``top_k`` are shown. Rounded probabilities

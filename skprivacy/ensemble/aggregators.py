@@ -84,9 +84,9 @@ class Aggregator(StatesArithmetic, ABC):
             Source of all noise.
         student : callable, default=None
             Maps the labels so far, of shape (n_queries,), to the expected votes, of shape
-            (n_queries, n_classes): the probabilities of a student that has learnt from these
-            labels, times the number of teachers. It must not depend on anything else that is
-            private. Ignored unless ``asks_student``.
+            (n_queries, n_classes). These are the probabilities of a student trained on the labels,
+            times the number of teachers. It must not depend on anything else that is private.
+            Ignored unless ``asks_student``.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Noisy class-conditional marginals, to draw queries from if there are no public records."""
+"""Queries drawn from noisy class-conditional marginals, for want of public records."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _n_cells(fact: Column) -> int:
 
 
 def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
-    """Return the bin or category of each value, which depends on that value alone."""
+    """Return the bin or category of each value, independent of the other values."""
     if isinstance(fact, CategoricalColumn):
         return category_codes(column, fact.values).astype(np.int64)
     assert isinstance(fact, BoundedColumn)

@@ -37,8 +37,8 @@ class PrivateKNNClassifier(StudentClassifier):
 
     For each of a few public records a Poisson sample of the private records is drawn. Its nearest
     records vote with their labels, noise is added to the votes, and a student learns from the
-    winners. Sampling makes an answer cheap, and there are no partitions. The distance must be
-    public: it is Euclidean, on the features as given.
+    winners. Sampling reduces the cost of an answer, and replaces the partitions of PATE. The
+    distance must be public: it is Euclidean, on the features as given.
 
     Parameters
     ----------

@@ -86,9 +86,9 @@ def collect_votes(
     """Return each teacher's class of each query, as an index.
 
     A record moves at most one vote of each query for each partition that it changes: a teacher's
-    votes depend on its own partition and on public facts alone, to the last bit. No records of
-    another partition, nor their number, reach the teacher. Not covered are a teacher that kills its
-    process or keeps state outside of itself, and a linear algebra library whose rounding depends on
+    votes depend only on its partition and on public facts, to the last bit. Neither the records of
+    another partition nor their number reach the teacher. Not covered are a teacher that kills its
+    process or keeps state outside itself, and a linear algebra library whose rounding depends on
     memory addresses.
     """
     train = _training_function(teacher)
@@ -127,7 +127,7 @@ def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -
 def partition_by_hash(
     X: Any, y: Any, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the record alone."""
+    """Return the teacher of each record, by a keyed hash of the record."""
     key = random.bytes(32)  # independent of the data
     parts = [X] if y is None else [X, y]
     digests = b"".join(

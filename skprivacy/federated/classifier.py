@@ -133,8 +133,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
     Gaussians, which is nearly one Gaussian: ``mechanisms/distributed_gaussian.py`` bounds the
     difference. It withstands the floating-point attack of Mironov (2012). Party names,
-    participation and timing are public. There is no defence against parties that send wrong
-    numbers, to spoil the model or to plant a backdoor.
+    participation and timing are public. Parties that send wrong numbers can spoil the model or
+    plant a backdoor.
 
     **Automatic settings** follow only from public facts, as for
     :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers. Let mu be the

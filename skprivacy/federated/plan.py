@@ -59,7 +59,7 @@ class FederatedPlan(PlainNumbers):
     n_features, n_outputs : int
         Size of the linear model: ``n_outputs`` is 1 for two classes, else the number of classes.
     n_parties : int
-        Number of parties, all of which take part in every round.
+        Number of parties. All take part in every round.
     n_units : int
         Public number of records, or of parties if these are protected. Sums are divided by it.
     n_rounds : int

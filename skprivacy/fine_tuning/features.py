@@ -88,7 +88,7 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 
 
 def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Encode all records in one call, whose rounding may depend on all: never private records."""
+    """Encode public records in one call; the rounding of each may depend on all."""
     X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
         check_numbers(X)
@@ -102,7 +102,7 @@ def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
 def head_rows(
     encoder: Any, whitening: HalfWhitening | None, X: Any, *, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return rows in the unit ball, and which records count; private rows to the last bit."""
+    """Return rows in the unit ball, and which records count; private ones are encoded singly."""
     if not isinstance(X, np.ndarray) or len(X) == 0:
         return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)

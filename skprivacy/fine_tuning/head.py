@@ -37,7 +37,7 @@ class Task:
     noise_seed: int | None = None
 
     @property
-    def moved(self) -> float:
+    def n_changed_records(self) -> float:
         """Largest number of records by which a sum changes between neighbours."""
         return 2.0 if self.relation == "replace_one" else 1.0
 
@@ -57,7 +57,7 @@ class HeadInput:
     counts: NDArray[np.float64]  # 1.0, or the share in a group; 0.0 for a record left out
     labels: NDArray[np.int64]  # indices of classes
     n_classes: int
-    groups: Groups | None = None  # of the records; each may be a group of its own
+    groups: Groups | None = None  # of the records; a group may have one record
 
     @property
     def targets(self) -> NDArray[np.float64]:

@@ -130,9 +130,9 @@ class GradientHead(SumHead):
 
     def scan(self, task: Task, random: SecureRandom) -> SumSteps:
         multiplier = self._multiplier(task)
-        mechanism = Gaussian(multiplier, task.moved * self.max_grad_norm)
+        mechanism = Gaussian(multiplier, task.n_changed_records * self.max_grad_norm)
         noise = max(multiplier / math.sqrt(self.n_steps), _LEAST_NOISE)
-        length = _TRAVEL / (noise * task.moved * self.max_grad_norm * self.n_steps)
+        length = _TRAVEL / (noise * task.n_changed_records * self.max_grad_norm * self.n_steps)
         # Davidson and Szarek 2001: expected spectral norm of a Gaussian matrix, at most
         noise_norm = length * mechanism.std * (math.sqrt(task.size) + math.sqrt(task.n_classes))
         weights = np.zeros((task.size, task.n_classes))
@@ -232,7 +232,7 @@ class PrototypeHead(OneSumRelease):
         return self.n_sums(task.size, task.n_classes)
 
     def sensitivity(self, task: Task) -> Sensitivity:
-        return Sensitivity(task.moved * FEATURE_NORM)
+        return Sensitivity(task.n_changed_records * FEATURE_NORM)
 
     def n_sums(self, size: int, n_classes: int) -> int:
         return (size - 1) * n_classes
@@ -300,7 +300,7 @@ class SoftmaxHead(OneRelease):
         if task.sensitivity is not None:
             return task.sensitivity
         # Chaudhuri et al. 2011, output perturbation: the minimiser moves by Lipschitz / ridge
-        moved = task.moved * _lipschitz(task.n_classes) + 2.0 * TOLERANCE
+        moved = task.n_changed_records * _lipschitz(task.n_classes) + 2.0 * TOLERANCE
         return Sensitivity(moved / _ridge(self))
 
     def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
@@ -349,7 +349,7 @@ def choose_head(head: str | Head, task: Task) -> Head:
 
 
 def _clip_spectrum(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return the matrix with its singular values clipped: it moves a unit row at most so far."""
+    """Clip the singular values of a matrix, and so the norm of its product with a unit row."""
     left, sizes, right = np.linalg.svd(step, full_matrices=False)
     return np.asarray((left * np.minimum(sizes, largest)) @ right)
 

@@ -48,7 +48,7 @@ class NetworkHead(Head):
 
     Notes
     -----
-    **Guarantees.** Those of DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
+    **Guarantees.** As for DP-SGD: each step is a Poisson-sampled Gaussian mechanism. Under
     "zero_out" the number of records, or of groups, is public.
     """
 
@@ -77,7 +77,7 @@ class NetworkHead(Head):
         return arithmetic
 
     def _config(self, task: Task) -> Any:
-        """Return the configuration of the training, from public facts alone."""
+        """Return the configuration of the training, from public facts only."""
         if task.mechanism not in ("auto", "gaussian"):
             raise ValueError(
                 f"mechanism={task.mechanism!r} does not fit head='dpsgd', which adds Gaussian "

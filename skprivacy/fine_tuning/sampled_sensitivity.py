@@ -172,7 +172,7 @@ def random_gamma(n_pairs: int) -> float:
 def sample_on_private(
     head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
-    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), a private estimate."""
+    """Return the largest movements by Algorithm 2 of the ALM paper; they are private."""
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
     # Yang et al. 2022, Algorithm 2, lines 2 and 3: m pairs of records

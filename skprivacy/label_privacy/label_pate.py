@@ -66,7 +66,7 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
     label, or all labels of a group, reach one teacher, which has one vote on each query. Features
     and membership are public and unprotected.
 
-    **Edge cases.** Those of :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
+    **Edge cases.** As for :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
     records that it learned from, at no extra cost.
 
     References

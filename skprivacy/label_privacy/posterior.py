@@ -114,7 +114,7 @@ def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
 
 
 def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) -> float:
-    """Return the likeliest factor from scores to log-probabilities; 1 for a model with these."""
+    """Return the likeliest factor from scores to log-probabilities; 1 if these are given."""
     if hasattr(estimator, "predict_proba"):
         return 1.0
     fits = [

@@ -405,7 +405,7 @@ class NoisyPolynomial:
         return np.stack([-self.unit * solve(alpha) for alpha in np.asarray(alphas, np.float64)])
 
     def _solve_around_constant(self, alpha: float) -> NDArray[np.float64]:
-        """Return the weights: the constant first, then the features on what it leaves."""
+        """Return the weights: solve for the constant, then for the features on the residual."""
         cross, count = self.quadratic[:-1, -1:], float(self.quadratic[-1, -1])
         noise = alpha * self.trace_std / math.sqrt(len(self.quadratic))
         kept = _regularized_inverses(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]

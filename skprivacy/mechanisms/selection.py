@@ -114,7 +114,7 @@ class RandomizedResponseWithPrior(RandomizedResponse):
 
     A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
     with the same probability. The candidates may differ from report to report. The candidates of
-    a report must not depend on its own true category.
+    a report must not depend on its true category.
 
     The parameters of :class:`RandomizedResponse` apply. ``n_categories`` is the number k of
     candidates. Reports are positions 0 .. k-1 in their list.

@@ -296,8 +296,8 @@ def default_guess_sizes(n_coins: int) -> tuple[int, ...]:
     **Guarantees.** The numbers depend on ``n_coins`` only. If each of k numbers is tested with
     error alpha / k, some bound is wrong with probability alpha at most. So any of them may be
     chosen after looking at the coins. It is not valid to choose a number on one half of the coins
-    and to test it on the other half: the choice depends on the release, and so may the error of the
-    test, if canaries interfere.
+    and test it on the other half. The choice depends on the release, and so may the error of the
+    test if canaries interfere.
     """
     few, half = default_n_guesses(n_coins), n_coins // 2
     return (few, half) if half >= 2 * few else (few,)

@@ -219,7 +219,7 @@ class PreparedSearch:
             return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
 
         def roughly(trial_epsilon: float) -> float:
-            """Return the cost if a fit cost as much as a score, which needs no rehearsal."""
+            """Estimate the cost without a rehearsal, as if a fit cost as much as a score."""
             fits = [mechanism_at(trial_epsilon).event]
             return epsilon_of(event_of(fits, trial_epsilon), delta)
 

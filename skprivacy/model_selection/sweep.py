@@ -97,8 +97,8 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         Whether to show a progress bar.
     refit : float or tuple (str, float), default=None
         The epsilon (one of ``epsilons``) at which a final model is trained on all data. With
-        several estimators, give the name of one and an epsilon. The scores never choose it, because
-        the best score usually has the least privacy.
+        several estimators, give the name of one and an epsilon. Scores never choose it: the best
+        score usually has the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
         Models without protection that are fitted on the same splits, for comparison. "auto" means
         histogram gradient boosting, and the model itself at ``epsilon=inf``. A baseline that cannot

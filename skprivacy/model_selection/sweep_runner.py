@@ -433,7 +433,7 @@ def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
         raise ValueError(
             f"fit was given {sorted(records.fit_params)}, with which "
             f"{type(attack).__name__} cannot train its own models. Leave these out, or use an "
-            "attack without models of its own, such as LossThreshold()."
+            "attack that trains no models, such as LossThreshold()."
         )
     check_weights(model, weights, num_samples(records.X))
 

@@ -172,7 +172,8 @@ class Views:
         return True
 
     def _after(self, first: Tensor, then: Tensor) -> Tensor:
-        """Return the views of ``then`` from a copy that has seen ``first``."""
+        """Return the views of ``then`` by a copy of the steps that was applied to ``first``
+        before."""
         fresh = copy.deepcopy(self)
         fresh._seeded(first)
         return fresh._seeded(then)

@@ -190,7 +190,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
-    """Return the NT-Xent loss: cross-entropy of finding the other view, a half further on."""
+    """Return the NT-Xent loss: cross-entropy of finding a row's view in the other half."""
     # Chen et al. 2020, eq. (1): similarities over the temperature, without the view itself
     unit = F.normalize(projected, dim=1)
     similarity = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)

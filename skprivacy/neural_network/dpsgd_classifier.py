@@ -114,16 +114,15 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     With ``epsilon=numpy.inf`` nothing is private, and "auto" means another network. A tenth of the
     records (at most 5,000) is held out: training ends once their loss no longer falls, and the best
-    average of weights is kept. The first layer separates quantiles of each column (n / 200, from 10
-    to 32), for up to 64 columns of numbers; 128 tanh units follow. An L1 penalty of min(0.3,
-    1000 / n) * min(1, d / 10) drops columns without effect. The optimizer is Adam, without
+    average of weights becomes the model. The first layer separates quantiles of each column (n /
+    200, from 10 to 32), for up to 64 columns of numbers; 128 tanh units follow. An L1 penalty of
+    min(0.3, 1000 / n) * min(1, d / 10) drops columns without effect. The optimizer is Adam, without
     clipping. Its rate falls from 0.003 to zero in 8,000 steps, or 100 epochs, of batches of 128.
     From 5,120 records on, batches grow up to 512 and steps are fewer. Given layers, and tables
     without such columns, have ReLU units (256), and neither quantiles nor a penalty. Given epochs,
     fewer than 2,000 records, ``augment`` and several processes hold nothing out; nor does a
-    ``module``, with a rate of 0.001.
-    If ``learning_rate`` is given, training is clipped gradient descent on tanh units, as with
-    privacy.
+    ``module``, with a rate of 0.001. If ``learning_rate`` is given, training is clipped gradient
+    descent on tanh units, as with privacy.
 
     %(network_edge_cases)s
     A class without records gets low probabilities.

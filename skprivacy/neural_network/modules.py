@@ -70,7 +70,7 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
 
     Notes
     -----
-    **Guarantees.** The frozen layers compute each example's output from that example alone. The
+    **Guarantees.** The frozen layers compute each example's output only from that example. The
     statistics describe the records that the module was trained on, and are published with it. Like
     the weights, they must be public.
 

@@ -284,7 +284,7 @@ def _describe_refusal(model: Any, prefix: str, learner: bool) -> str:
 def released_digest(model: Any) -> str:
     """Return the digest of the arrays that ``save_model`` writes; empty for an unsupported model.
 
-    The noise of a private fit is in these arrays: two fits have the same digest by no chance.
+    Because these arrays contain noise, no two private fits share a digest.
     """
     arrays: dict[str, NDArray] = {}
     try:

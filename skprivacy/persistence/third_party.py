@@ -1,8 +1,8 @@
 """Table of the scikit-learn classes that a file may hold, with parameters and attributes.
 
 A scikit-learn estimator has no guarantee. A file holds one only inside a private model whose
-guarantee covers it: there it was fitted on public and noisy values only. Stateless transformers
-may also stand alone. The table includes the students and encoders of this library.
+guarantee covers it: there it was fitted on public and noisy values only. A file may also hold a
+bare stateless transformer. The table includes the students and encoders of this library.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class DateColumn(Column):
         The range, in ISO 8601: ``"2020-01-31"`` or ``"2020-01-31T12:00"``. Dates outside
         become the nearer end.
     parts : sequence of {"month", "weekday", "hour"}, default=()
-        Calendar parts to encode in addition, for example to learn a season.
+        Calendar parts to encode too, for instance to learn a season.
     format : str, default=None
         Format of text dates for :meth:`datetime.datetime.strptime`, such as ``"%d.%m.%Y"``.
         ``None`` means ISO 8601. Columns of date objects need no format.

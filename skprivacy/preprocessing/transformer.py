@@ -159,8 +159,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame, array-like of shape (n_samples, n_features) or table
-            Data with the schema's columns. A table in an engine, which may have other columns, is
-            encoded batch by batch when a private model of :mod:`skprivacy.sums` reads it.
+            Data with the schema's columns. A private model of :mod:`skprivacy.sums` encodes a table
+            in an engine batch by batch. Such a table may have other columns.
         y : str, default=None
             Name of the target, for tables that are read by column names; otherwise ignored.
         **params : dict

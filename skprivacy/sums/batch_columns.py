@@ -182,7 +182,7 @@ def _to_float(value: Any) -> float:
 
 
 def _is_short(precision: int, scale: int) -> bool:
-    """Return whether unscaled values and the power of ten are exact: one division rounds."""
+    """Return True if floats hold the digits and the power of ten, so one division rounds."""
     return precision <= _EXACT_DIGITS and 0 <= scale <= 22
 
 

@@ -242,7 +242,7 @@ class SumEstimator(PrivateEstimatorMixin):
 
         Notes
         -----
-        **Guarantees.** Those of ``fit``, if every row of the table is in exactly one part and, with
+        **Guarantees.** As for ``fit``, if every row of the table is in exactly one part and, with
         groups, ``skprivacy_group_size`` is right. The first total is charged, for all scans. A
         fit that ends between two scans stays charged. A total that is fitted twice is charged
         twice.
@@ -314,7 +314,7 @@ class RunningFit:
 
 
 def check_group_name(groups: Any) -> None:
-    """Refuse a name of the groups that is not the unit of a guarantee."""
+    """Raise TypeError unless ``groups`` can name the unit of a guarantee."""
     if groups is not None and not (isinstance(groups, str) and groups != "record"):
         raise TypeError("groups must name the unit of the guarantee, such as 'patient_id'.")
 

@@ -144,7 +144,7 @@ class SumPlan(ABC):
         return self._sum_records(sizes, *records)
 
     def _sum_records(self, sizes: Integers | None, *records: NDArray[Any]) -> Integers:
-        """Return ``partial`` of what the plan reads of a batch, and the sizes of its groups."""
+        """Return ``partial`` for the values read from a batch and the sizes of its groups."""
         total = np.zeros((2, self.size), np.int64)
         for start in range(0, len(records[0]), self._rows_at_a_time):
             part = slice(start, start + self._rows_at_a_time)

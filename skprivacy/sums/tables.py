@@ -320,7 +320,7 @@ class ArrowTable(LocalTable):
 
 
 def _scan_options(frame: Any) -> Any:
-    """Return how pyarrow reads Parquet; its buffer of a file would grow to the whole file."""
+    """Return options of pyarrow without its read-ahead, which would hold a whole file."""
     if getattr(getattr(frame, "format", None), "default_extname", "") != "parquet":
         return None
     import pyarrow.dataset as ds

@@ -335,7 +335,7 @@ def _as_column(y: Any) -> Any:
 
 
 def _without_data_categories(dtype: Any, fact: BoundedColumn | CategoricalColumn) -> Any:
-    """Return a public dtype: pandas keeps in a categorical dtype the categories of the data."""
+    """Return the dtype without categories, which pandas takes from the data."""
     if not isinstance(dtype, pd.CategoricalDtype):
         return dtype
     if isinstance(fact, BoundedColumn):

@@ -145,7 +145,7 @@ class Domain:
     """Cells of all columns, from public facts.
 
     Whether a record is used, and its cells, depend on this record only. It is left out if all its
-    values are missing, or a value of a column without missing values.
+    values are missing, or one in a column declared complete.
     """
 
     columns: tuple[ColumnCells, ...]
@@ -236,8 +236,7 @@ class Grid:
         Number of cells if ``step`` is None. A column of integers with fewer values has a cell for
         each value.
     atoms : sequence of float, default=()
-        Special values, each with a separate cell: 0 where most people have exactly none, or a
-        top code that stands for "this much or more".
+        Special values, each with a separate cell, such as 0 or a top code ("this much or more").
 
     See Also
     --------

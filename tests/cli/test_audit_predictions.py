@@ -141,8 +141,8 @@ def test_tables_of_other_records_are_refused(change, words, tables, tmp_path, ca
     ("line", "words"),
     [
         ("{}/target.csv --claim 1,2", "a delta of at least 0 and below 1"),
-        ("nowhere.csv", "there is no file nowhere.csv"),
-        ("{}/target.csv --out no/such/page.html", "there is no folder"),
+        ("nowhere.csv", "the file nowhere.csv does not exist"),
+        ("{}/target.csv --out no/such/page.html", "does not exist. Create it first"),
     ],
 )
 def test_mistakes_are_told_first(line, words, tables, capsys):

@@ -65,7 +65,7 @@ def test_any_event_and_any_scope(ledger, capsys):
     event = json.dumps(LaplaceEvent(10.0).to_dict(), separators=(",", ":"))
     to_ann = f"budget spend {ledger} --event {event} --scope adult/=ann"
     words = (
-        "there is no scope 'adult/=ann'; the budget has no scopes yet. Add --new-scope to charge "
+        "the budget has no scope 'adult/=ann'; it has no scopes yet. Add --new-scope to charge "
         "a new one."
     )
     refuse(to_ann, capsys, words)
@@ -102,7 +102,7 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     PrivacyBudget.open(ledger).scope("adult", 0.2)
     for action in ("spend", "what-if", "show"):
         line = f"budget {action} {ledger} --scope adutl{' --epsilon 1' * (action != 'show')}"
-        error = refuse(line, capsys, "there is no scope 'adutl'; the scopes are adult.")
+        error = refuse(line, capsys, "the budget has no scope 'adutl'; the scopes are adult.")
         assert ("--new-scope" in error) == (action != "show")  # which has no such option
     assert run(f"budget spend {ledger} --epsilon 1 --scope adult", capsys)[0] == 1
     assert len(PrivacyBudget.open(ledger).entries()) == 0
@@ -122,7 +122,7 @@ def test_a_scope_is_given_a_cap_once(ledger, capsys):
     assert succeed(f"budget show {ledger} --scope adult", capsys)[0].count("for /adult/:") == 1
     for name, words in (
         ("adult", "already has the cap"),
-        ("adlut/pilot", "there is no scope 'adlut'; the scopes are adult, adult/pilot."),
+        ("adlut/pilot", "the budget has no scope 'adlut'; the scopes are adult, adult/pilot."),
         ("/", "name='' must be a non-empty string"),
     ):
         code, _, err = run(f"{scope} {name} --epsilon 0.3", capsys)
@@ -184,8 +184,8 @@ PLAIN = "compare --delta 1e-5"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("show nowhere.ledger", "no ledger nowhere.ledger. Create one with `skprivacy budget"),
-        ("create no/x --epsilon 1", "there is no folder"),
+        ("show nowhere.ledger", "nowhere.ledger does not exist; see `skprivacy budget"),
+        ("create no/x --epsilon 1", "does not exist. Create it first"),
         (f"{PLAIN} --event {{}} --noise-multiplier 1", "only one of --noise-multiplier, --event"),
         ("create x --epsilon -1", "epsilon=-1.0"),
         ("create x --epsilon 1 --delta 0.1 --records 50", "below 1/n"),

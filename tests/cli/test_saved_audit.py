@@ -181,7 +181,7 @@ def test_groups_are_members_as_a_whole(folder, capsys):
         ("audit p.safetensors t.csv --members members.csv", "not a safetensors file"),
         ("audit t.csv --schema s.json --members members.csv", "Pass MODEL before DATA"),
         ("train t.csv --schema s.json --members new.csv", "Pass both"),
-        (f"{TRAIN} --hold-out 0.5 --members no/new.csv", "there is no folder"),
+        (f"{TRAIN} --hold-out 0.5 --members no/new.csv", "does not exist. Create it first"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_attacked(line, words, folder, capsys):

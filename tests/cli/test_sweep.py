@@ -199,7 +199,10 @@ def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, f
     ("line", "words"),
     [
         (f"sweep {CLASSES} --budget b.ledger", "no budget can pay for"),
-        (f"sweep {CLASSES} --epsilons 1 --budget none.ledger", "no ledger none.ledger"),
+        (
+            f"sweep {CLASSES} --epsilons 1 --budget none.ledger",
+            "none.ledger does not exist",
+        ),
         (f"sweep {CLASSES} --epsilons 1 --budget b.ledger --scope typo", "no scope 'typo'"),
         (f"sweep {CLASSES} --epsilons 1 --certificate c.json", "Pass --save"),
         (f"sweep {NUMBERS} --epsilons 1 --cv 1", "--cv must be at least 2"),

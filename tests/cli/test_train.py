@@ -251,7 +251,7 @@ def test_parameters_of_the_model(folder, capsys):
         ("--save model.pkl", "--save must end in .safetensors"),
         ("--certificate c.json", "Pass --save"),
         ("--save m.safetensors --certificate c.json --key none.pem", "none.pem"),
-        ("--budget none.ledger", "there is no ledger none.ledger"),
+        ("--budget none.ledger", "the ledger none.ledger does not exist"),
         ("--hold-out 1", "--hold-out must be at least 0 and below 1"),
         ("--bins 0", "expected a number of bins, none or auto"),
         ("--scoring f1", "Pass both"),
@@ -339,7 +339,7 @@ def test_votes_on_public_records(folder, capsys):
     ("line", "words"),
     [
         ("--public agreed.csv", "DPSGDClassifier is not one. Pass --model PATEClassifier"),
-        ("--model PATEClassifier --public none.csv", "there is no file none.csv"),
+        ("--model PATEClassifier --public none.csv", "the file none.csv does not exist"),
         ("--model PATEClassifier --public agreed.csv", "columns of the private records: age"),
         ("--model PrivateKNNClassifier", "measures distances between numbers, but smokes"),
     ],
@@ -415,10 +415,10 @@ def test_a_draft_overwrites_no_schema(folder, capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("schema draft nowhere.csv", "there is no file nowhere.csv"),
+        ("schema draft nowhere.csv", "the file nowhere.csv does not exist"),
         ("schema draft patients.csv --target sick", "no column 'sick'"),
-        ("schema check none.json patients.csv", "no schema file none.json"),
-        ("predict none.safetensors patients.csv", "there is no file none.safetensors"),
+        ("schema check none.json patients.csv", "the schema file none.json does not exist"),
+        ("predict none.safetensors patients.csv", "the file none.safetensors does not exist"),
         ("key schema.json", "schema.json"),
     ],
 )

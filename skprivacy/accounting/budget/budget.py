@@ -442,7 +442,7 @@ class PrivacyBudget(Statement):
             If the filter is ``"basic"`` and the event has no epsilon to add up.
         """
         check_event("event", event)
-        log = self._ledger.read()
+        log = self._ledger.read_log()
         terms = self._terms_with_defaults(log)
         if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
             raise ValueError(explain_missing_epsilon(event, "basic"))

@@ -250,7 +250,7 @@ class Ledger(ABC):
         """
         counter = self._counter
         # Read before the lock is taken, so the counter stands at a committed line.
-        covered = None if counter is None else counter.read()
+        covered = None if counter is None else counter.read_version()
         place = self._file_identity()
         with self._connection() as connection:
             try:
@@ -280,7 +280,7 @@ class Ledger(ABC):
     def _counter(self) -> LedgerCounter | None:
         """Counter named in the first line, which never changes."""
         try:
-            address = parse_json(self.read().first).get("counter")
+            address = parse_json(self.read_log().first).get("counter")
         except (ValueError, AttributeError):  # Statement._terms refuses such a line
             return None
         return None if address is None else LedgerCounter(self._ledger_at(address))
@@ -288,7 +288,7 @@ class Ledger(ABC):
     def check_guards_and_counter(self) -> None:
         """Raise LedgerError if the triggers were changed, or the counter's line is missing."""
         counter = self._counter
-        covered = None if counter is None else counter.read()
+        covered = None if counter is None else counter.read_version()
         with self._connection() as connection:
             self._check_guards(connection)
             if counter is not None and covered is not None:
@@ -310,7 +310,7 @@ class Ledger(ABC):
     ) -> None:
         """Move the counter to ``last``, unless it covers a later line of this ledger."""
         while covered[0] < last[0] and not counter.move(covered, last):
-            covered = counter.read()
+            covered = counter.read_version()
             with self._connection() as connection:
                 self._check_covered(connection, counter, covered)
 
@@ -318,7 +318,7 @@ class Ledger(ABC):
         """Return the identity of the file at the address; None if it is not a file."""
         return None
 
-    def read(self) -> Log:
+    def read_log(self) -> Log:
         """Read the current log without a lock that blocks others."""
         with self._connection() as connection:
             log = self._read_log(connection)
@@ -395,10 +395,10 @@ class LedgerCounter:
             with self._name_counter_in_errors():
                 self._store.create_tables(_TABLE)
         except FileExistsError:
-            return self.read()
+            return self.read_version()
         return 0, ""
 
-    def read(self) -> LedgerVersion:
+    def read_version(self) -> LedgerVersion:
         """Return the number and the digest of the counter's line."""
         with self._name_counter_in_errors(), self._store._connection() as connection:
             rows = connection.execute("SELECT line, digest FROM counter").fetchall()

@@ -84,7 +84,7 @@ def signals_held_after_commit() -> Iterator[None]:
 
 
 def hold_signals() -> None:
-    """Begin to hold signals: what was paid for is not saved yet."""
+    """Begin to hold signals, since the paid model is not saved yet."""
     if _active is not None:
         _active.is_holding = True
 

@@ -101,7 +101,7 @@ class Statement:
 
     @cached_property
     def _terms(self) -> Terms:
-        first = self._ledger.read().first  # it never changes
+        first = self._ledger.read_log().first  # it never changes
         try:
             terms = parse_json(first)
             if terms["format"] > FORMAT:
@@ -133,7 +133,7 @@ class Statement:
 
     @property
     def _current_terms(self) -> Terms:
-        return self._terms_with_defaults(self._ledger.read())
+        return self._terms_with_defaults(self._ledger.read_log())
 
     @property
     def path(self) -> str:
@@ -149,22 +149,22 @@ class Statement:
     @property
     def digest(self) -> str:
         """Digest of the last line. Store it elsewhere, for :meth:`.PrivacyBudget.verify`."""
-        return self._ledger.read().tail.digest
+        return self._ledger.read_log().tail.digest
 
     @property
     def relation(self) -> str | None:
         """Neighbouring relation of all charges; ``None`` until the first charge fixes it."""
-        return self._fixed_relation_and_unit(self._ledger.read())[0]
+        return self._fixed_relation_and_unit(self._ledger.read_log())[0]
 
     @property
     def unit(self) -> str | None:
         """Unit of privacy of all charges; ``None`` until the first charge fixes it."""
-        return self._fixed_relation_and_unit(self._ledger.read())[1]
+        return self._fixed_relation_and_unit(self._ledger.read_log())[1]
 
     @property
     def cap(self) -> tuple[float, float] | None:
         """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
-        return self._cap_in(self._ledger.read())
+        return self._cap_in(self._ledger.read_log())
 
     def _cap_in(self, log: Log) -> tuple[float, float] | None:
         body = log.scopes().get(self._scope)
@@ -179,7 +179,7 @@ class Statement:
             return displayable(f"PrivacyBudget at {self.path}{where}: its ledger cannot be read")
 
     def _summary(self) -> str:
-        log = self._ledger.read()  # once: scikit-learn asks for many representations
+        log = self._ledger.read_log()  # once: scikit-learn asks for many representations
         cap = self._cap_in(log)
         n = sum(self._charges_in(log).values())
         where = "" if self._scope == "/" else f" for {self._scope}"
@@ -208,7 +208,7 @@ class Statement:
         float
             In nats; infinity if none is proved at this delta.
         """
-        return self._spent_in(self._ledger.read(), delta)
+        return self._spent_in(self._ledger.read_log(), delta)
 
     def _spent_in(self, log: Log, delta: float | None = None) -> float:
         if delta is None:
@@ -231,7 +231,7 @@ class Statement:
         if self.witness is None:
             assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
-            compose_counts(self._charges_in(self._ledger.read())),
+            compose_counts(self._charges_in(self._ledger.read_log())),
             terms["delta"] or None,
             terms["relation"],
             assumptions=tuple(assumptions),
@@ -327,7 +327,7 @@ class Statement:
                     f"{record.scope!r}, which no cap covers. Release nothing more from it, and "
                     "find out how that line was written."
                 )
-        log = self._ledger.read()
+        log = self._ledger.read_log()
         _check_terms(records, self._terms, log.settled())
         check_caps(log, self._terms_with_defaults(log))
         if self.witness is None:

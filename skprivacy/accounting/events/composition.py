@@ -57,7 +57,7 @@ class RepeatedEvent(Event, tag="Repeated", knows_label=True):
         check_event("event", self.event)
         whole("count", self.count, 0)
 
-    def parts(self) -> Iterable[tuple[Event, int]]:
+    def iter_components(self) -> Iterable[tuple[Event, int]]:
         return ((self.event, self.count),)
 
     def work(self) -> float:
@@ -98,7 +98,7 @@ class ComposedEvent(Event, tag="Composed", knows_label=True):
         for event in self.events:
             check_event("events", event)
 
-    def parts(self) -> Iterable[tuple[Event, int]]:
+    def iter_components(self) -> Iterable[tuple[Event, int]]:
         return ((event, 1) for event in self.events)
 
     def work(self) -> float:

@@ -400,8 +400,8 @@ class SmoothGaussianEvent(Event, tag="SmoothGaussian", knows_label=True):
     Let b be the smoothness. The standard deviations of the two normal distributions may differ by a
     factor r between e^-b and e^b. With s the smaller of the two values of S, their means may differ
     by s (1 + lift (e^b - 1)). Both terms of their divergence are largest at r = e^-b. The bound is
-    infinite from order 1 / (1 - e^-2b) on. It is slightly below the published bound, which has
-    e^2b / z^2 in place of a term of at least about half that size.
+    infinite from order 1 / (1 - e^-2b) on. The published bound is slightly larger: its term e^2b /
+    z^2 is at most about twice the term used here.
 
     References
     ----------

@@ -49,7 +49,7 @@ _NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (
 class _VoteEvent(Event, tag=None):
     """Base of teachers' votes; with ``votes`` the cost is data-dependent, and private itself.
 
-    If a neighbour moves m votes, the cost equals one moved vote's with an m-th of the noise. The
+    If a neighbour moves m votes, the cost is the cost of one moved vote at 1/m of the noise. The
     counts then differ by at most m times the distance of one move, which is attained if all m votes
     go from one class to one other class.
     """
@@ -207,8 +207,8 @@ class VoteThresholdEvent(_VoteEvent, tag="VoteThreshold", knows_label=True):
     threshold : float, default=None
         Required with ``votes``.
     offset : tuple of float, default=None
-        Public numbers, one for each class, subtracted from the counts before the maximum is taken.
-        The differences may be negative.
+        Public numbers, one for each class, subtracted from the counts first. The differences may be
+        negative.
     %(moved)s
 
     References
@@ -368,7 +368,7 @@ class VoteBlockEvent(Event, tag="VoteBlock", knows_label=True):
     def _vote_in_noise_units(self) -> float:
         return 1 / self.noise_multiplier
 
-    def parts(self) -> Iterable[tuple[Event, int]] | None:
+    def iter_components(self) -> Iterable[tuple[Event, int]] | None:
         if self.moved != 1 or not is_covered(self.kind, self._vote_in_noise_units, self.n_queries):
             return ((self.with_counts, 1),)
         blocks = -(-self.n_queries // LONGEST)
@@ -395,7 +395,7 @@ class VoteBlockEvent(Event, tag="VoteBlock", knows_label=True):
         return rdp(self.with_counts, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        if self.parts() is not None:
+        if self.iter_components() is not None:
             raise NoLossDistributionError(
                 f"{self!r} is accounted for by its parts and has no single dominating pair. "
                 "Account for it directly, not inside PoissonSampledEvent or MixtureEvent."

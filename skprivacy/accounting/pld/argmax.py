@@ -153,7 +153,9 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
     rarely = float(ndtr(-_ALONE))
 
     @lru_cache(maxsize=1)
-    def parts(t: int) -> tuple[list[tuple[csr_array, int]], list[tuple[csr_array, int]], float]:
+    def choose_parts(
+        t: int,
+    ) -> tuple[list[tuple[csr_array, int]], list[tuple[csr_array, int]], float]:
         lattice, missed = argmax_channels(h, _BEHIND, _ALONE, wide=1.25 + _tilt(t))
         winner, near = (
             [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
@@ -162,7 +164,7 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
         return winner, near, missed
 
     def query(v: Array, points: int, t: int) -> Array:
-        winner, near, missed = parts(_power_of_four_below(t))
+        winner, near, missed = choose_parts(_power_of_four_below(t))
         v = grid.extend(v)
         public_counts = _filtered_maximum(grid, full, v, points, _COARSE_STRIDE)
         # Part 1: two classes; with probability ``rarely`` D is public instead.
@@ -229,12 +231,12 @@ def _laplace_query(h: float, grid: _Grid) -> Query:
     pure = grid.filter(randomized_response_channel(h))
 
     @lru_cache(maxsize=1)
-    def parts(t: int) -> list[tuple[csr_array, int]]:
+    def choose_parts(t: int) -> list[tuple[csr_array, int]]:
         return [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
 
     def query(v: Array, points: int, t: int) -> Array:
         v = grid.extend(v)
-        near = parts(_power_of_four_below(t))
+        near = choose_parts(_power_of_four_below(t))
         if points <= _FEW:  # the curve is not smooth yet
             near = [(part, 1) for part, _ in near]
         worst = _maximum_over_parts(grid, near, v, points)

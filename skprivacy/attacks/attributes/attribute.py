@@ -230,11 +230,10 @@ class AttributeInference(TargetAttack):
         Returns
         -------
         AttributeResult
-            The attack beside the better of two imputations on these records: from the other
-            attributes and the target, and from the attribute's frequencies alone. ``members`` and
-            ``others`` have ``accuracy``, ``baseline``, ``gain`` and, for numbers, ``error``;
-            ``advantage`` is the difference of the gains. Figures have intervals, as
-            ``advantage_interval``.
+            Results of the attack and of the better imputation: from the other attributes and the
+            target, or from the attribute's frequencies. ``members`` and ``others`` have
+            ``accuracy``, ``baseline``, ``gain`` and, for numbers, ``error``. ``advantage`` is the
+            difference of the gains. Figures have intervals, such as ``advantage_interval``.
         """
         check_is_fitted(self)
         open_unit("alpha", alpha)

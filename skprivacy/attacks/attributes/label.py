@@ -30,7 +30,7 @@ _SHARES = (1.0, 0.25)
 
 @dataclass(frozen=True)
 class LabelCanaries:
-    """Label canaries: records trained with their true label or another, by a fair coin each.
+    """Label canaries: records trained with their true or another label, by a fair coin.
 
     Create them with :meth:`draw`.
 

@@ -103,8 +103,8 @@ class PropertyInference(BaseEstimator):
     Parameters
     ----------
     target : classifier with ``predict_proba``, regressor or pipeline, or Updates
-        A model is cloned for the shadow models. Of Updates only the weights before each round
-        are used, so they may come from any party.
+        A model is cloned for the shadow models. Of Updates only the weights before each round are
+        used, so the attacker may be any party.
     n_shadows : int, default=40
         Number of shadow sets, at least 2; every second one has the property.
     n_train : int, default=None

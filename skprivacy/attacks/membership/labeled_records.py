@@ -96,8 +96,7 @@ class LabeledRecords:
         target : fitted classifier with ``predict_proba``
             The model that is attacked.
         values : list of array-like, one for each feature
-            Values that the feature may take, drawn with equal probability; a grid for a
-            continuous feature.
+            Possible values, drawn with equal probability; a grid for a continuous feature.
         n_per_class : int
             Number of searches for each class. Fewer records are returned for classes that are hard
             to reach.

@@ -333,10 +333,10 @@ class MembershipAttack(ClassifierMixin, TargetAttack, ABC):
 class LossThreshold(MembershipAttack):
     """Call a record a member if the target's loss on it is low (Yeom et al. 2018).
 
-    The loss depends on the target: the log-loss of class probabilities, its mean over the labels
-    of a multi-label classifier, minus the margin of ``decision_function``, the size of a
-    regressor's residual, minus the log-density of ``score_samples``, or the distance from the
-    nearest cluster centre.
+    The loss of a classifier is the log-loss of its probabilities (the mean over labels), or minus
+    the margin of ``decision_function``. The loss of a regressor is the size of its residual. Other
+    targets: minus the log-density of ``score_samples``, or the distance from the nearest cluster
+    centre.
 
     Parameters
     ----------

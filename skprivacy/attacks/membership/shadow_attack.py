@@ -161,7 +161,7 @@ class AttackSetting(NamedTuple):
 
 @dataclass(frozen=True)
 class SelfAttack:
-    """Self-attack of shadow models on records of the pool.
+    """Attack of each shadow model with the others, on records of the pool.
 
     **Guarantees.** It depends neither on the target nor on the order of the records.
     """

@@ -145,15 +145,14 @@ class InversionResult:
         share : float, default=0.25
             Share of the rows that count as best.
         by : {"recovery", "confidence"}, default="recovery"
-            "recovery" takes the rows that were recovered best, which only the owner of the rows
-            knows. "confidence" takes the rows of which the attack was most certain, which the
-            attacker knows.
+            "recovery" takes the rows that were recovered best, which only their owner knows.
+            "confidence" takes the rows of which the attacker was most certain.
 
         Returns
         -------
         DataFrame
-            One line for the attack and for each null model: ``same_rows``, its share of columns on
-            the attack's best rows, and ``own_rows``, its share on its own best rows.
+            One line for the attack and for each null model. ``same_rows`` is its share of columns
+            on the attack's best rows, ``own_rows`` its share on the rows that it recovers best.
             If the attack beats a null model only on ``same_rows``, the choice of rows explains it.
         """
         open_unit("share", share)
@@ -188,11 +187,11 @@ class InversionResult:
         Notes
         -----
         Let T(f) be the largest true positive rate of a membership attack at false positive rate f.
-        "The record's column is recovered" is a test on the gradient. Its probability is at most T
-        of its probability had the record contributed nothing. T is concave, so the mean over
-        records is at most T of the mean of these probabilities. That mean is at most ``blind``,
-        since such guesses do not depend on the record. For one record among m equally probable
-        candidates, the bound is T(1 / m).
+        "The record's column is recovered" is a test on the gradient. Let f be its probability had
+        the record contributed nothing; with the record, it is at most T(f). T is concave, so the
+        mean over records is at most T of the mean of f. That mean is at most ``blind``, since such
+        guesses do not depend on the record. For one record among m equally probable candidates, the
+        bound is T(1 / m).
 
         References
         ----------

@@ -145,8 +145,8 @@ def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator
 
 
 @dataclass(frozen=True)
-class MixtureEvent:
-    """Records, of which coins replaced some of ``rows`` by canaries, which come last."""
+class CanaryMixture:
+    """Records in which canaries replace some of ``rows``, as coins decide; canaries come last."""
 
     records: pd.DataFrame
     rows: NDArray[np.intp]
@@ -156,7 +156,7 @@ class MixtureEvent:
     @classmethod
     def draw(
         cls, X: pd.DataFrame, facts: Facts, n_canaries: int, coin: str, random: np.random.Generator
-    ) -> MixtureEvent:
+    ) -> CanaryMixture:
         """Draw canaries, the rows that they may replace, and the coins."""
         rows = np.sort(random.permutation(len(X))[:n_canaries])
         crafted = spread_records(facts, X.dtypes, n_canaries, random)[list(X.columns)]
@@ -189,14 +189,14 @@ class MixtureEvent:
         return counts, canaries - given_up
 
 
-def score_from_tables(fitted: MarginalSynthesizer, mixture: MixtureEvent) -> Floats:
+def score_from_tables(fitted: MarginalSynthesizer, mixture: CanaryMixture) -> Floats:
     """Return the score of each canary from the noisy tables and the records of no coin."""
     noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
     return _scores(fitted, mixture, noisy, np.inf)
 
 
 def score_from_rows(
-    fitted: MarginalSynthesizer, mixture: MixtureEvent, synthetic: pd.DataFrame
+    fitted: MarginalSynthesizer, mixture: CanaryMixture, synthetic: pd.DataFrame
 ) -> Floats:
     """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
@@ -218,7 +218,7 @@ def _values(
 
 
 def _scores(
-    fitted: MarginalSynthesizer, mixture: MixtureEvent, seen: Sequence[Floats], clipped: float
+    fitted: MarginalSynthesizer, mixture: CanaryMixture, seen: Sequence[Floats], clipped: float
 ) -> Floats:
     """Return the best linear estimates of the coins, of variance 1/4, centred at 0."""
     n = len(mixture.rows)

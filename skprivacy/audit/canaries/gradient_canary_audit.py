@@ -167,11 +167,11 @@ class NoisySums:
         self.participation = Participation(config.sampling_rate)
         self.noise = NoiseTest(config, ~trained)
 
-    def drawn(self, indices: NDArray[np.int64], n: int) -> None:
+    def observe_sample(self, indices: NDArray[np.int64], n: int) -> None:
         """Note which of ``n`` records a step samples."""
         self.participation.add(indices, n)
 
-    def released(self, noisy: Float64Array, clean: Float64Array) -> None:
+    def observe_release(self, noisy: Float64Array, clean: Float64Array) -> None:
         """Add a step: its noisy sum, and the sum of the other records without noise."""
         self.noise.add(noisy, clean)
         seen = subtract_records(noisy, clean)

@@ -88,8 +88,8 @@ def subtract_records(noisy: Float64Array, clean: Float64Array) -> Float64Array:
 def _drop_direction(values: Float64Array, direction: Float64Array) -> Float64Array:
     """Return the coordinates of ``values`` in a basis of the complement of ``direction``.
 
-    A reflection takes ``direction`` to the first axis, which is left out. It takes independent
-    normals of one variance to such normals, so the others are independent too.
+    A reflection maps ``direction`` to the first axis, which is left out. It keeps independent
+    normals of equal variance independent and of equal variance.
     """
     length = float(np.linalg.norm(direction))
     if length == 0:

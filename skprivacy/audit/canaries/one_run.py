@@ -118,9 +118,9 @@ def audit_one_run(
     sampling, and the weight of each canary, but neither the coins nor the sampling of canaries. The
     claim covers this attacker, because it is computed for all sums together and for any gradients.
     If it is refuted, the training is not the claimed one, but the final weights may leak less. Two
-    properties are tested as well, each with an error probability of one in a million: records are
-    sampled by the claimed independent coins, and the noise at the weights of absent canaries has
-    the claimed size and distribution and is independent (nearly exact for logistic noise).
+    more properties are tested, each with an error probability of one in a million. Records are
+    sampled by the claimed independent coins. The noise at the weights of absent canaries is
+    independent and has the claimed size and distribution (nearly exact for logistic noise).
 
     **Edge cases.** Under ``zero_out`` and ``replace_one``, records are replaced. A replacement is
     two steps under ``zero_out``, so the claim is applied twice. An absent gradient canary is a

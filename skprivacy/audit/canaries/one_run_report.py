@@ -290,7 +290,7 @@ def _bounds(
 
 
 def _explain_excess(report: OneRunAuditReport) -> tuple[list[str], str]:
-    """Return the bounds above a claim that is not refuted, and why this is no contradiction."""
+    """Return the bounds above a claim that is not refuted, and why they do not contradict it."""
     guarantee = report.claim.guarantee
     if guarantee is None or report.verdict != "consistent":
         return [], ""

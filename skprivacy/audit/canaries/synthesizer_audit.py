@@ -27,8 +27,8 @@ from ...preprocessing.transformer import check_columns
 from ...synthesis import MarginalSynthesizer
 from ..inspection.claims import Claim, claim_of
 from .coins import (
+    CanaryMixture,
     CanaryRun,
-    MixtureEvent,
     coin_entropy,
     coin_for,
     score_from_rows,
@@ -54,8 +54,7 @@ class SynthesizerAuditReport(FactReport):
     tables : OneRunAuditReport
         Audit by an attacker who sees the noisy tables, which are all that is released.
     rows : OneRunAuditReport
-        Audit by an attacker who sees synthetic records, and knows the columns and bins of each
-        table.
+        Audit by an attacker who sees synthetic records and knows the bins of each table.
     n_runs : int
         Number of fits, whose coins are joined.
     alpha : float
@@ -234,7 +233,7 @@ def audit_synthesizer(
     coin = coin_for(synthesizer)
     seen: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
     for _ in range(n_runs):
-        mixture = MixtureEvent.draw(frame, facts, n_canaries, coin, random)
+        mixture = CanaryMixture.draw(frame, facts, n_canaries, coin, random)
         table = mixture.training_table()
         parts = (table,) if target is None else (table.drop(columns=target), table[target])
         fitted = clone(synthesizer).set_params(budget=None).fit(*parts)

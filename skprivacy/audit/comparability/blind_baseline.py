@@ -62,8 +62,8 @@ CAVEATS = {
 class SampleUnits:
     """Members and non-members, as classifiers of membership see them.
 
-    Features, labels and the seed are functions of both samples together. A random split therefore
-    leaves the membership of the units a random arrangement, given these fields.
+    Features, labels and the seed are functions of both samples together. After a random split, the
+    membership of the units is therefore a random permutation, given these fields.
     """
 
     features: Any  # of each record, members first: an array or a CSR matrix

@@ -164,7 +164,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
         raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
     rows = _try_compute(_sample_rows, X)
-    parts = list(_parts(model, "", rows, last=True))
+    parts = list(_iter_claim_parts(model, "", rows, last=True))
     made = [part.guarantee for part in parts if part.guarantee is not None]
     of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
     free = [part.name for part in parts if of_labels and part.ignores_labels]
@@ -209,7 +209,7 @@ def joint_claim(claims: Sequence[Claim]) -> Claim:
 
 
 def claim_to_test(own: Claim, claim: Any, unit: str = "record") -> Claim:
-    """Return the passed claim, beside the model's own; the model's own if none was passed."""
+    """Return the passed claim with the model's own beside it, or only the model's own."""
     guarantee = read_claim(claim, unit)
     return own if guarantee is None else Claim(as_passed(guarantee), own=own)
 
@@ -247,13 +247,13 @@ def _with_assumptions(
     return replace(guarantee, assumptions=united, kind="estimate" if gaps else guarantee.kind)
 
 
-def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+def _iter_claim_parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     """Yield the parts that determine the claim; ``last`` is False for preprocessing steps."""
     if type(model) is FrozenEstimator:
         # A step that was fitted together with a private part has seen the private records. Of any
         # other step, only the user knows on which data it was fitted.
         together = holds_private(model.estimator)
-        for part in _parts(model.estimator, name, rows, last):
+        for part in _iter_claim_parts(model.estimator, name, rows, last):
             is_filled = part.if_frozen and not together
             yield replace(part, gap="", assumption=part.if_frozen) if is_filled else part
         return
@@ -317,10 +317,10 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     *before, (final, predictor) = model.steps
     for step, part in before:
-        yield from _parts(part, _join_names(name, step), rows, last=False)
+        yield from _iter_claim_parts(part, _join_names(name, step), rows, last=False)
         if not (part is None or isinstance(part, str)):
             rows = _try_compute(part.transform, rows)
-    yield from _parts(predictor, _join_names(name, final), rows, last)
+    yield from _iter_claim_parts(predictor, _join_names(name, final), rows, last)
 
 
 def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
@@ -333,16 +333,16 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
         own = _try_compute(partial(safe_indexing, indices=columns, axis=1), rows)
-        yield from _parts(step, _join_names(name, part), own, last=False)
+        yield from _iter_claim_parts(step, _join_names(name, part), own, last=False)
 
 
 def _opener(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
-    """Return what opens a wrapper that trains each of its named parts once on all records."""
+    """Return the opener of a wrapper that trains each named part once on all records."""
 
     def opened(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield _Part(name, assumption=_labels_public(model))
         for part, step in parts(model):
-            yield from _parts(step, _join_names(name, part), rows, last=predicts)
+            yield from _iter_claim_parts(step, _join_names(name, part), rows, last=predicts)
 
     return opened
 
@@ -365,7 +365,7 @@ def _sample_rows(X: Any) -> Any:
 
 
 def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
-    """Return what is computed of the rows; None if it fails, or there are no rows."""
+    """Return ``compute(rows)``; None if it fails or ``rows`` is None."""
     if rows is None:
         return None
     try:

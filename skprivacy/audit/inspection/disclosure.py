@@ -429,7 +429,7 @@ def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None
     if num_samples(X_train) < 1:
         raise ValueError("X_train has no records. Pass the records that the model was trained on.")
     if X_test is None and y_test is not None:
-        raise ValueError("y_test was given without X_test. Pass the records of these labels too.")
+        raise ValueError("y_test was given without X_test. Pass both, or neither.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
         if X is None or y is None:
             continue

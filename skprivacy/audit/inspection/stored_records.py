@@ -217,7 +217,7 @@ class _Table:
         return rare & (self.rows != self.rows[:, :1]).any(axis=1)
 
     def chance(self, new: Any) -> _Chance:
-        """Return the rows that look like records of this table and are none."""
+        """Return the rows that look like records of this table, but are not."""
         rng = np.random.default_rng(0)
         n = min(MOST_STRANGERS, max(MOST_NUMBERS // self.width, 1))
         drawn = self.rows[rng.integers(0, len(self.digests), n)]
@@ -235,7 +235,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Chance:
-    """Rows that look like records but are none, and the chance that such a row is a record."""
+    """Rows that look like records, but are not, and the chance that such a row is one."""
 
     strangers: Digests
     likely: float
@@ -246,7 +246,7 @@ class _Chance:
         Chance is rejected in two cases. Either the array holds mainly records, more than random
         rows would be, and hardly any strangers (binomial test). Or a far larger share of the
         records than of the strangers is in it (Clopper-Pearson intervals). If every possible row is
-        a record, there are no strangers, and an array of records must hold most of them.
+        a record, an array of records must hold most of them.
         """
         n, found = int(identifying.sum()), int(hits.sum())
         if len(self.strangers) < FEWEST_STRANGERS:

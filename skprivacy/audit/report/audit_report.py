@@ -63,7 +63,7 @@ class AuditReport(FactReport):
     n_train, n_test : int
         Number of members and of non-members, in the unit of ``attacked``.
     train_accuracy, test_accuracy : float
-        Accuracy on members and on non-members; NaN for models that predict no classes.
+        Accuracy on members and on non-members; NaN for models without classes.
     majority_share : float
         Share of the most frequent class among the non-members: the accuracy of a constant guess.
     alpha : float
@@ -326,7 +326,7 @@ class AuditReport(FactReport):
             :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
         """
         found = [] if self.of_labels else [finding.result for finding in self.findings]
-        # Attacks trained on known members are evaluated on the other members alone.
+        # Attacks trained on known members are evaluated on the other members only.
         results = [result for result in found if len(result.scores_in) == self.n_train]
         return exposed_records(results, self.alpha)
 

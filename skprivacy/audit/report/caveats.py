@@ -69,9 +69,9 @@ def explain_exchange(
     """Return why members and non-members look exchanged, in words; empty if they do not.
 
     ``own`` and ``new`` are the accuracy on members and on non-members, NaN for models without
-    classes, and their number. A model is at least as accurate on its own records as on new ones. If
-    a sign points the other way, the samples were exchanged or come from different populations.
-    ``alpha`` is the error probability over all signs (Bonferroni).
+    classes, and their number. A model is at least as accurate on its training records as on new
+    ones. If a sign points the other way, the samples were exchanged or come from different
+    populations. ``alpha`` is the error probability over all signs (Bonferroni).
     """
     share = alpha / (len(results) + 1)  # Bonferroni: one sign per attack, and one for accuracy
     signs = []

@@ -168,7 +168,7 @@ def _charged(report: Any) -> list[Fact]:
 
 
 def _matched(report: Any) -> Fact:
-    """Return the evidence on matched pairs, which turns no verdict."""
+    """Return the evidence on matched pairs, which changes no verdict."""
     pairs = report.pairs
     if pairs is None:
         return Fact("matched_pairs")
@@ -216,7 +216,7 @@ def _attacks(report: Any) -> Section:
     ]
     for index, point in enumerate(report.findings[0].points):
         columns += [
-            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_found, index)),
+            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_tpr, index)),
             Column("Ceiling", partial(_ceiling, index)),
         ]
     epsilon = Column("Epsilon", lambda finding: f"{finding.epsilon_lower_bound:.3g}", "at least")
@@ -277,7 +277,7 @@ def _ceiling(index: int, finding: AttackFinding) -> Cell:
     return format_share(finding.points[index]["bound"])
 
 
-def _found(index: int, finding: AttackFinding) -> Cell:
+def _tpr(index: int, finding: AttackFinding) -> Cell:
     point = finding.points[index]
     if point["refused"]:
         return "–", "too few records"

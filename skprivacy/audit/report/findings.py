@@ -207,7 +207,7 @@ def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFra
 
 
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
-    """Return the rates of the test that shows epsilon, for a plot; None if it is an area."""
+    """Return the rates of the test that shows epsilon, for a plot; None if the AUC does."""
     rates = evidence.strongest(delta)
     if rates is None:
         return None

@@ -192,8 +192,8 @@ class IndependentFits:
     def at_plain_delta(self, data: tuple[Any, Any]) -> IndependentFits:
         """Return the fits at a larger delta if they claim one point (epsilon, delta) and accept it.
 
-        Noise meets the line of such a claim where a share of about delta of the runs ends: at 1e-5
-        half the noise takes 17 times as many runs as at 0.01.
+        Noise violates such a claim in a share of about delta of the runs: at delta 1e-5, halved
+        noise takes 17 times as many runs to detect as at 0.01.
         """
         small = [
             name

@@ -270,7 +270,7 @@ def _show(args: argparse.Namespace) -> int:
             if (entries["status"] == status).any():
                 print_result(f"{status}: {meaning}")
     _describe(budget)
-    for scope in sorted(budget._ledger.read().scopes()):
+    for scope in sorted(budget._ledger.read_log().scopes()):
         if scope.startswith(budget._scope) and scope != budget._scope:
             print_result(PrivacyBudget.open(args.ledger, scope))
     print_result(f"checked; last digest {budget.verify()}")

@@ -101,7 +101,7 @@ def has_rule(layer: nn.Module) -> bool:
 
 
 def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Return contributions by Gram matrices over the positions, or as gradients: the faster one."""
+    """Return the faster form of contributions: Gram matrices over the positions, or gradients."""
     if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
         return [OuterProducts(layer.weight, layer.bias, a, d)]
     return _weight_and_bias(layer, d.mT @ a, d.sum(1))

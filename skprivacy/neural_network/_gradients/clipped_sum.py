@@ -215,7 +215,7 @@ class ClippedGradientSum:
     ) -> None:
         """Add the clipped sum over a batch; with ``shares``, groups are clipped.
 
-        The ``first`` batch overwrites the sum, which needs an example and :attr:`overwrites`.
+        The ``first`` batch overwrites the sum. It needs an example, and :attr:`overwrites` true.
         """
         if targets.shape[0] == 0:
             return

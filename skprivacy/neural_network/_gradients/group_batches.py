@@ -74,7 +74,7 @@ class GroupBucket:
     """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each."""
 
     m: int
-    most: int  # largest size in such a bucket; decides how norms are computed
+    most: int  # largest possible size; decides how norms are computed
     groups: slice  # their positions
     part: slice  # their examples
     places: Tensor | None = None  # padded positions of examples; None if all groups have m

@@ -38,7 +38,7 @@ _MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 class AdaptiveClippingOnDevice(AdaptiveClipping):
     """AdaptiveClipping on a device; only reading :attr:`norm` synchronises with it.
 
-    **Guarantees.** Those of :class:`AdaptiveClipping`: the same numbers up to rounding. Only
+    **Guarantees.** As for :class:`AdaptiveClipping`: the same numbers up to rounding. Only
     :meth:`remove_count` changes the norm, in place, so captured operations read the new value.
     """
 
@@ -111,7 +111,7 @@ class Table:
 class PaddedSum:
     """Clipped sum, in ``total``, over the rows of a table whose indices are in a vector.
 
-    **Guarantees.** Those of :class:`ClippedGradientSum`, and the same sum up to rounding. A blank
+    **Guarantees.** As for :class:`ClippedGradientSum`, and the same sum up to rounding. A blank
     row adds exactly zero, however often it occurs and whatever the weights are; so does a record
     without a finite gradient. Only numbers in memory depend on the data: shapes, addresses and the
     sequence of operations do not. Whether parts are added up in double precision, as by

@@ -189,7 +189,7 @@ class PerceptronGradients:
     ) -> None:
         """Add the clipped sum to the accumulators, or overwrite them if it is the ``first``.
 
-        **Guarantees.** Those of ``ClippedGradientSum``, for examples that are records.
+        **Guarantees.** As for ``ClippedGradientSum``, for examples that are records.
         """
         # Abadi et al. 2016, Algorithm 1, "Compute gradient", by book-keeping (Bu et al. 2023)
         terms = self._terms(inputs.numpy(), targets.numpy())

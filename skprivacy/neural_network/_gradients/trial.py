@@ -337,7 +337,7 @@ def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         raise ValueError(
             f"module={type(trial).__name__}, or its loss, computes other gradients or has other "
             "weights after it has seen other examples: it stores private records, which affect "
-            "the gradients of later ones. Let both depend on their arguments alone."
+            "the gradients of later ones. Make both depend only on their arguments."
         )
 
 

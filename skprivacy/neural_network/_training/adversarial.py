@@ -114,7 +114,7 @@ class AdversarialTraining(Training):
     generated rows and may be public. ``generator`` is trained in place; :meth:`generator` returns
     another one, with averaged weights.
 
-    **Guarantees.** Those of ``Training``. Clipped gradients of generated rows are added to the
+    **Guarantees.** As for ``Training``. Clipped gradients of generated rows are added to the
     released sum of each step. They depend only on weights, rates and randomness. The generator sees
     the discriminator's weights between steps, which are computed from released sums. All of this is
     post-processing of ``config.event`` and of ``rates``.

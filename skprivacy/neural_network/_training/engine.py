@@ -188,7 +188,7 @@ class Training:
             return None
 
     def _draw_group_rows(self, groups: Groups, peers: Peers) -> GroupRows:
-        """Return the rows of each group that train, drawn once for the whole run."""
+        """Draw the training rows of each group, once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
         return GroupRows(groups, peers.select_rows(groups, terms.most, self.random), terms)
@@ -388,7 +388,7 @@ class Peers:
         return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, among this process's ``n`` records or groups, of the sample."""
+        """Draw a sample of this process's ``n`` records or groups; return its indices."""
         return sampler.draw(n, random)
 
     def release(

@@ -191,10 +191,10 @@ class CanaryTraining(Training):
 class Watcher(Protocol):
     """Observer of a run and of the positions of its canaries."""
 
-    def drawn(self, indices: NDArray[np.int64], n: int) -> None:
+    def observe_sample(self, indices: NDArray[np.int64], n: int) -> None:
         """Observe which of ``n`` rows, or groups, take part in a step."""
 
-    def released(self, noisy: Float64Array, clean: Float64Array) -> None:
+    def observe_release(self, noisy: Float64Array, clean: Float64Array) -> None:
         """Observe the noisy sum at the canaries' weights, and the records' contribution there."""
 
 
@@ -205,7 +205,7 @@ class _Watched(SingleProcess):
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
         indices = super().draw(sampler, n, random)
-        self._watcher.drawn(indices, n)
+        self._watcher.observe_sample(indices, n)
         return indices
 
     def release(
@@ -213,6 +213,6 @@ class _Watched(SingleProcess):
     ) -> NDArray[np.float64]:
         noisy = super().release(mechanism, total, random)
         clean, weights = self._canaries.clean.cpu().numpy(), self._canaries.weights.cpu().numpy()
-        self._watcher.released(noisy[weights].astype(float), clean.copy())
+        self._watcher.observe_release(noisy[weights].astype(float), clean.copy())
         self._canaries.clean.zero_()
         return noisy

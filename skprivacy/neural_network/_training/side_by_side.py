@@ -44,8 +44,8 @@ _NAMES = {kind: name for name, kind in ACTIVATIONS.items()}
 def train_side_by_side(runs: Sequence[ChargedRun]) -> None:
     """Train runs in stacks of one kind, and others singly; set ``trained``, or ``error``.
 
-    **Guarantees.** A run releases what ``Training.run`` releases: the clipped sums of its own
-    batches, by its own mechanism, with noise of its own stream. With one noise seed, both give the
+    **Guarantees.** A run releases what ``Training.run`` releases: the clipped sums of its batches,
+    by its mechanism, with noise of a separate stream. With one noise seed, both give the
     same module up to rounding. The rounding of a sum depends on the length of the longest batch of
     the stack, which no record changes, and on nothing else of the other runs.
 

@@ -275,7 +275,7 @@ class SequentialBatches:
         self._step = 0
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, out of 0 to ``n - 1``, of the next batch."""
+        """Return the indices of the next batch, from 0 to ``n - 1``."""
         start = self._step % self.steps_per_epoch * self.batch_size
         self._step += 1
         return np.arange(start, min(start + self.batch_size, n))

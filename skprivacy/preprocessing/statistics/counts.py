@@ -65,8 +65,8 @@ class Bins:
 class Categories:
     """One cell for each category.
 
-    Two categories may equal one value of another type: two integers beyond 2**53 may equal a
-    float. It counts for the first one.
+    Two categories may equal one value of another type: two integers beyond 2**53 may equal a float.
+    Such a value counts for the first one.
     """
 
     values: tuple[Any, ...]

@@ -61,7 +61,7 @@ class Scan:
         self._check_same_types(connection, [*used, *([self.groups] if self.groups else [])])
 
     def _check_same_types(self, connection: Any, used: list[str]) -> None:
-        """Refuse files of which one is read twice, or as another type than its own.
+        """Refuse a file that is read twice, or that is read as other types than its own.
 
         A conversion may fail, which reveals a value, or merge two persons into one.
         """

@@ -61,7 +61,7 @@ class SummaryPlan(SumPlan):
         return {"columns": described, "means": self.means, "marginals": self.marginals}
 
     def _read_batch(self, batch: Any) -> tuple[NDArray[Any], ...]:
-        """Return the places of the records, and each column as numbers or codes of categories."""
+        """Return the records' indices, and each column as numbers or codes of categories."""
         columns = (_read_column(batch, name, fact) for name, fact in self.described)
         return np.arange(count_rows(batch)), *columns
 

@@ -121,7 +121,7 @@ def test_an_older_copy_is_refused_with_a_counter(server, place, tmp_path):
     budget = PrivacyBudget(1.0, path=f"{server}#older_{place}", counter=counter)
     for _ in range(3):
         budget.charge(LaplaceEvent(10.0))
-    last = budget._ledger.read().tail.seq
+    last = budget._ledger.read_log().tail.seq
     assert charge_all(budget) == 7
     restore = _roll_back(server, f"older_{place}", last)
     check_rollback_is_refused(budget.path, restore)

@@ -132,22 +132,22 @@ def check_kill(budget, when):
     """Assert that a kill releases nothing uncharged, and that the budget goes on."""
     step, in_ledger, in_counter = KILLS[when]
     budget.charge(EVENT)
-    before, fork = budget._ledger.read().tail.seq, multiprocessing.get_context("fork")
+    before, fork = budget._ledger.read_log().tail.seq, multiprocessing.get_context("fork")
     released = fork.Event()
     process = fork.Process(target=_die, args=(budget.path, step, released))
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL
     assert not released.is_set()  # nothing is granted before the counter covers it
-    line, digest = counter_at(budget.counter).read()
-    tail = budget._ledger.read().tail
+    line, digest = counter_at(budget.counter).read_version()
+    tail = budget._ledger.read_log().tail
     assert tail.seq == before + 2 * in_ledger  # the charge and its outcome
     assert line == before + 2 * in_counter  # it never leads, and lags by this charge at most
     assert len(budget.entries()) == 1 + in_ledger
     opened = PrivacyBudget.open(budget.path)
     opened.verify()
     receipt = opened.charge(EVENT)
-    assert counter_at(budget.counter).read()[1] == receipt.digest != digest
+    assert counter_at(budget.counter).read_version()[1] == receipt.digest != digest
     assert budget.spent() == pytest.approx(0.1 * (2 + in_ledger))
 
 
@@ -177,7 +177,7 @@ def test_a_counter_that_another_process_moved_covers_this_charge(ledger, counter
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     with _charged_before_the_counter_moves(ledger):
         budget.charge(EVENT)
-    assert counter_at(counter).read()[1] == budget.verify()
+    assert counter_at(counter).read_version()[1] == budget.verify()
     assert len(budget.entries()) == 2
 
 
@@ -207,7 +207,7 @@ def test_a_charge_that_the_counter_cannot_cover_is_not_granted_but_stays(ledger,
         budget.charge(EVENT)
     assert budget.spent() == pytest.approx(0.1)
     budget.charge(EVENT)
-    assert counter_at(counter).read()[1] == budget.verify()
+    assert counter_at(counter).read_version()[1] == budget.verify()
 
 
 def test_a_deleted_ledger_does_not_begin_anew_beside_its_counter(ledger, counter):
@@ -234,9 +234,9 @@ def test_a_rehearsal_does_not_move_the_counter(ledger, counter):
 
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     budget.charge(EVENT)
-    before = counter_at(counter).read()
+    before = counter_at(counter).read_version()
     rehearse_charges(budget, [budget.guarantee()] * 3)
-    assert counter_at(counter).read() == before
+    assert counter_at(counter).read_version() == before
 
 
 IGNORE = "BEGIN SELECT RAISE(IGNORE); END"

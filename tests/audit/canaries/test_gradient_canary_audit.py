@@ -73,9 +73,9 @@ def sums_seen(network, records=(X, y), n_canaries=60):
         seen.append(noisy - clean)
         released.original(self, noisy, clean)
 
-    released.original = NoisySums.released
+    released.original = NoisySums.observe_release
     with (
-        mock.patch.object(NoisySums, "released", released),
+        mock.patch.object(NoisySums, "observe_release", released),
         mock.patch.object(FloatGaussian, "_release", lambda self, value, random: value),
     ):
         report = audited(network, records, n_canaries)
@@ -270,7 +270,7 @@ def simulated(config, n_canaries, random, noise=1.0):
     for _ in range(config.n_steps):
         taken = coins & (random.random(n_canaries) < config.sampling_rate)
         std = noise * config.noise_multiplier
-        sums.released(taken + std * random.normal(size=n_canaries), np.zeros(n_canaries))
+        sums.observe_release(taken + std * random.normal(size=n_canaries), np.zeros(n_canaries))
     return sums.scores(), coins
 
 

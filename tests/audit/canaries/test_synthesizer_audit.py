@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
 from skprivacy.audit import audit_synthesizer
-from skprivacy.audit.canaries.coins import MixtureEvent, spread_records
+from skprivacy.audit.canaries.coins import CanaryMixture, spread_records
 from skprivacy.mechanisms import Gaussian
 from skprivacy.metrics.coin_guesses import (
     guess_each,
@@ -252,7 +252,7 @@ def test_a_mixture_keeps_types_and_knows_whom_no_coin_touches():
     random = np.random.default_rng(0)
     facts = SCHEMA._check_kinds("test", missing=True)
     for coin in ("add_remove", "replace_one"):
-        mixture = MixtureEvent.draw(X, facts, 30, coin, random)
+        mixture = CanaryMixture.draw(X, facts, 30, coin, random)
         table = mixture.training_table()
         assert (table.dtypes == X.dtypes).all()
         present = int(mixture.trained.sum())

@@ -313,11 +313,11 @@ def test_a_sweep_says_what_all_of_its_fits_have_cost():
 
 
 def last_step_alone(model, name, rows, last):
-    yield from claims._parts(model.steps[-1][1], name, rows, last)
+    yield from claims._iter_claim_parts(model.steps[-1][1], name, rows, last)
 
 
 def first_part_alone(model, name, rows, last):
-    yield from claims._parts(model.estimators_[0], name, rows, last)
+    yield from claims._iter_claim_parts(model.estimators_[0], name, rows, last)
 
 
 def opened(kind, how):
@@ -325,12 +325,12 @@ def opened(kind, how):
 
 
 def best_model_alone():
-    original = claims._parts
+    original = claims._iter_claim_parts
 
     def parts(model, name, rows, last):
         yield from original(getattr(model, "best_estimator_", model), name, rows, last)
 
-    return mock.patch.object(claims, "_parts", parts)
+    return mock.patch.object(claims, "_iter_claim_parts", parts)
 
 
 def covered_without_fit():
