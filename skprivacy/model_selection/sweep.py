@@ -12,9 +12,9 @@ from sklearn.utils import get_tags
 
 from .._clones import check_weights, delegates_to, group_names, name_failing_model, weight_name
 from .._environment import check_n_jobs
+from .._files import as_path
 from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
-from .._output import as_path
 from .._validation import num_samples
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent

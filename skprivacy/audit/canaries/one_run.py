@@ -17,8 +17,8 @@ from sklearn.base import clone, is_classifier
 
 from ..._clones import call_model
 from ..._docs import fill_docs
+from ..._files import shorten_text
 from ..._input_data import check_consistent_length
-from ..._output import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import flag, is_whole, num_samples
 from ...accounting import PrivacyGuarantee
