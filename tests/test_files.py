@@ -207,7 +207,7 @@ def test_a_file_is_created_where_there_are_no_links(tmp_path, monkeypatch):
 
 
 def test_half_a_pair_of_keys_is_none(tmp_path, monkeypatch):
-    made = _files.create_file
+    made = create_file
 
     def only_private(path, *args):
         if path.suffix == ".pub":
@@ -361,7 +361,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_is_charged(
 
 
 def test_a_model_that_was_paid_for_is_kept_though_its_disk_is_full(table, monkeypatch, capsys):
-    write = _files.write_file
+    write = write_file
 
     def refused(path, *args):
         if path == "model.safetensors":
