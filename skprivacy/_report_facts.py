@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._extras import name_missing_extra
-from ._output import displayable, json_safe
+from ._files import displayable, json_safe
 from ._version import __version__
 
 if TYPE_CHECKING:

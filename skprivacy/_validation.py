@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn import utils
 
 from . import _sklearn
-from ._output import as_path
+from ._files import as_path
 
 # A larger delta is meaningless for any table. The check does not use the number of records, which
 # may be private.

@@ -21,7 +21,7 @@ from skprivacy import (
     save_model,
     verify_certificate,
 )
-from skprivacy._untrusted_files import MAX_TEXT_BYTES, open_file, parse_json, read_file
+from skprivacy._files import MAX_TEXT_BYTES, open_file, parse_json, read_file
 from skprivacy.accounting import ApproxDPEvent, Event, LaplaceEvent, LedgerError
 from skprivacy.accounting.budget.ledger import _digest
 from skprivacy.accounting.budget.snapshot import export_lines, open_exported_ledger
@@ -55,7 +55,7 @@ def test_nothing_else_parses_json():
     """json.loads takes the last of two entries, and another reader may take the first."""
     calls = re.compile(r"\bjson\.(load|loads|JSONDecoder)\b|from json import (?!JSONDecodeError)")
     found = [f.name for f in ROOT.rglob("*.py") if calls.search(f.read_text(encoding="utf-8"))]
-    assert found == ["_untrusted_files.py"]
+    assert found == ["_files.py"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_file_that_is_too_large_is_refused(name, issued, monkeypatch):
 
 def test_a_file_that_grows_is_read_to_the_limit(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"0" * 11)
-    monkeypatch.setattr("skprivacy._untrusted_files._check_status", lambda *_: None)
+    monkeypatch.setattr("skprivacy._files._check_status", lambda *_: None)
     with pytest.raises(ValueError, match="larger than 10 bytes"):
         read_file(tmp_path / "a", 10)
     assert read_file(tmp_path / "a", 11) == b"0" * 11

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
-from .._output import displayable
+from .._files import displayable
 from .._validation import not_negative, positive, sequence, whole
 from .accountants import delta_of, epsilon_of, privacy_curve
 from .event import (

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
 from .._docs import fill_docs
-from .._output import displayable
+from .._files import displayable
 from .._validation import as_array, number, open_unit
 from ..metrics.rates import (
     Interval,

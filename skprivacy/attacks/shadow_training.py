@@ -27,10 +27,9 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._clones import train_clone
 from .._environment import default_n_jobs, limit_workers, one_blas_thread, progress_bar
+from .._files import create_file, parse_json, read_file, write_file
 from .._groups import Groups
-from .._output import create_file, write_file
 from .._stacked import is_stackable, train_stacked
-from .._untrusted_files import parse_json, read_file
 from .shadow_answers import AnswerTable, add_shared_steps, remove_shared_steps
 
 _PLAN = "pool.json"

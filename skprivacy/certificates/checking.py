@@ -13,9 +13,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from .._output import as_path, displayable
+from .._files import as_path, displayable, parse_json, read_file
 from .._report_facts import Fact, FactReport, ReportFacts, Section
-from .._untrusted_files import parse_json, read_file
 from ..accounting import LedgerError, PrivacyGuarantee, weakest_arithmetic
 from ..accounting.budget.snapshot import check_ledger_work, open_exported_ledger
 from ..accounting.event import flatten

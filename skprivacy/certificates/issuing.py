@@ -13,8 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._output import as_path, json_safe, write_file
-from .._untrusted_files import MAX_MODEL_BYTES, open_file
+from .._files import MAX_MODEL_BYTES, as_path, json_safe, open_file, write_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.event import flatten

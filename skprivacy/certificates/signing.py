@@ -13,8 +13,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from .._output import as_path, create_file
-from .._untrusted_files import read_file
+from .._files import as_path, create_file, read_file
 
 Key = str | PathLike[str] | Ed25519PrivateKey
 ALGORITHM = "Ed25519"

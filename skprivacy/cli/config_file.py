@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._untrusted_files import read_file
+from .._files import read_file
 from .console import UserError
 
 OPTION = "--config"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import name_missing_extra
-from .._output import displayable, output_path
-from .._untrusted_files import parse_json, read_file
+from .._files import displayable, output_path, parse_json, read_file
 
 _READ = (
     "data", "table", "shadows", "schema", "public", "key", "config", "saved", "known_members",

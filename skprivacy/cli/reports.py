@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._output import without_formulas, write_file
+from .._files import without_formulas, write_file
 from .console import UserError, check_outputs, print_message, print_result
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pandas as pd
 from sklearn.datasets import fetch_file
 from sklearn.utils import Bunch
 
-from .._output import as_path
+from .._files import as_path
 from .._validation import flag, whole
 from ..preprocessing import Schema
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from .._extras import name_missing_extra
-from .._output import as_path
+from .._files import as_path
 from .._validation import as_paths, flag, sequence
 
 _ROWS_PER_READ = 1 << 14  # per read

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._output import without_mathtext
+from .._files import without_mathtext
 from .._validation import sequence, whole
 from ..additive_model.additive_models import PrivateAdditiveModel
 from ..additive_model.effects import AdditiveEffect

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._extras import name_missing_extra
-from .._output import without_mathtext
+from .._files import without_mathtext
 from .._validation import open_unit
 from ..attacks.attack_result import AttackResult
 from ..attacks.attributes.label import LabelInferenceResult

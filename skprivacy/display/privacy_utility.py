@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._extras import name_missing_extra
-from .._output import without_mathtext
+from .._files import without_mathtext
 
 UTILITY, ATTACK, PLAIN = "#1b6ca8", "#c0392b", "#5f6b76"
 _MODELS = (UTILITY, ATTACK, "#117a65", "#6c3483", "#7e5109")

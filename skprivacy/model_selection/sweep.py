@@ -19,9 +19,9 @@ from .._clones import (
     weight_name,
 )
 from .._environment import check_n_jobs
+from .._files import as_path
 from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, check_one_type, check_y, indexable, validate_data
-from .._output import as_path
 from .._validation import num_samples
 from ..accounting import PrivacyGuarantee
 from ..accounting.events import NonPrivateEvent

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._output import output_path, write_file
+from .._files import output_path, write_file
 from .._validation import is_number, open_unit
 from .sweep_curve import EpsilonInterval, Splits, is_useless, knee, smallest_epsilon
 from .sweep_groups import tabulate_groups

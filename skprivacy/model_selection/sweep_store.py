@@ -17,8 +17,7 @@ import joblib
 from sklearn.base import clone
 
 from .._config import warn_caller
-from .._output import create_file, write_file
-from .._untrusted_files import parse_json, read_file
+from .._files import create_file, parse_json, read_file, write_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..attacks import ShadowPool
 from ..attacks.record_tables import as_records, fingerprints

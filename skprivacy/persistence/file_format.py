@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from .._output import as_path, write_file
-from .._untrusted_files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse_json
+from .._files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, as_path, open_file, parse_json, write_file
 
 _KEY = "skprivacy"  # key of the header in the metadata of the file
 _REMEDY = "Copy it again, or save the model again with save_model."

@@ -11,7 +11,7 @@ import sklearn
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from .._output import as_path
+from .._files import as_path
 from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..audit.inspection.claims import claim_of

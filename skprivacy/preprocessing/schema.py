@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from .. import _config
-from .._output import write_file
+from .._files import write_file
 from .._validation import flag, sequence, storable, whole
 from ..mechanisms.base import check_bounds
 from .columns import BoundedColumn, CategoricalColumn, Column

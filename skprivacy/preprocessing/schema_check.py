@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._files import displayable
 from .._groups import check_groups, find_identifiers
-from .._output import displayable
 from .cell_values import category_codes, category_key, column_numbers
 from .columns import BoundedColumn, CategoricalColumn, Column
 from .dates import DateColumn

@@ -8,8 +8,7 @@ from json import JSONDecodeError
 from os import PathLike
 from typing import Any
 
-from .._output import as_path
-from .._untrusted_files import parse_json, read_file
+from .._files import as_path, parse_json, read_file
 from .._validation import sequence
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import Confirmation

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._output import write_file
-from .._untrusted_files import MAX_MODEL_BYTES, parse_json, read_file
+from .._files import MAX_MODEL_BYTES, parse_json, read_file, write_file
 from .._version import __version__
 from ..mechanisms.base import TargetScale
 from .batch_columns import match_labels, read_group_sizes, read_numbers, read_text

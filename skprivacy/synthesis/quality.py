@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from .._extras import name_missing_extra
-from .._output import output_path, without_mathtext, write_file
+from .._files import output_path, without_mathtext, write_file
 from .._report_facts import Column, Fact, ReportFacts, Section, format_significant, number
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import BoundedColumn, Schema

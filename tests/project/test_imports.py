@@ -47,8 +47,8 @@ LAYERS = [
     {"accounting"},
 ]  # fmt: skip
 ANYWHERE = {
-    "_config", "_docs", "_environment", "_extras", "_output", "_report_facts", "_sklearn",
-    "_untrusted_files", "_validation", "_version", "exceptions",
+    "_config", "_docs", "_environment", "_extras", "_files", "_report_facts", "_sklearn",
+    "_validation", "_version", "exceptions",
 }  # fmt: skip
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # Attacks that look into torch modules, and what trains on a device; torch is imported when it is

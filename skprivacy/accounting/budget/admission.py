@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from ..._untrusted_files import parse_json
+from ..._files import parse_json
 from ..event import Event, allows_replacement
 from .filters import Account, Cost, Counts, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..._config import warn_caller
-from ..._output import displayable
+from ..._files import displayable
 from ..._validation import positive, storable, whole
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from ..event import Event, check_delta, check_event, check_relation

@@ -31,8 +31,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ..._output import displayable
-from ..._untrusted_files import parse_json
+from ..._files import displayable, parse_json
 
 _TABLE = (
     "CREATE TABLE counter (line INTEGER NOT NULL, digest TEXT NOT NULL)",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-from ..._output import displayable
+from ..._files import displayable
 from ..event import Event
 from ..guarantee import PrivacyGuarantee
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._config import warn_caller
 from ..._extras import name_missing_extra
-from ..._output import displayable, write_file
-from ..._untrusted_files import parse_json
+from ..._files import displayable, parse_json, write_file
 from ...exceptions import PrivacyWarning
 from ..event import RELATIONS, Event, check_delta
 from ..guarantee import PrivacyGuarantee

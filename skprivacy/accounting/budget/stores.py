@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
 from ..._extras import name_missing_extra
-from ..._output import SQLITE_SUFFIXES, is_database
+from ..._files import SQLITE_SUFFIXES, is_database
 from .ledger import Ledger, LedgerCounter, LedgerError, LedgerVersion
 
 # Seconds that a fork waits for a transaction. One that takes longer waits for a lock itself.

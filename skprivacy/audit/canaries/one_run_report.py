@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._output import shorten_text
+from ..._files import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ...accounting import PrivacyGuarantee
 from ...metrics import bound_from_guesses

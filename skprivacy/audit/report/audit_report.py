@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..._output import output_path, write_file
+from ..._files import output_path, write_file
 from ..._report_facts import FactReport, ReportFacts, render_brief
 from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._extras import name_missing_extra
-from ..._output import without_mathtext
+from ..._files import without_mathtext
 from ..._report_facts import NARROW, embed_figure, format_share, render
 from ...display import MembershipRocDisplay
 from .document import About

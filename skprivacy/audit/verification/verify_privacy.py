@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..._docs import fill_docs
 from ..._environment import check_n_jobs
-from ..._output import shorten_text
+from ..._files import shorten_text
 from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee

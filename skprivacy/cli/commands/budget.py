@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 from ..._extras import name_missing_extra
-from ..._output import write_figure
-from ..._untrusted_files import parse_json
+from ..._files import parse_json, write_figure
 from ...accounting import (
     ApproxDPEvent,
     Event,

@@ -12,8 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..._output import write_file
-from ..._untrusted_files import parse_json, read_file
+from ..._files import parse_json, read_file, write_file
 from ...exceptions import PrivacyLeakWarning
 from ...preprocessing import BoundedColumn, CategoricalColumn, DateColumn, Schema
 from ...preprocessing.schema_check import SchemaCheck

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-from ..._output import write_figure, write_file
+from ..._files import write_figure, write_file
 from ..._report_facts import Section
 from ...accounting.budget.signals import signals_held_after_commit
 from .. import config_file, data, private_pipeline, registry, release, reports, scoring

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..._docs import fill_docs
 from ..._extras import name_missing_extra
-from ..._output import as_path
+from ..._files import as_path
 from ..._validation import as_paths, is_whole, sequence
 from ...accounting import PrivacyBudget
 from ...sums import SumTotal

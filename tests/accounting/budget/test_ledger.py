@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from skprivacy._output import write_file
+from skprivacy._files import write_file
 from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.accounting.budget.ledger import Log
 from skprivacy.accounting.budget.stores import SQLiteLedger

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy._output import json_safe
+from skprivacy._files import json_safe
 from skprivacy._report_facts import Fact, ReportFacts, Section
 from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold

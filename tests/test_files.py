@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from skprivacy import _output, audit, issue_certificate, save_model, verify_certificate
-from skprivacy._output import create_file, write_figure, write_file
+from skprivacy import audit, issue_certificate, save_model, verify_certificate
+from skprivacy._files import create_file, write_figure, write_file
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget
 from skprivacy.attacks import LossThreshold, ShadowPool
 from skprivacy.attacks import shadow_training as _pool_folder
@@ -159,8 +159,8 @@ def test_a_link_that_appears_during_writing_is_not_followed(writable, tmp_path, 
     place.write_text("worth keeping")
     place.chmod(0o640)
     link.symlink_to(place)
-    monkeypatch.setattr("skprivacy._output.output_path", Path)  # it looked before the link came
-    monkeypatch.setattr("skprivacy._output._is_replaceable", lambda _: writable)
+    monkeypatch.setattr("skprivacy._files.output_path", Path)  # it looked before the link came
+    monkeypatch.setattr("skprivacy._files._is_replaceable", lambda _: writable)
     if writable:
         write_file(link, "new")
         assert not link.is_symlink()
@@ -207,7 +207,7 @@ def test_a_file_is_created_where_there_are_no_links(tmp_path, monkeypatch):
 
 
 def test_half_a_pair_of_keys_is_none(tmp_path, monkeypatch):
-    made = _output.create_file
+    made = create_file
 
     def only_private(path, *args):
         if path.suffix == ".pub":
@@ -361,7 +361,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_is_charged(
 
 
 def test_a_model_that_was_paid_for_is_kept_though_its_disk_is_full(table, monkeypatch, capsys):
-    write = _output.write_file
+    write = write_file
 
     def refused(path, *args):
         if path == "model.safetensors":
