@@ -13,7 +13,6 @@ Files, in reading order:
 - ``shadow_pool``: ShadowPool: shadow models that attacks share
 - ``shadow_training``: training and storage of shadow models
 - ``shadow_answers``: answers of all models of a pool; tables of stored answers
-- ``candidate_records``: synthetic records for attackers without data (Shokri et al. 2017, V-C)
 - ``updates``: Updates: what an attacker sees of federated training
 - ``record_tables``: records in any container: convert, fingerprint, encode, find nearest
 - ``group_scores``: groups as members: halve them, and join their records' scores

@@ -365,15 +365,6 @@ class ShadowPool(BaseEstimator):
         columns, known = self._columns(fingerprints(as_records(X)))
         return self.masks_[:, columns] & known, known
 
-    def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
-        """Return the OUT models of each record: half of the models, if the pool has any record.
-
-        Otherwise the steadier mean of records outside the pool would itself distinguish them.
-        """
-        if not known.any():
-            return np.ones((self.n_shadows, len(known)), dtype=bool)
-        return ~self.masks_[:, columns]
-
     def _columns(self, prints: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask]:
         """Return the column of each record in ``masks_``; outside the pool, one chosen by hash."""
         columns = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
@@ -436,13 +427,11 @@ class ShadowPool(BaseEstimator):
         check_is_fitted(self)
         prints = fingerprints(X)
         columns, known = self._columns(prints)
-        return PoolLogits(
-            prints,
-            self._logits(X, y, prints),
-            self.masks_[:, columns] & known,
-            known,
-            self._left_out(columns, known),
-        )
+        # If any record is in the pool, all have half of the models as OUT models: the steadier
+        # mean of records outside the pool would itself distinguish them.
+        inside = self.masks_[:, columns]
+        out = ~inside if known.any() else np.ones_like(inside)
+        return PoolLogits(prints, self._logits(X, y, prints), inside & known, known, out)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

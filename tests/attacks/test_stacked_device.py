@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy._stacked import device_networks, is_stackable, train_stacked
+from skprivacy._stacked import device_networks, train_stacked
 from skprivacy._stacked import scheduling as training
 from skprivacy._stacked import stacked_dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
@@ -193,11 +193,6 @@ def test_out_of_memory_is_said():
         pytest.raises(MemoryError, match=r"device='cpu' has too little memory"),
     ):
         train_stacked(MLPClassifier((9,)), X, y, ROWS, range(4), device="cpu")
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", "auto", "cpu"])
-def test_private_networks_of_a_gpu_are_stacked(device):
-    assert is_stackable(DPSGDClassifier(device=device))
 
 
 def test_no_step_waits_for_the_device():

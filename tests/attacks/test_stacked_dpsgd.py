@@ -283,6 +283,7 @@ def test_others_are_trained_one_by_one(estimator):
 
 
 def test_networks_that_held_out_records_end_are_trained_one_by_one():
+    assert all(is_stackable(DPSGDClassifier(device=d)) for d in ("cuda", "cuda:0", "auto"))
     network = DPSGDClassifier(epsilon=np.inf)
     assert [is_stackable(network, n) for n in (1999, 2000, np.inf)] == [True, False, False]
     assert is_stackable(network.set_params(epochs=5))

@@ -106,6 +106,14 @@ def signed_anew(issued, changed):
     return {**sections, "signature": sign(sections, private_key(issued / "key.pem", None))}
 
 
+def refused_at_once(issued, tmp_path, forged):
+    start = time.process_time()
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert time.process_time() - start < 1
+    assert found.state == "refused"
+    return found
+
+
 def failed(found):
     return {check.name: check.words for check in found.checks if check.status == "FAILED"}
 
@@ -675,10 +683,7 @@ def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     forged = content(issued)
     group = SampledGroupEvent(0.01, GaussianEvent(2.0), 10**7).to_dict()
     forged["claim"]["guarantee"]["event"] = group
-    start = time.process_time()
-    found = verified(issued, tmp_path, signed_anew(issued, forged))
-    assert time.process_time() - start < 1
-    assert found.state == "refused"
+    found = refused_at_once(issued, tmp_path, forged)
     assert "Accounting for this SampledGroupEvent would compute about 1e+18 numbers" in repr(found)
 
 
@@ -691,9 +696,7 @@ def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
             log.append("reserve", "/", "", json.dumps(event.to_dict()))
     forged = content(issued)
     forged["ledger"]["lines"] = export_lines(budget)[1]
-    start = time.process_time()
-    found = verified(issued, tmp_path, signed_anew(issued, forged))
-    assert time.process_time() - start < 1
+    found = refused_at_once(issued, tmp_path, forged)
     assert "would compute about" in failed(found)["the ledger"]
 
 

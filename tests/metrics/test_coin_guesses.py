@@ -11,7 +11,6 @@ from scipy import stats
 
 from skprivacy.metrics import bound_from_guesses
 from skprivacy.metrics.coin_guesses import (
-    GuessBound,
     best_n_guesses,
     default_guess_sizes,
     default_n_guesses,
@@ -269,15 +268,6 @@ def test_the_sharper_theorem_is_chosen_by_what_is_fixed_before(guesses, n_coins,
         whole.append([found >= e - 1e-6 for e in (0.3, 1.0, 3.0)] == curve)
     assert used == exact or all(whole)
     assert (used == exact) if delta == 0 else True
-
-
-def test_repr_shows_assumptions():
-    default = bound_from_guesses(180, 200, 2000, delta=1e-5)
-    assert isinstance(default, GuessBound)
-    assert default.assumptions == ()
-    apart = bound_from_guesses(180, 200, 2000, bound="product", delta=1e-5)
-    assert "holds only if canaries do not interfere" in repr(apart)
-    assert "Gaussian" in repr(bound_from_guesses(180, 200, 2000, bound="gaussian", delta=1e-5))
 
 
 @pytest.mark.parametrize("bound", ["approximate", "gaussian", "product"])

@@ -1,4 +1,7 @@
-"""Records with their labels as one container, which scikit-learn splits like a table."""
+"""Records with their labels as one container, which scikit-learn splits like a table.
+
+Attackers without data synthesise such records (Shokri et al. 2017, V-C).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from ..._input_data import check_consistent_length
+from ..._input_data import check_consistent_length, column_or_1d
 from ..._sklearn import safe_indexing
-from ..._validation import num_samples
-from ..candidate_records import replace_features, resample_marginals, synthesize_records
-from ..model_answers import targets_as_array
+from ..._validation import check_random_state, is_number, num_samples, probability, sequence, whole
+from ...metrics.rates import as_numbers
+from ..model_answers import predict_aligned, targets_as_array
 from ..record_tables import as_records, concat
 
 Labels = NDArray[Any] | None
@@ -129,8 +134,50 @@ class LabeledRecords:
         >>> bool((target.predict(records.X) == records.y).all())
         True
         """
-        settings = (confidence, max_queries, patience, least_changed, random_state)
-        return cls(*synthesize_records(target, values, n_per_class, *settings))
+        if not hasattr(target, "classes_"):
+            raise TypeError(f"target={target!r} must be a fitted classifier.")
+        counts = {"n_per_class": n_per_class, "max_queries": max_queries, "patience": patience}
+        for name, count in {**counts, "least_changed": least_changed}.items():
+            whole(name, count, least=0)
+        probability("confidence", confidence)
+        rng = check_random_state(random_state)
+        choices = [_check_choices(i, choice) for i, choice in enumerate(sequence("values", values))]
+        classes = np.asarray(target.classes_)
+        goal = np.repeat(np.arange(len(classes)), n_per_class)
+        n_features = len(choices)
+        if n_features != getattr(target, "n_features_in_", n_features):
+            raise ValueError(
+                f"values lists {n_features} features; expected {target.n_features_in_}, as the "
+                "target takes."
+            )
+        best = _draw_features(choices, len(goal), rng)  # Algorithm 1, line 2
+        reached = np.full(len(goal), -1.0)
+        changed = np.full(len(goal), n_features)
+        rejected = np.zeros(len(goal), dtype=int)
+        searching, accepted = np.ones(len(goal), dtype=bool), np.zeros(len(goal), dtype=bool)
+        trial = best.copy()
+        for _ in range(max_queries):  # Algorithm 1, line 6
+            here = np.flatnonzero(searching)
+            if not here.size:
+                break
+            proba = predict_aligned(target, trial[here], classes)  # Algorithm 1, line 7: query
+            of_goal = proba[np.arange(len(here)), goal[here]]
+            better = of_goal >= reached[here]
+            up, down = here[better], here[~better]
+            # Algorithm 1, lines 14 to 16: keep the record if it is not worse
+            best[up], reached[up], rejected[up] = trial[up], of_goal[better], 0
+            # Algorithm 1, lines 9 to 11: accept with the probability of the class
+            sure = better & (of_goal > confidence) & (proba.argmax(axis=1) == goal[here])
+            taken = here[sure & (rng.uniform(size=len(here)) < of_goal)]
+            accepted[taken], searching[taken] = True, False
+            rejected[down] += 1
+            stuck = down[rejected[down] > patience]
+            floor = min(least_changed, n_features)
+            # Algorithm 1, lines 19 to 21: redraw half as many features, rounded up
+            changed[stuck], rejected[stuck] = np.maximum((changed[stuck] + 1) // 2, floor), 0
+            # Algorithm 1, line 24: redraw some features of the best record so far
+            trial[here] = _redraw_features(best[here], changed[here], choices, rng)
+        return cls(best[accepted], classes[goal[accepted]])
 
     @classmethod
     def from_marginals(
@@ -154,7 +201,18 @@ class LabeledRecords:
         LabeledRecords
             Of length ``n_classes * n_per_class``, sorted by class, in the container of ``X``.
         """
-        return cls(*resample_marginals(X, y, n_per_class, random_state))
+        whole("n_per_class", n_per_class)
+        rng = check_random_state(random_state)
+        known, labels = as_records(X), np.asarray(column_or_1d(y))
+        _check_features(known)
+        check_consistent_length(known, labels)
+        parts = []
+        classes = np.unique(labels)
+        for c in classes:
+            rows = np.flatnonzero(labels == c)
+            parts.append(rows[rng.randint(len(rows), size=(n_per_class, known.shape[1]))])
+        drawn = _gather_features(known, np.concatenate(parts))
+        return cls(drawn, np.repeat(classes, n_per_class))
 
     def noisy(self, share: float = 0.1, *, random_state: Any = None) -> LabeledRecords:
         """Replace a share of every record's features by values of other records.
@@ -174,7 +232,22 @@ class LabeledRecords:
         LabeledRecords
             A perturbed copy, with the same labels.
         """
-        return LabeledRecords(replace_features(self.X, share, random_state), self.y)
+        if not (is_number(share) and 0 <= share <= 1):
+            raise ValueError(f"share={share!r} must lie in [0, 1]. The paper uses 0.1 and 0.2.")
+        rng = check_random_state(random_state)
+        known = self.X
+        _check_features(known)
+        n_records, n_features = known.shape
+        order = rng.uniform(size=known.shape).argsort(axis=1)
+        replaced = order < round(share * n_features)
+        other = rng.randint(n_records, size=known.shape)
+        for i in range(n_features):
+            column = known.iloc[:, i] if isinstance(known, pd.DataFrame) else known[:, i]
+            codes, values = pd.factorize(column, use_na_sentinel=False)
+            if len(values) == 2:  # flip: take the value of a record with the other value
+                other[:, i] = np.array([codes.argmax(), codes.argmin()])[codes]
+        rows = np.where(replaced, other, np.arange(n_records)[:, None])
+        return LabeledRecords(_gather_features(known, rows), self.y)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -225,3 +298,37 @@ def concat_labeled(
     except TypeError:
         raise TypeError("X_in and X_out must have labels of the same type.") from None
     return concat(first[0], second[0]), y
+
+
+def _check_choices(i: int, values: ArrayLike) -> NDArray[np.float64]:
+    found = as_numbers(f"values[{i}]", values, "those that the feature may take")
+    if found.ndim != 1 or not found.size or not np.isfinite(found).all():
+        raise ValueError(f"values[{i}] must be a non-empty list of finite numbers.")
+    return found
+
+
+def _check_features(X: Any) -> None:
+    if sparse.issparse(X) or X.ndim != 2:
+        raise ValueError(f"X has shape {X.shape}; expected a dense table, (n_records, n_features).")
+
+
+def _gather_features(known: Any, rows: NDArray[np.intp]) -> Any:
+    """Return records whose feature j comes from record ``rows[i, j]``."""
+    if not isinstance(known, pd.DataFrame):
+        return np.take_along_axis(known, rows, axis=0)
+    columns = [
+        known.iloc[:, i].take(rows[:, i]).reset_index(drop=True) for i in range(known.shape[1])
+    ]
+    return pd.concat(columns, axis=1)
+
+
+def _draw_features(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:
+    return np.column_stack([choice[rng.randint(len(choice), size=n)] for choice in choices])
+
+
+def _redraw_features(
+    best: NDArray[np.float64], changed: NDArray[np.intp], choices: list[Any], rng: Any
+) -> NDArray[np.float64]:
+    """Redraw ``changed`` random features of each record."""
+    order = rng.uniform(size=best.shape).argsort(axis=1)
+    return np.where(order < changed[:, None], _draw_features(choices, len(best), rng), best)

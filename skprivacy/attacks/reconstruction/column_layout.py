@@ -109,10 +109,6 @@ class ColumnLayout:
         """Return which rows equal some guess in all columns, up to .001 standard deviations."""
         return np.asarray(self.equal(guesses, truth, _EXACT).all(axis=2).any(axis=0))
 
-    def most_frequent_row(self, X: Float64Array) -> Float64Array:
-        """Return the row of most frequent values; for a number, the value near most others."""
-        return self.most_voted_rows(X, np.ones((1, len(X))))[0][0]
-
     def most_voted_rows(
         self, X: Float64Array, votes: Float64Array
     ) -> tuple[Float64Array, Float64Array]:
@@ -165,7 +161,7 @@ def null_model_rows(
         pool = reference if labels is None else reference[of_reference == label]
         pool = pool if len(pool) else reference
         here = known == label
-        mode[here] = layout.most_frequent_row(pool)
+        mode[here] = layout.most_voted_rows(pool, np.ones((1, len(pool))))[0][0]
         random_rows[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
     return {"middle": np.broadcast_to(middle, mode.shape), "mode": mode, "random rows": random_rows}
 

@@ -212,8 +212,11 @@ def _baseline(baseline: Any) -> Fact:
 def _attacks(report: Any) -> Section:
     columns = [
         Column("Attack", lambda finding: finding.result.attack),
-        Column("AUC", _auc, "chance: 0.5"),
-    ]
+        Column(
+            "AUC", lambda found: format_interval(found.result.auc, *found.result.auc_interval),
+            "chance: 0.5",
+        ),
+    ]  # fmt: skip
     for index, point in enumerate(report.findings[0].points):
         columns += [
             Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_tpr, index)),
@@ -267,10 +270,6 @@ def _explained(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
     """Yield what each attack does: pages name attacks by their classes."""
     words = attacks_in_words(finding.result.attack for finding in findings)
     yield from (Fact(sentence=told, level="detail", label=name) for name, told in words.items())
-
-
-def _auc(finding: AttackFinding) -> Cell:
-    return format_interval(finding.result.auc, *finding.result.auc_interval)
 
 
 def _ceiling(index: int, finding: AttackFinding) -> Cell:

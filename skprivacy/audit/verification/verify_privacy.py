@@ -339,10 +339,7 @@ def verify_release(
     Returns
     -------
     PrivacyVerificationReport
-        ``broken`` says whether the claim is refuted. ``claimed_epsilon`` and the ``bounds`` on
-        epsilon; ``epsilon_lower_bound`` assumes nothing. ``neighbours`` is the chosen pair,
-        ``n_runs`` the number of fresh runs on each side, and ``rarest_fault`` the smallest share
-        of runs without noise that ``n_runs`` runs can show.
+        As of :func:`verify_privacy`.
 
     Raises
     ------

@@ -7,7 +7,6 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
@@ -96,10 +95,6 @@ def test_models_that_differ_in_a_single_answer_vary():
 
     assert ShadowPool(Nearly(), n_shadows=2, random_state=0).fit(ROWS, y)._answers.vary(ROWS)
     assert not ShadowPool(Table(), n_shadows=2, random_state=0).fit(ROWS, y)._answers.vary(ROWS)
-
-
-def test_models_without_probabilities_are_compared_by_their_labels():
-    assert ShadowPool(RidgeClassifier(), n_shadows=2, random_state=0).fit(X, y)._answers.vary(X)
 
 
 def test_records_of_more_dimensions_are_audited_like_flat_ones():

@@ -88,9 +88,9 @@ def test_a_model_that_saw_neither_sample_is_doubted_and_not_refuted(kind):
     for seed in range(3):
         records, third = samples(kind, 400, seed), samples(kind, 400, 100 + seed)[:2]
         fitted = TREE.fit(*third)
-        tables = fitted.predict_proba(records[0]), records[1]
-        others = fitted.predict_proba(records[2]), records[3]
-        report = audit_predictions(*tables, *others, claim=0.01, records=(records[0], records[2]))
+        probas = [fitted.predict_proba(rows) for rows in records[::2]]
+        tables = probas[0], records[1], probas[1], records[3]
+        report = audit_predictions(*tables, claim=0.01, records=records[::2])
         assert report.verdict == "doubtful"
         assert not report.refutations
         assert not report.to_frame()["violated"].any()

@@ -45,15 +45,14 @@ class Priors(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[self.shares_.argmax()])
 
 
-def bounds(model, records, **options):
+def tables_of(model, records):
+    return model.predict_proba(records[0]), records[1], model.predict_proba(records[2]), records[3]
+
+
+def bounds(model, records):
     """Return the bound over all records and the one on matched pairs."""
-    tables = (
-        model.predict_proba(records[0]),
-        records[1],
-        model.predict_proba(records[2]),
-        records[3],
-    )
-    report = audit_predictions(*tables, claim=0.1, records=(records[0], records[2]), **options)
+    tables = tables_of(model, records)
+    report = audit_predictions(*tables, claim=0.1, records=(records[0], records[2]))
     return report.epsilon_lower_bound, report.pairs
 
 
@@ -91,13 +90,7 @@ def test_samples_with_too_little_in_common_have_no_pairs():
 
 def test_attacks_on_half_of_the_records_are_bounded_on_their_own_pairs():
     records = samples("columns", 600)
-    fitted = FOREST.fit(*records[:2])
-    tables = (
-        fitted.predict_proba(records[0]),
-        records[1],
-        fitted.predict_proba(records[2]),
-        records[3],
-    )
+    tables = tables_of(FOREST.fit(*records[:2]), records)
     report = audit_predictions(*tables, claim=0.1, attacks=SupervisedAttack(),
                                records=(records[0], records[2]))  # fmt: skip
     (finding,) = report.findings

@@ -372,9 +372,6 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
     assert "not tried: an outlier" in repr(held)
 
 
-SCALER = PrivateStandardScaler(bounds=UNIT)
-
-
 @pytest.mark.parametrize(
     ("estimator", "params", "match"),
     [

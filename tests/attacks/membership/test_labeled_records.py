@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy.attacks import LabeledRecords
-from skprivacy.attacks import candidate_records as synthesis
+from skprivacy.attacks.membership import labeled_records
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +53,13 @@ def test_half_as_many_features_are_redrawn_after_rejections_rounded_up():
             self.queries += 1
             return np.tile([0.1 / self.queries, 1 - 0.1 / self.queries], (len(X), 1))
 
-    redraw, redrawn = synthesis._redraw_features, []
+    redraw, redrawn = labeled_records._redraw_features, []
 
     def recorded(best, changed, *others):
         redrawn.append(int(changed[0]))  # of a search for class 0, which gets less probable
         return redraw(best, changed, *others)
 
-    with mock.patch.object(synthesis, "_redraw_features", recorded):
+    with mock.patch.object(labeled_records, "_redraw_features", recorded):
         LabeledRecords.from_model(
             LessAndLessSure(), [[0, 1]] * 9, 1, max_queries=7, patience=0, least_changed=1
         )
