@@ -342,6 +342,7 @@ class PrivateFit:
         self._estimator = estimator
         self._assumptions: list[str] = []
         self._kind = "proved"
+        self._is_charged = False
 
     @property
     def source(self) -> str:
@@ -426,7 +427,15 @@ class PrivateFit:
             guarantee.
         BudgetExceededError
             If the budget cannot afford the release. Nothing is charged in that case.
+        RuntimeError
+            At a second charge of this fit, which neither ``privacy_`` nor a rehearsal would cover.
         """
+        if self._is_charged:
+            raise RuntimeError(
+                f"{self.source} charges two releases in one fit, and its guarantee would state one "
+                "of them. Charge ComposedEvent of all releases, before the first."
+            )
+        self._is_charged = True
         model: Any = self._estimator
         if unit == "record" and hasattr(model, "feature_names_in_"):
             warn_of_identifiers(model.feature_names_in_)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from skprivacy.accounting import GNMaxEvent, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
-from skprivacy.base import private_release
+from skprivacy.base import PrivateEstimatorMixin, private_release
 from skprivacy.ensemble import sanitized_cost
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import (
@@ -22,6 +24,7 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
+from skprivacy.mechanisms import Laplace, SecureRandom
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
     BoundedColumn,
@@ -162,6 +165,41 @@ def test_earlier_releases_of_another_relation_are_never_added():
         ),
     ):
         raise AssertionError("the data must not be touched")
+
+
+class CountsInBlocks(PrivateEstimatorMixin, BaseEstimator):
+    """Releases a count in each of two charged blocks, one after the other or one in the other."""
+
+    def __init__(self, nested=False, fails=False, budget=None, noise_seed=None):
+        self.nested = nested
+        self.fails = fails
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def fit(self, X, y=None):
+        terms = {"relation": "add_remove", "at_delta": 0.0, "arithmetic": "exact"}
+        with self._private_fit() as fit:
+            with suppress(MemoryError), fit.charged(LaplaceEvent(1.0), **terms):
+                self.first_ = Laplace(1.0, 1.0).release(len(X), SecureRandom(self.noise_seed))
+                if self.nested:
+                    with fit.charged(LaplaceEvent(0.5), **terms):
+                        pass
+                if self.fails:
+                    raise MemoryError
+            if not self.nested:
+                with fit.charged(LaplaceEvent(0.5), **terms):
+                    pass
+        return self
+
+
+@pytest.mark.parametrize("params", [{}, {"nested": True}, {"fails": True}])
+def test_a_fit_charges_all_its_releases_together(params):
+    """A guarantee, and a rehearsal, would cover one of two charges."""
+    model = CountsInBlocks(**params, budget=PrivacyBudget(10.0))
+    with pytest.raises(RuntimeError, match="CountsInBlocks charges two releases in one fit"):
+        model.fit(np.zeros((20, 1)))
+    assert not hasattr(model, "privacy_")
+    assert model.budget.spent() == pytest.approx(1.0, rel=1e-2)
 
 
 def test_an_estimate_stays_one_when_more_is_released():

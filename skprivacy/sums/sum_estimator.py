@@ -31,7 +31,7 @@ from .sources import (
     is_table,
     open_table,
 )
-from .sum_plan import SumPlan, SumTotal
+from .sum_plan import GROUP_SIZE, SumPlan, SumTotal
 
 # Paragraphs of docstrings that estimators of sums share, see skprivacy/_docs.py.
 SUM_DOCS = {
@@ -124,6 +124,9 @@ class SumEstimator(PrivateEstimatorMixin):
             self._validate_params()
             source = self._source_of_total(total)
             source.public = public
+            fit.assume("each record is in one part of the total, summed by the plan")
+            if source.unit != "record":
+                fit.assume(f"{GROUP_SIZE} holds the size of each group")
             yield from self._scan(fit, source)
 
     def _read_arrays(self, X: Any, y: Any, groups: Any) -> tuple[NDArray, Any, Groups]:

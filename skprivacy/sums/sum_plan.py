@@ -312,7 +312,8 @@ class SumTotal:
     >>> for start in range(0, 1500, 500):  # each batch on any worker
     ...     total.add(f"rows {start}", plan.partial(table[start : start + 500]))
     >>> model.fit_sums(total).privacy_
-    (1.00, 1e-05)-DP, add-remove, exact noise, proved
+    (1.00, 1e-05)-DP, add-remove, exact noise, proved assuming each record is in one part of the
+    total, summed by the plan
     """
 
     def __init__(self, plan: SumPlan) -> None:

@@ -4,7 +4,9 @@ A new mechanism is one more line in ``CASES``; without it a test fails. What els
 its exact law above all, is tested beside it.
 """
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skprivacy import mechanisms
 from skprivacy.accounting.accountants import delta_of
 from skprivacy.accounting.events import BandedFactorizationEvent
 from skprivacy.accounting.smooth_sensitivity import Smoothed
@@ -132,6 +135,9 @@ def every(kind):
 
 
 def test_every_mechanism_is_tested():
+    for module in pkgutil.iter_modules(mechanisms.__path__, "skprivacy.mechanisms."):
+        if not module.name.endswith("chacha_triton"):  # which needs a GPU
+            importlib.import_module(module.name)
     # one of an estimator is tested with it, such as the perturbation of an objective
     ours = {
         kind for kind in every(Mechanism) if kind.__module__.startswith("skprivacy.mechanisms.")

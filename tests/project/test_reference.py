@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import skprivacy
+from skprivacy.attacks import SignalThreshold
+from skprivacy.attacks.scores import SIGNALS
 
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [
@@ -107,6 +109,17 @@ def parameters(value):
     except ValueError:  # made of C
         return set()
     return {name for name in found if name not in ("self", "args", "kwargs")}
+
+
+def test_a_page_describes_every_estimator_attack_and_signal():
+    pytest.importorskip("torch")
+    pages = [path for path in DOC.glob("*.rst") if path.stem != "extending"]
+    words = {word for page in pages for word in re.findall(r"\w+", page.read_text("utf-8"))}
+    fitted = {name.rpartition(".")[2] for name in listed() if hasattr(resolved(name), "fit")}
+    undescribed = fitted - words - {"MembershipAttack"}
+    assert not undescribed, "describe it in the page of its family"
+    unlisted = {name for name in SIGNALS if f'"{name}"' not in SignalThreshold.__doc__}
+    assert not unlisted, "list it in SignalThreshold"
 
 
 def lacks(value):

@@ -8,7 +8,7 @@ import pytest
 
 from skprivacy.sums import SumTotal
 
-from .engines import COLUMNS, MODELS, fit_in_memory, patients, same_fits
+from .engines import COLUMNS, MODELS, OF_TOTALS, fit_in_memory, patients, same_fits
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
 TABLE = patients(900)
@@ -29,6 +29,17 @@ def assert_whole(total):
     assert total.n_units == len(TABLE)
     expected = fit_in_memory(make(noise_seed=1), TABLE, NAME, False)
     assert same_fits(make(noise_seed=1).fit_sums(total), expected)
+
+
+@pytest.mark.parametrize("groups", [None, "patient"])
+def test_a_guarantee_assumes_what_no_check_of_a_total_finds(groups):
+    """The same rows under two names, or groups said to be small, double a record's contribution."""
+    plan = make().plan(COLUMNS, y="cost", groups=groups)
+    rows, total = TABLE.assign(skprivacy_group_size=1), SumTotal(plan)
+    for name in ("one", "other"):
+        total.add(name, plan.partial(rows))
+    assumed = make().fit_sums(total).privacy_.assumptions
+    assert assumed == (OF_TOTALS if groups else OF_TOTALS[:1])
 
 
 def test_a_part_that_arrives_twice_counts_once():
