@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from skprivacy import load_model, save_model
 from skprivacy.accounting import PrivacyBudget
@@ -112,13 +111,6 @@ def test_more_training_cannot_add_a_prior(rows):
     with pytest.raises(ValueError, match="Call fit to start again"):
         model.partial_fit(*rows)
     assert len(budget.entries()) == 1
-
-
-@pytest.mark.heavy
-def test_a_search_compares_priors(rows):
-    grid = {"class_prior": [None, PRIOR], "class_weight": [None, {"yes": 2.0}]}
-    search = GridSearchCV(classifier(epochs=1), grid, cv=2, scoring="balanced_accuracy")
-    assert search.fit(*rows).best_estimator_.get_params()["class_prior"] in (None, PRIOR)
 
 
 def test_several_labels_have_no_prior(rows):
