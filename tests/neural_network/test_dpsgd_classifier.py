@@ -104,15 +104,6 @@ def test_code_that_is_taken_on_trust_is_an_assumption(blobs, params, named):
     assert [a[: len(n)] for a, n in zip(found, named, strict=True)] == named
 
 
-def test_a_noise_seed_voids_the_guarantee(blobs):
-    with pytest.warns(PrivacyWarning, match="no privacy"):
-        first = private(noise_seed=1, random_state=0).fit(*blobs)
-    with pytest.warns(PrivacyWarning):
-        second = private(noise_seed=1, random_state=0).fit(*blobs)
-    assert first.privacy_.kind == "estimate"
-    assert np.array_equal(first.predict_proba(blobs[0]), second.predict_proba(blobs[0]))
-
-
 BAD_PARAMETERS = [
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": np.nan}, "epsilon"),
