@@ -15,7 +15,7 @@ from torch import nn
 
 from skprivacy import config_context
 from skprivacy.accounting import ComposedEvent, PrivacyBudget
-from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
+from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, Optimizer, RandomShift
 from skprivacy.neural_network._gradients.contributions import OuterProduct
