@@ -23,13 +23,7 @@ from .. import _config
 from .._clones import WrappedClassifier, constant_model, trial_fit
 from .._environment import one_thread
 from .._groups import Groups
-from .._input_data import (
-    as_frame,
-    check_array,
-    check_readable,
-    read_records,
-    validate_data,
-)
+from .._input_data import as_frame, check_array, check_readable, read_records, validate_data
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_delta_is_small, check_random_state, num_samples
 from ..accounting import ComposedEvent, Event, PrivacyBudget

@@ -55,15 +55,6 @@ class GradientHead(SumHead):
     such a step overshoots in it. The singular values of a step are therefore clipped to the
     expected spectral norm of its noise, plus 50 nats at first and almost nothing at the end.
 
-    Parameters
-    ----------
-    n_steps : int, default=30
-        Number of steps. The cost is the same for any number, since more steps get more noise.
-    max_grad_norm : float, default=0.2
-        L2 norm to which the gradient of each record, for features of norm 1, is clipped.
-
-    Notes
-    -----
     **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``max_grad_norm`` (twice that
     if a record is replaced), with sqrt(n_steps) times the noise of a single release. The steps are
     adaptive, and their composition is exactly that single release. A record's gradient is its row
@@ -74,14 +65,12 @@ class GradientHead(SumHead):
     is clipped to a millionth less than ``max_grad_norm``, which outweighs the rounding of its norm.
     The singular values of a step are clipped after its noise, which is post-processing.
 
-    References
-    ----------
     J. Dong, A. Roth and W. Su, "Gaussian differential privacy", JRSS B 2022.
     K. Davidson and S. Szarek, "Local operator theory, random matrices and Banach spaces", 2001.
     """
 
-    n_steps: int = 30
-    max_grad_norm: float = 0.2
+    n_steps: int = 30  # the cost is the same for any number: more steps get more noise
+    max_grad_norm: float = 0.2  # of a record's gradient, for features of norm 1
 
     def __post_init__(self) -> None:
         if not (type(self.n_steps) is int and 1 <= self.n_steps <= 10_000):
@@ -89,8 +78,7 @@ class GradientHead(SumHead):
         if not (is_number(self.max_grad_norm) and 1e-3 <= self.max_grad_norm <= 2):
             raise ValueError(
                 f"max_grad_norm={self.max_grad_norm!r} must be a number from 0.001 to 2; gradients "
-                "of rows of norm 1 "
-                "are at most sqrt(2)."
+                "of rows of norm 1 are at most sqrt(2)."
             )
 
     def event(self, task: Task) -> Event:

@@ -20,11 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._clones import WrappedClassifier, trial_fit
 from .._docs import fill_docs
 from .._groups import Groups
-from .._input_data import (
-    check_cells,
-    read_records,
-    validate_data,
-)
+from .._input_data import check_cells, read_records, validate_data
 from .._sklearn import HasMethods, safe_indexing
 from .._validation import Interval, check_random_state, num_samples
 from ..accounting import Event, PrivacyBudget

@@ -27,12 +27,7 @@ from ..sums.sum_estimator import SUM_DOCS
 from .base import SYNTHESIS_DOCS, SchemaSumEstimator, Synthesizer, TableFacts
 from .constrained_records import Constraints
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
-from .marginal_selection import (
-    MarginalSelection,
-    candidate_cliques,
-    count_choices,
-    count_fixed,
-)
+from .marginal_selection import MarginalSelection, candidate_cliques, count_choices, count_fixed
 from .marginal_tables import (
     METHODS,
     MeasurementPlan,

@@ -388,8 +388,7 @@ def _score_model(
     if target_column is None or test is None:
         raise ValueError(
             "model needs target_column, the name of a column, and test, unused real records. "
-            "Pass both, "
-            "or model=None."
+            "Pass both, or model=None."
         )
     scorers = scoring if isinstance(scoring, Mapping) else {"score": scoring}
     found, X_test = {}, test.drop(columns=target_column)

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import skprivacy.ensemble.pate as pate
-from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent, epsilon_of
+from skprivacy.accounting import PrivacyBudget, epsilon_of
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
@@ -121,22 +121,6 @@ def test_what_makes_no_sense_is_refused(make, named):
 
 def asking(aggregator, **params):
     return model(None, GaussianNB(), aggregator=aggregator, **{"n_queries": 40, **params})
-
-
-@pytest.mark.heavy
-def test_tests_and_answers_are_charged_whatever_happens():
-    aggregator = InteractiveGNMax(20.0, max_answers=15)
-    fitted = asking(aggregator, store_labels=True).fit(X, Y, X_public=PUBLIC)
-    ready = fitted.aggregator_
-    assert fitted.privacy_event_ == ComposedEvent(
-        (
-            VoteBlockEvent("threshold", ready.threshold_noise, 40),
-            VoteBlockEvent("gnmax", ready.noise, 15),
-        )
-    )
-    assert replace(ready, noise=None, threshold_noise=None) == aggregator
-    assert 7.9 < fitted.epsilon_ <= 8.0
-    assert fitted.score(X, Y) > 0.6  # 0.94 +- 0.03
 
 
 def test_a_student_without_probabilities_is_refused_before_anything_is_charged():

@@ -15,12 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy._groups import Groups, check_groups
 from skprivacy._input_data import resolve_groups
-from skprivacy.accounting import (
-    GaussianEvent,
-    PrivacyBudget,
-    VoteBlockEvent,
-    epsilon_of,
-)
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, VoteBlockEvent, epsilon_of
 from skprivacy.ensemble import GNMax, PATEClassifier, pate
 from skprivacy.ensemble import drawn_records as marginals
 from skprivacy.ensemble.drawn_records import Marginals

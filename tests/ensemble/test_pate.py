@@ -21,11 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import skprivacy
 import skprivacy.ensemble.pate as pate
-from skprivacy.accounting import (
-    ComposedEvent,
-    PrivacyBudget,
-    VoteBlockEvent,
-)
+from skprivacy.accounting import ComposedEvent, PrivacyBudget, VoteBlockEvent
 from skprivacy.ensemble import (
     ConfidentGNMax,
     GNMax,

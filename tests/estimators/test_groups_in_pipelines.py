@@ -19,13 +19,8 @@ from skprivacy.certificates import create_key
 from skprivacy.defenses import SmoothedClassifier
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
-from skprivacy.label_privacy import (
-    ALIBIClassifier,
-    LP2STClassifier,
-    RandomizedResponseClassifier,
-)
+from skprivacy.label_privacy import ALIBIClassifier, LP2STClassifier, RandomizedResponseClassifier
 from skprivacy.linear_model import (
-    AdaSSPRegressor,
     FunctionalMechanismClassifier,
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
@@ -185,20 +180,6 @@ def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
     )
     with pytest.raises(ValueError, match="groups holds 1 group"):
         model.fit(X, Y, groups=np.zeros(N))
-
-
-@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
-def test_the_number_of_groups_is_said_to_be_public_not_that_of_records(relation):
-    model = OutputPerturbationClassifier(**LINEAR, relation=relation)
-    assert model.fit(X, Y, groups=PATIENT).privacy_.assumptions == (
-        "the number of groups is public",
-    )
-
-
-def test_a_clone_and_a_copy_know_whom_they_were_told_of_and_a_record_level_fit_starts_afresh():
-    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y, groups=PATIENT)
-    assert not hasattr(clone(model), "privacy_")
-    assert model.fit(X, Y).privacy_.unit == "record"
 
 
 @pytest.mark.heavy

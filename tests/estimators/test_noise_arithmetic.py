@@ -18,10 +18,7 @@ from skprivacy import audit, load_model, save_model
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, weakest_arithmetic
 from skprivacy.accounting.guarantee import ARITHMETIC_IN_WORDS
 from skprivacy.audit import claim_of
-from skprivacy.linear_model import (
-    ObjectivePerturbationClassifier,
-    OutputPerturbationClassifier,
-)
+from skprivacy.linear_model import ObjectivePerturbationClassifier, OutputPerturbationClassifier
 from skprivacy.mechanisms import (
     Exponential,
     Gaussian,

@@ -8,12 +8,7 @@ from skprivacy.additive_model import PrivateAdditiveClassifier, PrivateAdditiveR
 from skprivacy.defenses import CoarsenedClassifier, MemGuardClassifier
 from skprivacy.ensemble import PATEClassifier, PrivateKNNClassifier
 from skprivacy.federated import DPFederatedClassifier
-from skprivacy.neural_network import (
-    DPSGDClassifier,
-    DPSGDRegressor,
-    SCARFEncoder,
-    SimCLREncoder,
-)
+from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import LocalPerturbation
 from skprivacy.synthesis import SyntheticDataClassifier
 

@@ -12,9 +12,7 @@ from scipy.optimize import minimize as optimise
 
 from skprivacy._groups import check_groups
 from skprivacy.fine_tuning import SoftmaxHead
-from skprivacy.fine_tuning import (
-    heads as softmax,
-)
+from skprivacy.fine_tuning import heads as softmax
 from skprivacy.fine_tuning.features import FEATURE_NORM, with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.heads import GradientHead, LeastSquaresHead, PrototypeHead

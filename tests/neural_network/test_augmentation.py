@@ -15,14 +15,7 @@ from skprivacy.neural_network import DPSGDClassifier, RandomShift
 from skprivacy.neural_network._gradients.clipped_sum import _SAFETY
 from skprivacy.neural_network.augmentation import Views
 
-from ._gradients.test_contributions import (
-    ALL,
-    FUNCTIONAL,
-    batch,
-    clipped,
-    engine_of,
-    gradient_rows,
-)
+from ._gradients.test_contributions import ALL, FUNCTIONAL, batch, clipped, engine_of, gradient_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:module=Recurrent:UserWarning")
 VIEWS = 3

@@ -14,7 +14,7 @@ from skprivacy.accounting import GaussianEvent, RepeatedEvent
 from skprivacy.accounting.calibration import analytic_noise_multiplier
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.neural_network import Clipping, DPSGDClassifier, DPSGDRegressor, Optimizer
+from skprivacy.neural_network import DPSGDRegressor, Optimizer
 from skprivacy.neural_network._training import update_rules as optimizers
 from skprivacy.neural_network._training.engine import SingleProcess
 from skprivacy.neural_network._training.target_releases import release_mean
@@ -175,12 +175,3 @@ def test_the_variance_of_the_noise_is_taken_off():
     gradients = signal + noise
     corrected, plain = _run(gradients, noise_std=1.0), _run(gradients)
     assert abs(corrected[0] / corrected[1]) > 1.3 * abs(plain[0] / plain[1])
-
-
-@pytest.mark.heavy
-def test_adam_learns_classes():
-    X = np.random.RandomState(0).normal(size=(500, 3))
-    y = (X[:, 0] > 0).astype(int)
-    model = DPSGDClassifier(epsilon=5.0, classes=[0, 1], optimizer="adam")
-    model.set_params(max_grad_norm=Clipping("automatic"))
-    assert model.fit(X, y).score(X, y) > 0.85

@@ -10,7 +10,7 @@ from skprivacy.additive_model import row_plan
 from skprivacy.base import PrivateFit
 from skprivacy.ensemble import PATEClassifier, pate
 from skprivacy.ensemble.teachers import partition_by_hash
-from skprivacy.federated import FederatedPlan, parties
+from skprivacy.federated import FederatedPlan, plan
 from skprivacy.fine_tuning.head import HeadInput
 from skprivacy.label_privacy import (
     ALIBIClassifier,
@@ -255,6 +255,6 @@ BUGS = [
              "clipped to twice"),
     replaced(FederatedPlan, "_party_contribution", FederatedPlan._record_contribution, PARTY,
              "records are clipped, and not the party"),
-    Bug(parties, "_party_contributions", by_size, PARTY),
-    Bug(parties, "_group_by_party", only_those_with_records, PARTY),
+    Bug(plan, "_party_contributions", by_size, PARTY),
+    Bug(plan, "_group_by_party", only_those_with_records, PARTY),
 ]  # fmt: skip

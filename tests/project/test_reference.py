@@ -12,7 +12,7 @@ import pytest
 
 import skprivacy
 from skprivacy.attacks import SignalThreshold
-from skprivacy.attacks.scores import SIGNALS
+from skprivacy.attacks.model_answers import SIGNALS
 
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [

@@ -8,13 +8,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chi2
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
-from skprivacy.preprocessing import BoundedColumn, Schema
-from skprivacy.synthesis import Grid, MarginalSynthesizer, synthetic_quality
+from skprivacy.preprocessing import BoundedColumn, Schema, SchemaTransformer
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    Grid,
+    MarginalSynthesizer,
+    SyntheticDataClassifier,
+    marginal_selection,
+    synthetic_quality,
+)
 from skprivacy.synthesis.domain import make_number_cells
 
+from ..contracts.replay import Pair, compare
 from .tables import SCHEMA, people
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed")
@@ -371,3 +381,47 @@ def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_
         noise = (measurement.table - counts).ravel() / measurement.std
         # all of them fail by chance less than once in ten million
         assert chi2.ppf(1e-9, noise.size) < noise @ noise < chi2.isf(1e-9, noise.size)
+
+
+TABLE = Schema(
+    {name: SCHEMA[name] for name in SCHEMA if name != "rich"},
+    target_column="rich",
+    classes=["no", "yes"],
+)
+COUNTING = MarginalSynthesizer(
+    50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], relation="zero_out"
+)
+MODELS = {
+    "few": COUNTING,
+    "tree": COUNTING,
+    "generator": DPGANSynthesizer(
+        50.0, 1e-5, schema=TABLE, columns_with_missing=["gain"], hidden_layer_sizes=(4,),
+        generator_layer_sizes=(4,), batch_size=20, epochs=1, discriminator_steps=1, random_state=0,
+    ),
+    "classifier": SyntheticDataClassifier(
+        make_pipeline(SchemaTransformer(TABLE), GaussianNB()), COUNTING, random_state=0
+    ),
+}  # fmt: skip
+ODD = ["no such", "12", 10**400, [1, 2], "\ud800", object()]
+
+
+@pytest.mark.everyday(1)
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", MODELS)
+def test_a_record_with_an_odd_value_is_one_record(name, monkeypatch):
+    X, y = people(60).drop(columns="rich").astype(object), people(60)["rich"]
+    null = X.copy()
+    null.iloc[0] = None
+    if name == "tree":  # as with many records: pairs are chosen, and counted with the label
+        monkeypatch.setattr(marginal_selection, "_LEAST_FOR_TRIPLES", 0.0)
+    reached = []
+    for place, value in enumerate(ODD):
+        odd = X.copy()
+        column = odd.columns[place % 3]
+        values = odd[column].tolist()
+        values[0] = value
+        odd[column] = pd.Series(values, dtype=object)  # types are public
+        always = 0 if name == "generator" else None
+        pair = Pair(f"{column}: {value!r}", (odd, y), (null, y), always=always)
+        reached += compare(MODELS[name], pair)
+    assert max(reached) > 0.5

@@ -19,12 +19,7 @@ from torch import Tensor, nn
 
 from ...mechanisms import Mechanism, PoissonSampler, SecureRandom
 from .._gradients.losses import AbsoluteError, HuberError, LabelEntropy, PerExample, SquaredError
-from .._gradients.padded_sum import (
-    AdaptiveClippingOnDevice,
-    PaddedSum,
-    Table,
-    lengths_for,
-)
+from .._gradients.padded_sum import AdaptiveClippingOnDevice, PaddedSum, Table, lengths_for
 from .._gradients.trial import Probe
 from .update_rules import MomentumSGD
 

@@ -13,11 +13,7 @@ from skprivacy.neural_network._gradients import bookkeeping, trial
 from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import _SAFETY, CLIPPING, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProducts
-from skprivacy.neural_network._gradients.trial import (
-    OneByOne,
-    Probe,
-    select_gradient_method,
-)
+from skprivacy.neural_network._gradients.trial import OneByOne, Probe, select_gradient_method
 from skprivacy.neural_network._training.engine import flatten_parameters
 
 # The recurrent module says that it is slow.

@@ -17,9 +17,7 @@ from skprivacy.neural_network._gradients.contributions import (
     OuterProducts,
 )
 from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows, PerGroup
-from skprivacy.neural_network._gradients.trial import (
-    Probe,
-)
+from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training.engine import flatten_parameters
 
 from ..test_augmentation import MODULES, VIEWS

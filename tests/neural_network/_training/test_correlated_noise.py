@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from skprivacy.accounting import (
-    GaussianEvent,
-    PrivacyBudget,
-    PrivacyGuarantee,
-    epsilon_of,
-)
+from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee, epsilon_of
 from skprivacy.accounting.accountants import rdp_epsilon
 from skprivacy.accounting.events import (
     BandedFactorizationEvent,

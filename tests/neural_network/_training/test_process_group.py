@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import re
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ def results(tmp_path_factory):
     return found
 
 
+@cache
 def alone():
     X, y = processes.data()
     once = processes.private().fit(X, y)
