@@ -3,9 +3,9 @@
 A class declares ``_saved_state`` beside its fitted attributes: a dictionary from the name of an
 attribute to a text that describes it, such as ``{"coef_": "array outputs features"}``. Plain text
 lets lower layers declare attributes without importing this package. The first word names a kind of
-``attribute_states``; the other words are its arguments. The model knows the sizes ``features``,
-``classes`` and ``outputs`` (1 for two classes); the first array with any other size name defines
-that size. Attributes are written and read in the order of the declaration.
+``attribute_states`` or ``model_states``; the others are its arguments. The model knows the sizes
+``features``, ``classes`` and ``outputs`` (1 for two classes); the first array with any other size
+name defines that size. Attributes are written and read in the order of the declaration.
 
 Constructor parameters are written if they are values: numbers, text, None, number types, and
 sequences or mappings of these. Parameters in ``LEFT_OUT`` are never written.
