@@ -33,7 +33,7 @@ from benchmarks.shared.quick import choose, make_parser
 from benchmarks.shared.timing import describe_load
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.preprocessing import BoundedColumn, PrivateStandardScaler
-from skprivacy.preprocessing.statistics.summary_plan import SummaryPlan
+from skprivacy.preprocessing.statistics.parquet_scan import SummaryPlan
 from skprivacy.sums.sources import open_table
 from skprivacy.sums.sum_plan import SumPlan
 

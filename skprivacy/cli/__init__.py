@@ -7,8 +7,7 @@ Files, in reading order:
 - ``console``: messages, errors and argument types
 - ``config_file``: options from a TOML file
 - ``registry``: models and attacks by name, without importing them
-- ``data``: DATA and public records, read into features with a schema
-- ``engine_table``: a Parquet file that stays in an engine
+- ``data``: DATA and public records, read into features with a schema, or left in an engine
 - ``tables``: CSV, Parquet, Arrow and Excel
 - ``private_pipeline``: public preprocessing by the schema, and a private estimator
 - ``membership``: the members of a saved model, written by train and read by audit

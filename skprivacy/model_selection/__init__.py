@@ -9,8 +9,7 @@ Files, in reading order:
   resumed
 - ``sweep_store``: Results on disk, keyed by digest
 - ``sweep_results``: cv_results_, plots and pages of a fitted sweep
-- ``sweep_curve``: `EpsilonInterval`: smallest epsilon and knee with intervals over splits
-- ``sweep_groups``: Cost and exposure by subgroup
+- ``sweep_intervals``: `EpsilonInterval`: smallest epsilon, knee, and cost by subgroup, over splits
 - ``sweep_report``: Table, text and page, with its brief
 - ``search``: `PrivateSearchCV`
 - ``search_plan``: `SearchPlan`, law of the number of trials, event, calibration, run

@@ -28,7 +28,7 @@ from ..accounting.events import NonPrivateEvent
 from ..audit import claim_of
 from ..audit.inspection.claims import Claim, joint_claim
 from ..base import rolls_back_on_error
-from .sweep_groups import resolve_subgroups
+from .sweep_intervals import resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
     check_affordable,

@@ -34,7 +34,7 @@ from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import attacks_in_words, unit_in_words
 from ..display.privacy_utility import PrivacyUtilityDisplay
-from .sweep_curve import is_useless
+from .sweep_intervals import is_useless
 from .sweep_plan import validate_models
 
 if TYPE_CHECKING:

@@ -14,8 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._files import output_path, write_file
 from .._validation import is_number, open_unit
-from .sweep_curve import EpsilonInterval, Splits, is_useless, knee, smallest_epsilon
-from .sweep_groups import tabulate_groups
+from .sweep_intervals import (
+    EpsilonInterval,
+    Splits,
+    is_useless,
+    knee,
+    smallest_epsilon,
+    tabulate_groups,
+)
 from .sweep_plan import validate_models
 from .sweep_records import sibling_name
 

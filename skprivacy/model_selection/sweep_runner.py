@@ -44,7 +44,7 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP, Claim, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError
-from .sweep_groups import measure_groups
+from .sweep_intervals import measure_groups
 from .sweep_plan import split_weights
 from .sweep_records import BOOSTING, SIBLING, Candidate, Records, Split, last_step
 from .sweep_store import ResultStore, load_result, store_result

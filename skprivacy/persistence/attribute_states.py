@@ -229,7 +229,7 @@ class _Labels(Public):
         found = restore_classes(
             into.fact(parameter), of_columns=getattr(into.model, "multilabel_", False)
         )
-        set_class_sizes(into, len(found))
+        _set_class_sizes(into, len(found))
         return found
 
 
@@ -317,7 +317,7 @@ class _Indices(State):
             raise ValueError(
                 f"the learner has the classes {stated!r}, expected 0 to {_MAX_CLASSES - 1}"
             )
-        set_class_sizes(into, len(stated))
+        _set_class_sizes(into, len(stated))
         return np.array(stated, dtype=np.int64)
 
 
@@ -349,7 +349,7 @@ class _Values(State):
         return restored_value(into.fact(name))
 
 
-def set_class_sizes(into: StateReader, n: int) -> None:
+def _set_class_sizes(into: StateReader, n: int) -> None:
     into.sizes |= {"classes": n, "outputs": 1 if n == 2 else n}
 
 

@@ -3,9 +3,9 @@
 A class declares ``_saved_state`` beside its fitted attributes: a dictionary from the name of an
 attribute to a text that describes it, such as ``{"coef_": "array outputs features"}``. Plain text
 lets lower layers declare attributes without importing this package. The first word names a kind of
-``attribute_states``; the other words are its arguments. The model knows the sizes ``features``,
-``classes`` and ``outputs`` (1 for two classes); the first array with any other size name defines
-that size. Attributes are written and read in the order of the declaration.
+``attribute_states`` or ``model_states``; the others are its arguments. The model knows the sizes
+``features``, ``classes`` and ``outputs`` (1 for two classes); the first array with any other size
+name defines that size. Attributes are written and read in the order of the declaration.
 
 Constructor parameters are written if they are values: numbers, text, None, number types, and
 sequences or mappings of these. Parameters in ``LEFT_OUT`` are never written.
@@ -55,47 +55,30 @@ _CODE = {"func", "inverse_func"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
 # Classes that a file may hold, by public name; third_party lists the classes of scikit-learn.
 CLASSES = {
-    name: module
-    for module, names in {
-        "skprivacy.additive_model": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
-        "skprivacy.ensemble": ("PATEClassifier", "PrivateKNNClassifier"),
-        "skprivacy.federated": ("DPFederatedClassifier",),
-        "skprivacy.fine_tuning": ("ALMFineTuner",),
-        "skprivacy.label_privacy": (
-            "ALIBIClassifier",
-            "LP2STClassifier",
-            "LabelPATEClassifier",
-            "RandomizedResponseClassifier",
+    name: f"skprivacy.{package}"
+    for package, names in {
+        "additive_model": "PrivateAdditiveClassifier PrivateAdditiveRegressor",
+        "ensemble": "PATEClassifier PrivateKNNClassifier",
+        "federated": "DPFederatedClassifier",
+        "fine_tuning": "ALMFineTuner",
+        "label_privacy": (
+            "ALIBIClassifier LP2STClassifier LabelPATEClassifier RandomizedResponseClassifier"
         ),
-        "skprivacy.linear_model": (
-            "AdaSSPRegressor",
-            "FunctionalMechanismClassifier",
-            "FunctionalMechanismRegressor",
-            "ObjectivePerturbationClassifier",
-            "OutputPerturbationClassifier",
+        "linear_model": (
+            "AdaSSPRegressor FunctionalMechanismClassifier FunctionalMechanismRegressor "
+            "ObjectivePerturbationClassifier OutputPerturbationClassifier"
         ),
-        "skprivacy.model_selection": ("PrivateSearchCV",),
-        "skprivacy.neural_network": (
-            "DPNeuralNet",
-            "DPSGDClassifier",
-            "DPSGDRegressor",
-            "SCARFEncoder",
-            "ScatteringTransformer",
-            "SimCLREncoder",
+        "model_selection": "PrivateSearchCV",
+        "neural_network": (
+            "DPNeuralNet DPSGDClassifier DPSGDRegressor SCARFEncoder ScatteringTransformer "
+            "SimCLREncoder"
         ),
-        "skprivacy.preprocessing": (
-            "LocalPerturbation",
-            "PrivateStandardScaler",
-            "SchemaTransformer",
-        ),
-        "skprivacy.synthesis": (
-            "DPGANSynthesizer",
-            "MarginalSynthesizer",
-            "SyntheticDataClassifier",
-            "SyntheticDataRegressor",
+        "preprocessing": "LocalPerturbation PrivateStandardScaler SchemaTransformer",
+        "synthesis": (
+            "DPGANSynthesizer MarginalSynthesizer SyntheticDataClassifier SyntheticDataRegressor"
         ),
     }.items()
-    for name in names
+    for name in names.split()
 }
 # Classes with their own module: a declaration cannot describe tables on grids.
 _SYNTHESIZERS = ("DPGANSynthesizer", "MarginalSynthesizer")

@@ -9,7 +9,7 @@ Files, in reading order:
 - ``crosses``: one-hot features of pairs of columns
 - ``inferred_facts``: facts read off data, and signs that a column identifies people
 - ``schema``: Schema
-- ``schema_format``: the JSON format of Schema
+- ``schema_format``: the JSON format of Schema and its constraints
 - ``schema_check``: clipped, unknown and missing values of a table under a schema
 - ``schema_draft``: draft_schema
 - ``transformer``: SchemaTransformer, in memory or batch by batch in an engine

@@ -14,13 +14,13 @@ from .. import _config
 from .._files import write_file
 from .._validation import flag, sequence, storable, whole
 from ..mechanisms.base import check_bounds
+from . import schema_format
 from .columns import BoundedColumn, CategoricalColumn, Column
 from .confirmation import Confirmation, ConfirmedFacts
-from .constraints import Constraint, check_constraints
+from .constraints import Constraint
 from .crosses import Cross, check_crosses
 from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
-from .schema_format import COLUMN_KINDS, read_json, schema_arguments, schema_to_dict
 
 
 def _check_columns(columns: Mapping[Any, Any]) -> None:
@@ -32,7 +32,7 @@ def _check_columns(columns: Mapping[Any, Any]) -> None:
                 f"'x{name}'."
             )
         storable("columns", name)
-        if not isinstance(column, tuple(COLUMN_KINDS.values())):
+        if not isinstance(column, tuple(schema_format.COLUMN_KINDS.values())):
             raise TypeError(
                 f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
                 "CategoricalColumn(values), DateColumn(first, last) or HashedColumn(buckets); "
@@ -137,7 +137,7 @@ class Schema(ConfirmedFacts[Column]):
         )
         self.target_bounds = None if target_bounds is None else _target_range(target_bounds)
         self.crosses = check_crosses(self._columns, crosses)
-        self.constraints = check_constraints(self._described_columns(), constraints)
+        self.constraints = schema_format.check_constraints(self._described_columns(), constraints)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
 
@@ -368,7 +368,7 @@ the same unit?
         dict
             Argument of :meth:`from_dict`.
         """
-        return schema_to_dict(self)
+        return schema_format.schema_to_dict(self)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the schema as JSON, and write it to ``path`` if one is given.
@@ -402,7 +402,7 @@ the same unit?
         ValueError
             If a key is unknown or missing; the message names the column.
         """
-        return cls(**schema_arguments(facts))
+        return cls(**schema_format.schema_arguments(facts))
 
     @classmethod
     def from_json(cls, source: str | PathLike[str]) -> Schema:
@@ -420,7 +420,7 @@ the same unit?
         FileNotFoundError
             If there is no such file.
         """
-        return cls.from_dict(read_json(source))
+        return cls.from_dict(schema_format.read_json(source))
 
     @classmethod
     def infer(cls, X: Any, y: Any = None) -> Schema:

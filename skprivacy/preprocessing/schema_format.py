@@ -1,9 +1,9 @@
-"""JSON format of a schema: its content as a dictionary, and a file as arguments of Schema."""
+"""JSON format of a schema and its constraints: as a dictionary, and as arguments of Schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
 from json import JSONDecodeError
 from os import PathLike
 from typing import Any
@@ -12,7 +12,15 @@ from .._files import as_path, parse_json, read_file
 from .._validation import sequence
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import Confirmation
-from .constraints import read_constraint
+from .constraints import (
+    Constraint,
+    EqualColumns,
+    ImpossibleValues,
+    MappedColumn,
+    OrderedColumns,
+    SummedColumns,
+)
+from .constraints.constraint import Facts
 from .dates import DateColumn
 
 COLUMN_KINDS: dict[str, type[Column]] = {
@@ -126,3 +134,39 @@ def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{who}: {error}") from error
     return marks
+
+
+CONSTRAINT_KINDS: dict[str, type[Constraint]] = {
+    kind.kind: kind
+    for kind in (EqualColumns, ImpossibleValues, MappedColumn, OrderedColumns, SummedColumns)
+}
+
+
+def check_constraints(facts: Facts, constraints: Iterable[Any]) -> tuple[Constraint, ...]:
+    """Return constraints whose columns exist and have the right kinds; raise for others."""
+    found: list[Constraint] = []
+    for constraint in sequence("constraints", constraints):
+        if not isinstance(constraint, Constraint):
+            kinds = ", ".join(kind.__name__ for kind in CONSTRAINT_KINDS.values())
+            raise TypeError(f"Schema: constraints: {constraint!r} must be one of {kinds}.")
+        constraint.check(facts)
+        found.append(constraint)
+    return tuple(found)
+
+
+def read_constraint(stated: Any) -> Constraint:
+    """Return the constraint that a JSON object states."""
+    kind = stated.get("type") if isinstance(stated, Mapping) else None
+    if not isinstance(kind, str) or kind not in CONSTRAINT_KINDS:
+        raise ValueError(
+            f'Schema: constraints: {stated!r} must have a "type" that is one of '
+            f"{sorted(CONSTRAINT_KINDS)}."
+        )
+    keys = {f.name: f.default is MISSING for f in fields(CONSTRAINT_KINDS[kind]) if f.init}
+    given = {*stated} - {"type"}
+    if not {key for key, needed in keys.items() if needed} <= given <= {*keys}:
+        raise ValueError(f"Schema: constraints: {stated!r} must have the keys {', '.join(keys)}.")
+    try:
+        return CONSTRAINT_KINDS[kind](**{key: stated[key] for key in given})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Schema: constraints: {error}") from error

@@ -37,6 +37,8 @@ GIVEN: list = []
 class Majority(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     """The majority of binary labels by randomised response, for people if it is given groups."""
 
+    relation = "zero_out"
+
     def __init__(self, *, epsilon=1.0, turned=False, budget=None, noise_seed=None):
         self.epsilon = epsilon
         self.turned = turned
@@ -50,7 +52,7 @@ class Majority(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
                 raise ValueError("epsilon must be finite")
             mechanism = RandomizedResponse(self.epsilon, 2)
             self.classes_ = np.array([0, 1])
-            with fit.charged(mechanism.event, relation="zero_out", at_delta=0.0, unit=unit):
+            with fit.charged(mechanism.event, relation=self.relation, at_delta=0.0, unit=unit):
                 bit = mechanism.release(
                     np.array([int(2 * y.sum() >= len(y))]), SecureRandom(self.noise_seed)
                 )

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -37,7 +37,6 @@ from skprivacy.accounting import (
 from skprivacy.accounting.accountants import rdp_epsilon
 from skprivacy.accounting.events import PrivateSelectionEvent
 from skprivacy.audit import claim_of
-from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.federated import DPFederatedClassifier
@@ -47,7 +46,7 @@ from skprivacy.linear_model import (
     FunctionalMechanismClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, SecureRandom
+from skprivacy.mechanisms import Gaussian, Mechanism, SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
 from skprivacy.model_selection.search_trials import HeldOut, RecordScore, record_score
@@ -58,6 +57,7 @@ from ..contracts.cases import SEARCH
 from ..contracts.neighbors import N
 from ..contracts.replay import Pair, compare
 from ..contracts.tape import Tape, recording
+from .test_groups import Majority as MajorityOfGroups
 
 SEEDED = "ignore:noise_seed:skprivacy.exceptions.PrivacyWarning"
 X, y = make_classification(3000, n_features=5, random_state=0)
@@ -76,29 +76,13 @@ def searched(**params):
     return PrivateSearchCV(**{"estimator": linear(), "param_grid": grid, **params})
 
 
-class Majority(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Majority(MajorityOfGroups):
     """The majority of binary labels by randomised response, turned round on request."""
 
-    def __init__(self, *, epsilon=1.0, turned=False, budget=None, noise_seed=None):
-        self.epsilon = epsilon
-        self.turned = turned
-        self.budget = budget
-        self.noise_seed = noise_seed
+    relation = "replace_one"
 
     def fit(self, X, y):
-        with self._private_fit() as fit:
-            mechanism = RandomizedResponse(self.epsilon, 2)
-            self.classes_ = np.array([0, 1])
-            with fit.charged(mechanism.event, relation="replace_one", at_delta=0.0):
-                bit = mechanism.release(np.array([int(2 * y.sum() >= len(y))]), self._chance())
-            self.bit_ = int(bit[0]) ^ self.turned
-        return self
-
-    def _chance(self):
-        return SecureRandom(self.noise_seed)
-
-    def predict(self, X):
-        return np.full(len(X), self.bit_)
+        return super().fit(X, y)
 
 
 @contextmanager

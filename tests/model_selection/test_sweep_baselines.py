@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.audit import About
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_curve import Splits, knee, smallest_epsilon
+from skprivacy.model_selection.sweep_intervals import Splits, knee, smallest_epsilon
 from skprivacy.model_selection.sweep_report import sweep_facts, sweep_to_dict, table
 
 from .test_sweep import Noisy, X, sweep_of, y

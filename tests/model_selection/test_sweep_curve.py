@@ -8,7 +8,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_curve import EpsilonInterval, Splits, knee, smallest_epsilon
+from skprivacy.model_selection.sweep_intervals import (
+    EpsilonInterval,
+    Splits,
+    knee,
+    smallest_epsilon,
+)
 
 from .test_sweep import Noisy, X, sweep_of, y
 

@@ -18,8 +18,7 @@ from skprivacy.attacks import AttackResult, LabeledRecords, LossThreshold
 from skprivacy.audit import About
 from skprivacy.metrics.rates import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection.sweep_curve import Splits
-from skprivacy.model_selection.sweep_groups import tabulate_groups
+from skprivacy.model_selection.sweep_intervals import Splits, tabulate_groups
 from skprivacy.model_selection.sweep_report import _draw_groups, sweep_facts, sweep_to_dict
 from skprivacy.model_selection.sweep_report import page as page_of
 from skprivacy.model_selection.sweep_results import _largest_loss

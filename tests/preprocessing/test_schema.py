@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,10 @@ def test_bins_for_every_bounded_column():
     assert (inferred.inferred, inferred.target_bounds) == (True, (0.0, 1.0))
 
 
+UNIT = {"a": BoundedColumn(0, 1)}
+year = partial(DateColumn, "2020-01-01", "2021-01-01")
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -92,15 +97,9 @@ def test_bins_for_every_bounded_column():
         (lambda: BoundedColumn(0, 1, bins=0), "bins=0 must be an integer >= 1"),
         (lambda: BoundedColumn(0, 1, bins=True), "bins=True must be an integer"),
         (lambda: BoundedColumn(0, 1, bins=2.5), r"bins=2\.5 must be an integer"),
-        (
-            lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=(1, 1)),
-            "lower bound below an upper",
-        ),
-        (
-            lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=5),
-            "target_bounds=5 must be a pair",
-        ),
-        (lambda: Schema({"a": BoundedColumn(0, 1)}, target_bounds=(0, np.inf)), "finite"),
+        (lambda: Schema(UNIT, target_bounds=(1, 1)), "lower bound below an upper"),
+        (lambda: Schema(UNIT, target_bounds=5), "target_bounds=5 must be a pair"),
+        (lambda: Schema(UNIT, target_bounds=(0, np.inf)), "finite"),
         (lambda: CategoricalColumn([]), "empty"),
         (lambda: CategoricalColumn("abc"), "list"),
         (lambda: CategoricalColumn(["a", "a"]), "'a' occurs more than once"),
@@ -110,20 +109,14 @@ def test_bins_for_every_bounded_column():
         (lambda: Schema({}), "at least one column"),
         (lambda: Schema({"a": (0, 1)}), "'a' must be Bounded"),
         (lambda: Schema({1: BoundedColumn(0, 1)}), "must be text"),
-        (
-            lambda: Schema({"a": BoundedColumn(0, 1)}, target_column="a"),
-            "among the feature columns",
-        ),
+        (lambda: Schema(UNIT, target_column="a"), "among the feature columns"),
         (lambda: DateColumn("2020", "2021-01-01"), "first='2020' must be a date as ISO 8601"),
         (lambda: DateColumn("2020-01-01", None), "last=None must be a date"),
         (lambda: DateColumn("2021-01-01", "2020-01-01"), "must be before last"),
-        (
-            lambda: DateColumn("2020-01-01", "2021-01-01", parts="month"),
-            "parts='month' must be a list",
-        ),
-        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["day"]), "parts"),
-        (lambda: DateColumn("2020-01-01", "2021-01-01", parts=["hour", "hour"]), "twice"),
-        (lambda: DateColumn("2020-01-01", "2021-01-01", format="dd"), "format='dd'"),
+        (lambda: year(parts="month"), "parts='month' must be a list"),
+        (lambda: year(parts=["day"]), "parts"),
+        (lambda: year(parts=["hour", "hour"]), "twice"),
+        (lambda: year(format="dd"), "format='dd'"),
         (lambda: HashedColumn(1), "buckets=1 must be an integer from 2"),
         (lambda: HashedColumn(2.5), "buckets=2.5 must be an integer"),
         (lambda: BoundedColumn(0, 1, missing="no"), "missing='no' must be True or False"),

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...accounting.budget.signals import signals_held_after_commit
-from .. import config_file, data, engine_table, membership, private_pipeline, release, scoring
+from .. import config_file, data, membership, private_pipeline, release, scoring
 from ..console import UserError, check_outputs, print_message, print_result
 
 EXAMPLES = """\
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     private_pipeline.add_arguments(parser)
     data.add_argument(parser)
     run_group = private_pipeline.add_run(parser)
-    engine_table.add_argument(run_group)
+    data.add_engine(run_group)
     run_group.add_argument(
         "--hold-out",
         type=float,
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     X: Any
     y: Any
     if args.engine:
-        records, X, y = engine_table.open_records(args)
+        records, X, y = data.open_engine_records(args)
     else:
         records = data.load_records(args)
     release.check_schema(args, records.schema)
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         scorers = scoring.choose_scorers(args, new.X, new.y, classifies=records.classifies)
     groups = own.groups
     if args.engine:
-        engine_table.check_model(model, args.engine)
+        data.check_engine_model(model, args.engine)
         groups = args.groups
         print_message(f"{records.name}: training by sums that {args.engine} reads")
     else:

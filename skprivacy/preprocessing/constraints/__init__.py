@@ -5,13 +5,11 @@ Files, in reading order:
 - ``constraint``: the base class, its check against columns, and what bins hold
 - ``column_constraints``: equal, ordered and summed columns
 - ``value_constraints``: mapped columns, and impossible values
-- ``constraint_format``: constraints read from the JSON of a schema
 - ``possible_record``: a record that satisfies all constraints, or a proof that there is none
 """
 
 from .column_constraints import EqualColumns, OrderedColumns, SummedColumns
 from .constraint import BinContents, Constraint, translate_codes
-from .constraint_format import check_constraints, read_constraint
 from .possible_record import find_possible_record
 from .value_constraints import ImpossibleValues, MappedColumn
 
@@ -23,8 +21,6 @@ __all__ = [
     "MappedColumn",
     "OrderedColumns",
     "SummedColumns",
-    "check_constraints",
     "find_possible_record",
-    "read_constraint",
     "translate_codes",
 ]

@@ -8,6 +8,5 @@ Files, in reading order:
 - ``quantiles``: private quantile and group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary
-- ``summary_plan``: the exact sums of private_summary
-- ``parquet_scan``: the files of private_summary, and the rows of each person, by DuckDB
+- ``parquet_scan``: its exact sums, and the rows of each person, which DuckDB reads
 """

@@ -25,9 +25,8 @@ from ...sums.sum_estimator import check_table_names
 from ...sums.sum_plan import SumPlan
 from ..columns import BoundedColumn
 from ..schema import Schema
-from .parquet_scan import Scan
+from .parquet_scan import Scan, SummaryPlan
 from .release import RELEASE_DOCS, Release, Statistic, check_release_target, release_statistic
-from .summary_plan import SummaryPlan
 
 Path = str | PathLike[str]
 _MAX_CELLS = 10_000_000  # of all marginals together
