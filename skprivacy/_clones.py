@@ -75,7 +75,7 @@ def train_clone(
     if sample_weight is not None:
         given[weight_name(estimator)] = sample_weight[rows]
     if groups is not None:
-        given |= dict.fromkeys(group_names(estimator), groups.named(rows))
+        given |= dict.fromkeys(group_names(estimator), groups.to_series(rows))
     with warnings.catch_warnings(), name_failing_model(estimator, "trained on X and y"):
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)

@@ -97,7 +97,7 @@ def margin(proba: Float64Array, label: Labels) -> Float64Array:
     return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
 
 
-def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
+def smooth_logit(log_odds: Float64Array, floor: float) -> Float64Array:
     """Return the log-odds after adding ``floor`` to the probability and to its complement.
 
     Without it, nearly equal probabilities close to 0 or 1 have very different log-odds: the gap is

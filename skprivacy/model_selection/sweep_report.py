@@ -96,7 +96,7 @@ def cost_in_words(sweep: Any) -> str:
     return format_guarantee(whole) + (alone if left_out else "")
 
 
-def figure_of(sweep: Any) -> Figure:
+def draw_figure(sweep: Any) -> Figure:
     """Draw the sweep on a separate figure, readable on a screen of 400 pixels."""
     return _narrow(sweep.plot)
 
@@ -162,7 +162,7 @@ def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
         (*(Fact("row", row, row=row) for row in rows), *readings),
         "results",
         columns=(
-            Column("Epsilon", _level_cell, f"requested, {_unit(sweep)}"),
+            Column("Epsilon", _level_cell, f"requested, {_describe_unit(sweep)}"),
             Column(f"Test {utility}", _score_cell, "mean ± std"),
             Column(f"Train {utility}", number("train_score")),
             Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
@@ -294,7 +294,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         figures=figures,
         briefing=brief_of_sweep(sweep, table(sweep)),
-        unit=_unit(sweep),
+        unit=_describe_unit(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )
 
@@ -309,7 +309,7 @@ def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
     ]
 
 
-def _unit(sweep: Any) -> str:
+def _describe_unit(sweep: Any) -> str:
     """Return the delta and relation that each model's epsilons are stated for, in words."""
     told: dict[str, str] = {}
     for name, whole in _private_ones(sweep):

@@ -24,10 +24,10 @@ from ..preprocessing import Schema
 from .file_format import Arrays
 from .value_checks import (
     check_names,
-    classes_told,
+    classes_from_state,
+    classes_to_state,
     number,
     restore_bins,
-    restore_classes,
     restore_guarantee,
     whole,
 )
@@ -253,10 +253,10 @@ class _Labels(_Public):
     """
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
-        out.facts[parameter] = classes_told(value)
+        out.facts[parameter] = classes_to_state(value)
 
     def take(self, into: StateReader, parameter: str) -> Any:
-        found = restore_classes(
+        found = classes_from_state(
             into.fact(parameter), of_columns=getattr(into.model, "multilabel_", False)
         )
         _set_class_sizes(into, len(found))

@@ -132,7 +132,7 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
         return [AttackResult(scores[member], scores[~member])], None
 
     tables, _ = of_noise(np.random.default_rng(0), 80)
-    with mock.patch.object(_attacking, "_of_known_members", cheat):
+    with mock.patch.object(_attacking, "_attack_known_members", cheat):
         assert audit_predictions(*tables, claim=0.0).verdict == "violated"
 
 

@@ -314,7 +314,7 @@ def check_winner():
 
         search = searched(n_trials=4, epsilon=20.0)
         numbers = np.array([0, 1, 2, 0])
-        prepared = search._prepared(
+        prepared = search._prepare(
             search._checked(), search._candidates(), X, y, {}, SecureRandom()
         )
         with mock.patch.object(PreparedSearch, "_tried", tried):
@@ -738,7 +738,7 @@ def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
         search = searched(estimator=loud, epsilon=60.0, n_trials=n_trials)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            prepared = search._prepared(
+            prepared = search._prepare(
                 search._checked(), search._candidates(), X, y, {}, SecureRandom()
             )
             before = len(caught)

@@ -192,7 +192,7 @@ class CanaryMixture:
 def score_from_tables(fitted: MarginalSynthesizer, mixture: CanaryMixture) -> Floats:
     """Return the score of each canary from the noisy tables and the records of no coin."""
     noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
-    return _scores(fitted, mixture, noisy, np.inf)
+    return _estimate_coins(fitted, mixture, noisy, np.inf)
 
 
 def score_from_rows(
@@ -200,8 +200,10 @@ def score_from_rows(
 ) -> Floats:
     """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
-    drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]
-    return _scores(fitted, mixture, drawn, _CLIPPED)
+    drawn = [
+        np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells_of(fitted, synthetic)
+    ]
+    return _estimate_coins(fitted, mixture, drawn, _CLIPPED)
 
 
 def _values(
@@ -217,14 +219,14 @@ def _values(
     return pd.Series(numbers)
 
 
-def _scores(
+def _estimate_coins(
     fitted: MarginalSynthesizer, mixture: CanaryMixture, seen: Sequence[Floats], clipped: float
 ) -> Floats:
     """Return the best linear estimates of the coins, of variance 1/4, centred at 0."""
     n = len(mixture.rows)
     gram, signal = np.zeros((n, n)), np.zeros(n)
     for measurement, cells, table in zip(
-        fitted.measurements_, _cells(fitted, mixture.records), seen, strict=True
+        fitted.measurements_, _cells_of(fitted, mixture.records), seen, strict=True
     ):
         counts, changes = mixture.counts_and_changes(cells)
         std = max(float(np.max(measurement.std)), 1e-6)
@@ -236,7 +238,7 @@ def _scores(
     return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
 
 
-def _cells(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
+def _cells_of(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
     """Return the cell of each noisy table that counts each record; none for excluded records."""
     domain = fitted.domain_
     codes, kept = domain.encode([frame[name] for name in domain.names])

@@ -85,32 +85,32 @@ def _is_passed(report: Any) -> bool:
 def attacks_in_words(names: Iterable[str]) -> dict[str, str]:
     """Return what each attack of this library does, by the name that results give it."""
     kinds = (MembershipAttack, GeneratorAttack, LabelInferenceAttack)
-    known = {kind.__name__: kind.__doc__ for top in kinds for kind in _subclasses(top)}
+    known = {kind.__name__: kind.__doc__ for top in kinds for kind in _iter_subclasses(top)}
     found = [word for name in names for word in re.findall(r"\w+", name) if known.get(word)]
     return {word: (known[word] or "").strip().partition("\n")[0] for word in found}
 
 
-def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+def _iter_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and all classes below it, of this library."""
     if kind.__module__.startswith("skprivacy."):
         yield kind
         for below in kind.__subclasses__():
-            yield from _subclasses(below)
+            yield from _iter_subclasses(below)
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
     """Return questions of a data officer with their answers; shares are rounded up."""
     return [
-        ("What is protected?", _protected(report, about)),
+        ("What is protected?", _describe_protection(report, about)),
         ("From whom?", _from_whom(report)),
-        ("How sure is that?", _limit(report, about)),
-        ("What did the attacks find?", f"{_measured(report)}{_strongest(report)}"),
-        ("What is there to decide?", _decision(report)),
+        ("How sure is that?", _describe_limit(report, about)),
+        ("What did the attacks find?", f"{_report_leaks(report)}{_report_best(report)}"),
+        ("What is there to decide?", _suggest_decision(report)),
         ("What must not be shared?", _NOT_SHARED),
     ]
 
 
-def _protected(report: Any, about: About) -> str:
+def _describe_protection(report: Any, about: About) -> str:
     if not report.claims:
         return "Nothing. The model makes no valid claim of privacy."
     if report.verdict == "violated":
@@ -135,13 +135,13 @@ def _protected(report: Any, about: About) -> str:
     )
 
 
-def _unlimited(report: Any) -> bool:
+def _is_unlimited(report: Any) -> bool:
     """Return whether no valid guarantee limits the leakage of the model."""
     return not report.claims or bool(report.uncovered) or report.verdict == "violated"
 
 
 def _from_whom(report: Any) -> str:
-    if _unlimited(report):
+    if _is_unlimited(report):
         return "From nobody. Anyone who can query the model may learn about its training records."
     return (
         "From everybody who receives the trained model, whatever else they know or compute. Not "
@@ -149,8 +149,8 @@ def _from_whom(report: Any) -> str:
     )
 
 
-def _limit(report: Any, about: About) -> str:
-    if _unlimited(report):
+def _describe_limit(report: Any, about: About) -> str:
+    if _is_unlimited(report):
         return "There is no limit to rely on."
     sure = {
         "proved": "The limit is proved"
@@ -173,7 +173,7 @@ def _limit(report: Any, about: About) -> str:
     )
 
 
-def _measured(report: Any) -> str:
+def _report_leaks(report: Any) -> str:
     number = len(report.findings)
     attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
     if report.verdict == "violated":
@@ -196,7 +196,7 @@ def _measured(report: Any) -> str:
     )
 
 
-def _strongest(report: Any) -> str:
+def _report_best(report: Any) -> str:
     """Return what the strongest attacks measured, rounded up; nothing if the samples are in doubt.
 
     Both rates are stated: an attack that names few members for certain can have a low AUC.
@@ -221,7 +221,7 @@ def _strongest(report: Any) -> str:
     return told
 
 
-def _decision(report: Any) -> str:
+def _suggest_decision(report: Any) -> str:
     if report.verdict == "violated":
         return (
             "Do not release the model. Have the cause found, and review what the same software "

@@ -123,8 +123,8 @@ def test_given_settings_are_kept_and_impossible_choices_fall_back(small):
 
 def test_smoothing_keeps_the_order_and_bounds_the_gap():
     values = np.linspace(-28, 28, 57)
-    smooth = scores.smoothed(values, 0.01)
+    smooth = scores.smooth_logit(values, 0.01)
     assert (np.diff(smooth) >= 0).all()
     assert np.abs(smooth).max() <= np.log(101)
-    assert scores.smoothed(values, 0.0) == pytest.approx(values)
+    assert scores.smooth_logit(values, 0.0) == pytest.approx(values)
     assert smooth[28] == 0

@@ -174,12 +174,12 @@ def test_alignments_are_products_of_gradients_and_weights(activation):
 
 def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
     torch = pytest.importorskip("torch")
-    from skprivacy.attacks.membership.white_box_encoder import _convolved
+    from skprivacy.attacks.membership.white_box_encoder import _convolve
 
     inputs, gradient, kernels = torch.randn(7, 5), torch.randn(7, 3), torch.randn(4, 5)
     matrix = gradient[:, :, None] * inputs[:, None, :]  # that of the weights, (out, in)
     slid = torch.nn.functional.conv2d(matrix[:, None], kernels[:, None, None])[..., 0]
-    assert torch.allclose(_convolved(kernels, inputs, gradient), slid, atol=1e-5)
+    assert torch.allclose(_convolve(kernels, inputs, gradient), slid, atol=1e-5)
 
 
 @pytest.mark.everyday(1)

@@ -155,7 +155,7 @@ def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
         mode: [_moved(rank, mode, record) for record in (3, N - 3)]
         for mode in ("replicated", "sharded")
     }
-    with mock.patch.object(ProcessGroup, "_own_part", lambda self, drawn: drawn):
+    with mock.patch.object(ProcessGroup, "_select_own_part", lambda self, drawn: drawn):
         found["counted twice"] = [_moved(rank, "replicated", 3)]
     return found
 
@@ -232,7 +232,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     found: dict[str, list] = {}
     for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):
-        original = ProcessGroup._own_part
+        original = ProcessGroup._select_own_part
         steps: list = found.setdefault(mode, [])
 
         def noted(self, drawn, original=original, steps=steps):
@@ -240,7 +240,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
             steps.append((drawn.tolist(), part.tolist()))
             return part
 
-        with mock.patch.object(ProcessGroup, "_own_part", noted):
+        with mock.patch.object(ProcessGroup, "_select_own_part", noted):
             private(device=Distributed(mode, device="cpu"), noise_seed=None).fit(X[own], y[own])
     return found
 
