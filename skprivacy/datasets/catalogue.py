@@ -25,7 +25,7 @@ def _published(name: str, summary: str) -> Entry:
 
 
 def _make_seeded(name: str, summary: str) -> Entry:
-    """Return a generated table with a fixed seed, so that a name always means the same rows."""
+    """Return the entry of a generated table; a fixed seed gives it the same rows each time."""
     return Entry(partial(make_membership_benchmark, name, random_state=0), f"generated, {summary}")
 
 
