@@ -96,7 +96,7 @@ def insert_canaries(
     X: Any, y: NDArray[Any], rows: NDArray[np.intp], crafted: Any, labels: NDArray[Any],
     trained: NDArray[np.bool_], coin: str,
 ) -> tuple[Any, NDArray[Any]]:  # fmt: skip
-    """Return the training data: canaries whose coin says so replace a record."""
+    """Return the training data, with a canary in place of a record where its coin says so."""
     place = training_rows(len(y), rows, trained, coin)
     return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]
 
