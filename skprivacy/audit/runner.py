@@ -210,8 +210,8 @@ def audit(
     shared = shared_rows(prints, member_groups)
     disclosure = None
     if trainable:
-        whose = resolve_groups(None if member_groups is None else groups[0], X_train)
-        disclosure = find_signs(model, *records, claim=stated, groups=whose, prints=prints[0])
+        units = resolve_groups(None if member_groups is None else groups[0], X_train)
+        disclosure = find_signs(model, *records, claim=stated, groups=units, prints=prints[0])
 
     pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
@@ -437,11 +437,11 @@ def _order_blindly(
             )
         keys = (weights, *keys)
     order = np.lexsort(keys)
-    rows, whose = safe_indexing(X, order), None
+    rows, codes = safe_indexing(X, order), None
     if member_groups is not None:
-        whose = member_groups.all_groups.to_series(order)
-        whose.index = getattr(rows, "index", whose.index)  # the reordered index of a DataFrame
-    return rows, y[order], None if weights is None else weights[order], whose
+        codes = member_groups.all_groups.to_series(order)
+        codes.index = getattr(rows, "index", codes.index)  # the reordered index of a DataFrame
+    return rows, y[order], None if weights is None else weights[order], codes
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:

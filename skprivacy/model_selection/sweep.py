@@ -279,13 +279,13 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         y = validate_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else resolve_subgroups(subgroups, X)
         routed = self._routed_to_fit(groups, params)
-        whose = (
+        units = (
             None
             if checked_groups is None
             else checked_groups.to_series(np.arange(len(checked_groups.codes)))
         )
         records = {
-            name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
+            name: Records(X, y, of_each, routed.fit[name], routed.score, units) for name in models
         }
         check_scorers(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
         splitter = choose_splitter(

@@ -311,13 +311,13 @@ def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
 
 def _describe_unit(sweep: Any) -> str:
     """Return the delta and relation that each model's epsilons are stated for, in words."""
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, whole in _private_ones(sweep):
         delta = (whole.at_delta or 0.0) / sweep.n_splits_
-        told.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
-    if len(set(told.values())) < 2:
-        return next(iter(told.values()), "without a guarantee")
-    return "; ".join(f"{name} {words}" for name, words in told.items())
+        texts.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
+    if len(set(texts.values())) < 2:
+        return next(iter(texts.values()), "without a guarantee")
+    return "; ".join(f"{name} {words}" for name, words in texts.items())
 
 
 def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
@@ -339,7 +339,7 @@ def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
     return [*found, ("What must not be shared?", _NOT_SHARED)] if found else found
 
 
-def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
+def _answers(model: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
     at, score = f"at epsilon {level['epsilon']:g}", sweep.score_name_
     cost = f"The test {score} is {_words_of_interval(level, 'test_score')} {at}"
     leak = f"{_words_of_interval(level, 'attack_auc')} {at}"
@@ -347,10 +347,10 @@ def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, 
         cost += f", and {_words_of_interval(other, 'test_score')} without privacy"
         if not math.isnan(other["attack_auc"]):
             leak = f"{_words_of_interval(other, 'attack_auc')} without privacy, and {leak}"
-    answers = [(f"What does the privacy{whose} cost?", f"{cost}.")]
+    answers = [(f"What does the privacy{model} cost?", f"{cost}.")]
     if not math.isnan(level["attack_auc"]):
-        told = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
-        answers.append(("What does it buy?", f"{told}. Guessing has 0.5, certainty 1."))
+        text = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
+        answers.append(("What does it buy?", f"{text}. Guessing has 0.5, certainty 1."))
     if not math.isnan(level["attack_auc_bound"]):
         ceiling = format_number(level["attack_auc_bound"])
         limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."
@@ -368,11 +368,11 @@ def _words_of_interval(row: Any, name: str) -> str:
 
 def read_results(sweep: Any) -> list[str]:
     """Return what is read off the results: useless models, the smallest epsilons and the knee."""
-    told = _name_useless(sweep)
+    lines = _name_useless(sweep)
     for name in validate_models(sweep.estimator):
         found = _read_off(sweep, name)
-        told += [f"{name}: {reading}" if name else reading for reading in found]
-    return told
+        lines += [f"{name}: {reading}" if name else reading for reading in found]
+    return lines
 
 
 def _name_useless(sweep: Any) -> list[str]:

@@ -93,8 +93,8 @@ class ArraySource(SumSource):
     ``read`` returns them as the ``_sum_records`` of a plan takes them: once, in the first scan.
     """
 
-    def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
-        self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
+    def __init__(self, rows: Any, y: NDArray[Any] | None, units: Groups) -> None:
+        self.rows, self.who, self.unit, self.target = rows, units, units.unit, "y"
         self.y = np.empty(0) if y is None else y
         self.read: Callable[[], tuple[Any, ...]] = lambda: (rows,) if y is None else (rows, y)
         self._records: tuple[Any, ...] | None = None

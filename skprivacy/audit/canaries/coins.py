@@ -243,12 +243,12 @@ def _cells_of(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.c
     domain = fitted.domain_
     codes, kept = domain.encode([frame[name] for name in domain.names])
     binned = np.column_stack([own[codes[:, c]] for c, own in enumerate(fitted.bins_)])
-    who = np.flatnonzero(kept)
+    present = np.flatnonzero(kept)
     found = []
     for k, measurement in enumerate(fitted.measurements_):
         own = codes if k < len(fitted.tables_) else binned
         axes = tuple(own[:, c] for c in measurement.columns)
         cell = np.ravel_multi_index(axes, measurement.table.shape)
         shape = len(frame), measurement.table.size
-        found.append(sparse.csr_matrix((np.ones(len(who)), (who, cell)), shape=shape))
+        found.append(sparse.csr_matrix((np.ones(len(present)), (present, cell)), shape=shape))
     return found

@@ -257,15 +257,15 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
     except Exception as error:  # a user's function may raise anything
         return f"{kind} could not be tried on single records ({type(error).__name__})", False
     expected = [_values(one) for one in alone]
-    together = [_values(joint) for joint in jointly]
+    joined = [_values(joint) for joint in jointly]
     if any(len(one) != 1 for one in expected) or not all(
-        _same(joint, np.concatenate(expected)) for joint in together
+        _same(joint, np.concatenate(expected)) for joint in joined
     ):
         return (
             f"{kind} computes a record's values from other records too, or at random (tried on "
             f"{n} records); transform each record by itself"
         ), False
-    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
+    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in joined)
 
 
 def explain_gap(step: Any) -> str:
@@ -348,9 +348,9 @@ def _iter_claim_parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[
     if type(model) is FrozenEstimator:
         # A step that was fitted together with a private part has seen the private records. Of any
         # other step, only the user knows on which data it was fitted.
-        together = holds_private(model.estimator)
+        is_private = holds_private(model.estimator)
         for part in _iter_claim_parts(model.estimator, name, rows, last):
-            is_filled = part.if_frozen and not together
+            is_filled = part.if_frozen and not is_private
             yield replace(part, gap="", assumption=part.if_frozen) if is_filled else part
         return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"

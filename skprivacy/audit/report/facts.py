@@ -356,7 +356,7 @@ def _attack(finding: AttackFinding) -> Fact:
 def _explain_attacks(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
     """Yield what each attack does: pages name attacks by their classes."""
     words = attacks_in_words(finding.result.attack for finding in findings)
-    yield from (Fact(sentence=told, level="detail", label=name) for name, told in words.items())
+    yield from (Fact(sentence=text, level="detail", label=name) for name, text in words.items())
 
 
 def _auc(finding: AttackFinding) -> Cell:

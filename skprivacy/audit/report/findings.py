@@ -338,7 +338,7 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
     in one sample as in the other, for any records. Members that were repeated, or groups of equal
     records, are not independent: one lucky guess counts several times.
     """
-    for who, own, other in (("members", members, others), ("non-members", others, members)):
+    for side, own, other in (("members", members, others), ("non-members", others, members)):
         alike, counts = np.unique(own, return_counts=True)
         copies = float((counts * (counts - 1)).sum() / len(own))
         place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
@@ -346,7 +346,7 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
         met = float(np.where(alike[place] == other, counts[place], 0).mean())
         if copies > _COPIES and met < _RARER * copies:
             return (
-                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
+                f"Among the {side}, a record has {copies:.1f} copies on average, and a record of "
                 f"the other sample has {met:.1f} copies there. No random split does this. Copies "
                 "are not independent, and a claim about one record says less about several, so the "
                 "audit says nothing about the claim. Repeat it with distinct records, or pass the "

@@ -31,8 +31,8 @@ def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
     """Return the protected unit in words; "person" only if the report says that rows are people."""
     if unit != "record":
         return f"the group of all records with one {unit}"
-    what = "label" if of_labels else "record"
-    return f"one {what}" if about.record == "record" else f"one {about.record}'s {what}"
+    noun = "label" if of_labels else "record"
+    return f"one {noun}" if about.record == "record" else f"one {about.record}'s {noun}"
 
 
 def _unit(report: Any, about: About) -> str:
@@ -65,11 +65,11 @@ def relation_in_words(report: Any, about: About) -> str:
 def kind_in_words(report: Any) -> str:
     """Return how reliable the claim is."""
     if report.verdict == "violated":
-        whose = (
+        owner = (
             "This claim was passed to the audit" if _is_passed(report) else "The model claims it"
         )
         return (
-            f"{whose}. An attack refuted it: the model was not trained as claimed, an assumption "
+            f"{owner}. An attack refuted it: the model was not trained as claimed, an assumption "
             "is false, or the software has an error."
         )
     if _is_passed(report):
@@ -121,7 +121,7 @@ def _describe_protection(report: Any, about: About) -> str:
             f"{', '.join(report.uncovered)}."
         )
     unit = _unit(report, about)
-    what = {
+    meanings = {
         "add_remove": f"Whether {unit} was in the training data, and its content",
         "zero_out": f"Whether {unit} was used for training, and its content",
         "replace_one": f"The content of {unit} in the training data",
@@ -130,7 +130,7 @@ def _describe_protection(report: Any, about: About) -> str:
     public = f" The number of {_unit_plural(report)} is not hidden."
     counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
     return (
-        f"{what}: within the limit below, the model hardly depends on it.{counted} General "
+        f"{meanings}: within the limit below, the model hardly depends on it.{counted} General "
         "patterns in the data are learned, and are not hidden from anybody."
     )
 
@@ -209,16 +209,16 @@ def _report_best(report: Any) -> str:
         else ("a member from a non-member", "members", "non-members")
     )
     auc = min(100.0, math.ceil(1000 * max(f.result.auc for f in report.findings)) / 10)
-    told = f" The strongest tells {pair} in {auc:g} of 100 pairs; a guess does in 50."
+    text = f" The strongest tells {pair} in {auc:g} of 100 pairs; a guess does in 50."
     points = [point for found in report.findings for point in found.points]
     rates = [p["tpr"] for p in points if p["fpr"] == 0.01 and not math.isnan(p["tpr"])]
     if rates:
         share = min(100.0, math.ceil(1000 * max(rates)) / 10)
-        told += (
+        text += (
             f" Where 1 of 100 {wrong} may be accused, an attack finds {share:g} of 100 {sought}; a "
             "guess finds 1."
         )
-    return told
+    return text
 
 
 def _suggest_decision(report: Any) -> str:

@@ -58,8 +58,8 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
 
     def __call__(self, squared: Tensor, total: Tensor, allowed: float) -> Tensor:
         """Return the clip factors, and count the gradients below the norm."""
-        norms, there = total.sqrt(), total < math.inf  # excludes NaN too
-        self._counted += (there & (norms <= self._norm)).sum() - 0.5 * there.sum()
+        norms, finite = total.sqrt(), total < math.inf  # excludes NaN too
+        self._counted += (finite & (norms <= self._norm)).sum() - 0.5 * finite.sum()
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self._norm)
 

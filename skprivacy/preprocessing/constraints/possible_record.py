@@ -175,18 +175,18 @@ class _Program:
             lower, upper = constraint._range_of(name)
             low, high = self._ends(name)
             number, gap, most = self._number(name), self._find_least_step(name), high - low
-            room = max(most, 1.0) * 2
+            span = max(most, 1.0) * 2
             if low < lower:  # number <= lower - gap if this escape is taken
                 below = self._variable(0.0, 1.0, True)
                 limit = np.ceil(lower) - 1 if name in self._whole else lower
                 keep = 0.0 if name in self._whole else gap
-                self._row({number: 1.0, below: room, self._slack: keep}, -np.inf, limit + room)
+                self._row({number: 1.0, below: span, self._slack: keep}, -np.inf, limit + span)
                 escapes[below] = 1.0
             if high > upper:
                 above = self._variable(0.0, 1.0, True)
                 limit = np.floor(upper) + 1 if name in self._whole else upper
                 keep = 0.0 if name in self._whole else gap
-                self._row({number: -1.0, above: room, self._slack: keep}, -np.inf, room - limit)
+                self._row({number: -1.0, above: span, self._slack: keep}, -np.inf, span - limit)
                 escapes[above] = 1.0
         if not escapes:
             escapes = {self._variable(0.0, 0.0, True): 1.0}
