@@ -1,4 +1,4 @@
-"""Which record belongs to which group, and which of its records are drawn."""
+"""Groups of records: membership, and the draw of a group's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What updates tell: the ratio by hand, members found, nothing on the null, bugs that show."""
+"""Updates: the ratio by hand, members found, no leak on the null, and planted bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No command tells a value of its table, in a result, an error, a warning or a log."""
+"""No command reveals a value of its table, in a result, an error, a warning or a log."""
 
 from __future__ import annotations
 

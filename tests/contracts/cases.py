@@ -1,4 +1,4 @@
-"""Every private estimator of the library, with what the contract tests need to know of it.
+"""Every private estimator of the library, with the facts that the contract tests need.
 
 A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_records.py`` and
 ``tests/estimators/test_scikit_learn_checks.py`` do the rest.

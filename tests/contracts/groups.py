@@ -1,4 +1,4 @@
-"""What estimators owe that protect groups of records: neighbours differ in a whole group."""
+"""Contract of estimators that protect groups: neighbours differ in a whole group."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""What estimators owe that protect labels: each is released once, and the rest is public.
+"""Contract of estimators that protect labels: each is released once, the rest is public.
 
 Neighbours differ in one label and in no feature.
 """

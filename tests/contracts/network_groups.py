@@ -1,4 +1,4 @@
-"""What a training that protects people owes, as functions that raise AssertionError if not kept.
+"""Contract of training that protects groups; its checks raise AssertionError.
 
 What goes through the mechanism may differ by the sensitivity when a group is blanked or added,
 however many rows it has.

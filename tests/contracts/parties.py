@@ -1,4 +1,4 @@
-"""What a federation owes to its parties, as functions that fail where it is not kept.
+"""Contract of a federation towards its parties; its checks raise AssertionError.
 
 ``test_parties.py`` runs them, and ``tests/planted_bugs`` on planted bugs. Neighbours differ in one
 record of a party, or in all that a party has.

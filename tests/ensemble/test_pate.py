@@ -1,4 +1,4 @@
-"""PATE: what a neighbour moves, what is charged, what is kept, and how it meets scikit-learn."""
+"""PATE: votes that a neighbour moves, charges, stored state, and scikit-learn's conventions."""
 
 from __future__ import annotations
 

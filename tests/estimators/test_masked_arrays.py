@@ -1,4 +1,4 @@
-"""What was once accepted in silence: masks, truths, dates, infinities, and numbers of numpy."""
+"""Input once accepted in silence: masks, booleans, dates, infinities and numpy numbers."""
 
 import numpy as np
 import pytest

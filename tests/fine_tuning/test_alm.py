@@ -1,4 +1,4 @@
-"""ALMFineTuner: who teaches the encoder, what is kept, what it costs, and who calls it."""
+"""ALMFineTuner: training of the encoder, stored state, cost, and callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled sensitivities: what they measure, what they cost, and what they may be called."""
+"""Sampled sensitivities: their values, their cost, and their kind of guarantee."""
 
 from __future__ import annotations
 

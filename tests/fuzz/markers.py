@@ -1,4 +1,4 @@
-"""Marker values in every wrong form, and the search for them in what a call says.
+"""Marker values in every wrong form, and the search for them in the output of a call.
 
 A marker stands for a private value. No error, warning, note, log record or printed line may
 contain one, whatever the form in which the records were passed.

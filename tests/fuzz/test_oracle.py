@@ -1,4 +1,4 @@
-"""The oracle of odd input itself: what it lets pass, and what it does not."""
+"""The oracle of odd input itself: what it accepts and rejects."""
 
 import os
 import random

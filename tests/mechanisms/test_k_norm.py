@@ -1,4 +1,4 @@
-"""Noise of a uniform direction and a Gamma radius: its law, its cost, and what it saves."""
+"""Noise of a uniform direction and a Gamma radius: its law, its cost and its size."""
 
 import numpy as np
 import pytest

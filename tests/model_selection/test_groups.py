@@ -1,4 +1,4 @@
-"""Sweeps and searches by people: who is on which side, and what the guarantees are about."""
+"""Sweeps and searches with groups: sides of a split, and units of guarantees."""
 
 from contextlib import suppress
 from unittest import mock

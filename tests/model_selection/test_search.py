@@ -104,14 +104,14 @@ class Majority(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
 @contextmanager
 def planned_once():
     """Plan the first search, and let later ones of the same kind have its plan and its split."""
-    within, plans = PreparedSearch.within, []
+    within, plans = PreparedSearch.calibrate_to, []
 
     def cached(*args):
         if not plans:
             plans.append(within(*args))
         return plans[0]
 
-    with mock.patch.object(PreparedSearch, "within", cached):
+    with mock.patch.object(PreparedSearch, "calibrate_to", cached):
         yield
 
 

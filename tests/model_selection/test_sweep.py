@@ -1,4 +1,4 @@
-"""PrivacySweepCV: every model once, results as GridSearchCV has them, its cost told."""
+"""PrivacySweepCV: every model once, results as in GridSearchCV, and the stated cost."""
 
 import os
 import pickle

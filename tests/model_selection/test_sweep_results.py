@@ -1,4 +1,4 @@
-"""The picture of a sweep covers none of its own lines."""
+"""The plot of a sweep hides none of its lines."""
 
 import pytest
 from matplotlib.figure import Figure

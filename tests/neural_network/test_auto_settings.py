@@ -1,4 +1,4 @@
-"""What "auto" stands for follows from public facts, and what is given is obeyed."""
+"""Values of "auto" follow from public facts, and given values are obeyed."""
 
 from __future__ import annotations
 

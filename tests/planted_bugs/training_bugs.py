@@ -1,4 +1,4 @@
-"""Planted bugs in the training of networks: clipping, batches, steps, and what is kept of it."""
+"""Planted bugs in the training of networks: clipping, batches, steps and state."""
 
 import dataclasses
 from unittest import mock

@@ -1,4 +1,4 @@
-"""Dates, buckets and missing values: each becomes bounded features, by its own value alone."""
+"""Dates, buckets and missing values become bounded features, independently of other rows."""
 
 import datetime
 from decimal import Decimal

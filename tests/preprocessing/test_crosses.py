@@ -1,4 +1,4 @@
-"""Crosses of columns: which features they are, what they bound, and what is refused."""
+"""Crosses of columns: their features, bounds and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's programs run as they are printed, one after the other, on a table of her own."""
+"""The README's programs run as printed, in order, on a reader's table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Where a generator starts: what moments say of rows, and what a record adds to them."""
+"""Start of a generator: its moments of rows, and the contribution of a record."""
 
 from __future__ import annotations
 

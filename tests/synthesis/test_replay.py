@@ -1,4 +1,4 @@
-"""Frames of odd values: neighbours differ in what is released alone, as in tests/test_contracts."""
+"""Replay on frames of odd values: neighbours differ only in the release."""
 
 from __future__ import annotations
 

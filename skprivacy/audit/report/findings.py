@@ -231,13 +231,13 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     share, wrong = (tpr, fpr) if by_high else (1 - fpr, 1 - tpr)
     if by_high != reverse:
         text = (
-            f"it finds at least {_in_percent(share)} of the members at no more than "
-            f"{_in_percent(wrong)} false alarms"
+            f"it finds at least {_as_share(share)} of the members at no more than "
+            f"{_as_share(wrong)} false alarms"
         )
     else:
         text = (
-            f"it clears at least {_in_percent(share)} of other records of having been used, and "
-            f"at most {_in_percent(wrong)} of the members with them"
+            f"it clears at least {_as_share(share)} of the other records of having been used, and "
+            f"at most {_as_share(wrong)} of the members with them"
         )
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
@@ -383,7 +383,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _in_percent(share: float) -> str:
+def _as_share(share: float) -> str:
     """Return a share in per cent with three digits."""
     return f"{100 * share:.3g} %"
 

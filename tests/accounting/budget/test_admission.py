@@ -1,4 +1,4 @@
-"""What a budget admits, how much of it, and what a refusal says."""
+"""Admission of charges: which and how many a budget admits, and the text of a refusal."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""Attribute inference tells leakage from correlation."""
+"""Attribute inference distinguishes leakage from correlation."""
 
 import json
 

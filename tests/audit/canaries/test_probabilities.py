@@ -1,4 +1,4 @@
-"""Targets that are only asked for probabilities, and records that are no table."""
+"""One-run audits of targets with probabilities only, and of records that are not a table."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page of an audit as a document: what it tells, whom, and in which words."""
+"""HTML page of an audit: its content, its readers and its wording."""
 
 import json
 import re

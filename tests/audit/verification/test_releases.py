@@ -1,4 +1,4 @@
-"""Whoever has a model has all that it holds, whatever holds it there."""
+"""A release contains everything that a model holds, wherever the model holds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verify_privacy is not misled by what runs tell beside the record, nor by what a claim assumes."""
+"""verify_privacy is misled neither by other contents of runs nor by assumptions of a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sum over a step's records: which precision, which parts; and what the step computes with."""
+"""The sum over a step's records: its precision, its parts and its arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each of two processes does for ``test_process_group.py``: every function runs in both."""
+"""Functions that each of two processes runs for ``test_process_group.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training takes of the data it is given: no copy where there need be none, and no change."""
+"""Training copies its data only where needed, and never changes it."""
 
 from __future__ import annotations
 
