@@ -137,7 +137,7 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
 
 
 def test_shadow_models_that_tell_members_would_be_noticed():
-    """Members were compared with 15 models, others with one: that alone tells them."""
+    """Members were compared with 15 models and others with one, which alone separates them."""
     tables, shadows = of_noise(np.random.default_rng(0), 3000, n_shadows=16)
     told = np.ones((16, 6000), dtype=bool)
     told[:, :3000] = told[0] = False

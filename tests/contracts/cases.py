@@ -122,7 +122,7 @@ def far_numbers(n: int) -> tuple[NDArray, NDArray]:
 
 
 def guesses(n: int) -> tuple[NDArray, NDArray]:
-    """Labels of which features tell nothing: any class may be one that nobody expected."""
+    """Labels independent of the features: any class may be unexpected."""
     rng = np.random.RandomState(0)
     return rng.normal(size=(n, 4)), rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
 
@@ -274,7 +274,7 @@ def turned(rows: torch.Tensor) -> torch.Tensor:
 
 
 class OfThreeParties(DPFederatedClassifier):
-    """A federation of three parties who have every third record each; it tells what networks do."""
+    """A federation of three parties with every third record each; it records what networks do."""
 
     n_steps_ = property(lambda self: self.n_rounds_)
 

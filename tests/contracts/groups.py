@@ -125,7 +125,7 @@ def check_delta_counts_people(case: Case) -> None:
 
 
 def check_order_and_names(case: Case) -> None:
-    """What groups are called, and of which type, changes nothing that is released."""
+    """Names and types of groups do not change a release."""
     X, y = case.data(N)
     blob = pickle.dumps(case.make())
     inputs = []

@@ -144,7 +144,7 @@ def _is_numeric(valid: Any) -> bool:
 
 
 class Heard:
-    """What a call has said, part by part, and whether it was refused."""
+    """Output of a call, part by part, and whether it was refused."""
 
     def __init__(self) -> None:
         self.parts: dict[str, str] = {}

@@ -334,7 +334,7 @@ KEPT = {
 
 
 def check_only_the_best_is_kept():
-    """Nothing tells how many trials there were, or of those that lost."""
+    """Nothing reveals the number of trials, or the losing ones."""
     tape = Tape()
     with recording(tape):
         search = SEARCH.make().fit(*SEARCH.data(N))
@@ -534,7 +534,7 @@ def test_global_generators_do_not_tell_how_many_trials_there_were():
 
 
 def test_each_trial_has_a_secret_seed_of_its_own():
-    """One seed of 32 bits for all could be found by trying, and would tell which trial won."""
+    """One seed of 32 bits for all could be found by trying, and would reveal the winning trial."""
     seeds = []
 
     class Seeded(Majority):

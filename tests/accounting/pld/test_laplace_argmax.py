@@ -319,7 +319,7 @@ def test_the_aggregator_charges_winners():
 
 
 def left_out(original):
-    """Leave out a part, but for one channel that tells nothing."""
+    """Leave out a part, except one channel without information."""
     flat = np.full((3, 1), 1 / 3)
     return lambda h: (flat, flat, np.zeros(1))
 

@@ -36,7 +36,7 @@ def halves(records):
 
 
 class Table(ClassifierMixin, BaseEstimator):
-    """A table of probabilities that passes for a model; fit learns nothing."""
+    """A table of probabilities in the form of a model; fit learns nothing."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)

@@ -440,7 +440,7 @@ class ShiftedBias(nn.Module):
 
 
 class Weaker(nn.Module):
-    """Counts its calls, which tells nothing of the records."""
+    """Counts its calls, independently of the records."""
 
     def __init__(self):
         super().__init__()

@@ -193,7 +193,7 @@ def _released(inputs: list):
 
 
 def households():
-    """Whose record each is, up to three a household, none of which is in two shards."""
+    """Household of each record, of up to three records, none of them in two shards."""
     return np.r_[np.arange(FIRST) // 3, 1000 + np.arange(N - FIRST) // 3]
 
 
@@ -228,7 +228,7 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
 
 
 def parts(rank: int, folder: Path) -> dict[str, Any]:
-    """Who took part in which process and step."""
+    """Participants of each process and step."""
     X, y = data()
     found: dict[str, list] = {}
     for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):

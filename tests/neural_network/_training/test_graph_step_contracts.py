@@ -112,7 +112,7 @@ def skips_the_release(original):
 
 
 def moves_by_more(original):
-    """What is released is not all that moves the weights."""
+    """Something besides the release moves the weights."""
 
     def step(self, drawn):
         bare = self._sum_numbers(drawn).clone()
