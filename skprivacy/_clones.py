@@ -81,7 +81,7 @@ def train_clone(
     if sample_weight is not None:
         given[weight_name(estimator)] = sample_weight[rows]
     if groups is not None:
-        given |= dict.fromkeys(group_names(estimator), groups.named(rows))
+        given |= dict.fromkeys(group_names(estimator), groups.to_series(rows))
     with warnings.catch_warnings(), name_failing_model(estimator, "trained on X and y"):
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
@@ -100,8 +100,8 @@ def name_failing_model(model: Any, what: str) -> Iterator[None]:
     except MemoryError as error:
         if Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_HERE):
             raise  # our own, for a GPU: it names a remedy
-        told = "there is not enough memory. Pass fewer values"
-        raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {told}."))
+        text = "there is not enough memory. Pass fewer values"
+        raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {text}."))
 
 
 @contextmanager
@@ -139,13 +139,13 @@ def describe_error(error: BaseException) -> str:
     if Path(place.filename).is_relative_to(_HERE):
         return str(error)
     file = file if package else Path(place.filename).name
-    told = f"{type(error).__name__} in {file}, line {place.lineno}"
+    text = f"{type(error).__name__} in {file}, line {place.lineno}"
     words = _FIXED_WORDS.match(str(error))
     if package and file.startswith("sklearn/") and words:
-        told += f", {words[0].strip()!r}"
+        text += f", {words[0].strip()!r}"
         if "Reshape your data" in str(error):
-            told += ". Reshape your data to rows of records"
-    return f"{told}; its text is left out, as it may quote records"
+            text += ". Reshape your data to rows of records"
+    return f"{text}; its text is left out, as it may quote records"
 
 
 def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray[np.float64] | None:

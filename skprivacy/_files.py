@@ -96,10 +96,10 @@ def write_file(path: str | PathLike[str], content: Content, mode: int | None = N
     """
     place = output_path(path)
     with _name_file(path):
-        there = place.exists()
-        if there and mode is None and stat.S_ISREG(found := place.lstat().st_mode):
+        exists = place.exists()
+        if exists and mode is None and stat.S_ISREG(found := place.lstat().st_mode):
             mode = stat.S_IMODE(found)
-        if there and not _is_replaceable(place):
+        if exists and not _is_replaceable(place):
             with open(place, "wb", opener=_open_without_links) as file:
                 file.write(_encode(content))
             return

@@ -80,7 +80,7 @@ class Groups:
         rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(order[rank < k])
 
-    def named(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
+    def to_series(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
         """Return the groups of some rows as a named Series, as ``fit`` takes them."""
         return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
 

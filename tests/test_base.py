@@ -1,4 +1,4 @@
-"""What a private fit says: where its warnings point, what it assumes, what it does not tell."""
+"""Messages of a private fit: origin of warnings, assumptions, and values it hides."""
 
 from __future__ import annotations
 

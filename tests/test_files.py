@@ -1,4 +1,4 @@
-"""A file that is written is there whole, or what was there before is: nothing that was paid for."""
+"""A path holds the whole new file or the previous one: no paid result is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was passed fitted, and may have seen private records, is an assumption of the guarantee."""
+"""Parts passed fitted may have seen private records: an assumption of the guarantee."""
 
 from __future__ import annotations
 

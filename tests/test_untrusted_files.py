@@ -1,4 +1,4 @@
-"""Files of strangers: one reader refuses repeated keys, devices, pipes and what is too large."""
+"""Untrusted files: one reader refuses repeated keys, devices, pipes and large files."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def retrained(
     less = HeadInput(
         records.rows[kept], records.counts[kept], records.labels[kept], records.n_classes
     )
-    return head.flattened(task, minimize(head.loss(task, less), gradient))
+    return head.flatten_minimizer(task, minimize(head.loss(task, less), gradient))
 
 
 def main() -> None:

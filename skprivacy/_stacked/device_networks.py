@@ -142,10 +142,10 @@ def train_isolated(
     """
     sizes = [n_features, *hidden_sizes(net), 1 if len(classes) == 2 else len(classes)]
     length = 200 if net.batch_size == "auto" else int(net.batch_size)
-    together = max(1, _MAX_NUMBERS // count_numbers(sizes, length))
+    n_slots = max(1, _MAX_NUMBERS // count_numbers(sizes, length))
     trained: list[Layers | None] = []
-    for start in range(0, len(records), together):
-        some = range(start, min(start + together, len(records)))
+    for start in range(0, len(records), n_slots):
+        some = range(start, min(start + n_slots, len(records)))
         given = [(records[i], int(seeds[i])) for i in some]
         tasks = [
             None if own is None else MLPTask(net, own, np.arange(len(own)), classes, seed)
@@ -331,11 +331,11 @@ def _rows(
 
 def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Tensor]:
     """Yield the noise of a step's mean gradients, shape (n_networks, n_parameters)."""
-    ahead = min(n_steps, max(1, _NORMALS // max(1, like.numel())))
-    drawn = like.new_empty((ahead, *like.shape))
+    n_drawn = min(n_steps, max(1, _NORMALS // max(1, like.numel())))
+    drawn = like.new_empty((n_drawn, *like.shape))
     while True:
         for i, network in enumerate(draws):
-            drawn[:, i] = network.draw_noise(ahead, like)
+            drawn[:, i] = network.draw_noise(n_drawn, like)
         yield from drawn
 
 

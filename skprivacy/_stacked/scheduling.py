@@ -251,12 +251,12 @@ def _free_numbers(device: str) -> int:
     return int(free // 16)
 
 
-def _groups_within_memory(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
-    """Yield groups of models of one kind within ``room`` numbers, or single models."""
+def _groups_within_memory(prepared: Iterator[Prepared], size: int) -> Iterator[list[Prepared]]:
+    """Yield groups of models of one kind within ``size`` numbers, or single models."""
     groups: dict[Hashable, list[Prepared]] = {}
     for model in prepared:
         group = groups.setdefault(model.task.kind, [])
-        if group and _numbers([*group, model]) > room:
+        if group and _numbers([*group, model]) > size:
             yield list(group)
             group.clear()
         group.append(model)
@@ -288,13 +288,13 @@ def _train_models(
     first = next(prepared, None)
     if first is None:
         return
-    together = min(_MODELS_PER_PROCESS, -(-n_models // n_jobs))
+    most = min(_MODELS_PER_PROCESS, -(-n_models // n_jobs))
     sent: deque[list[tuple[int, Any]]] = deque()
     failed: list[Exception] = []
 
     def jobs() -> Iterator[Any]:
         try:
-            for group in _group_by_kind(chain([first], prepared), together):
+            for group in _group_by_kind(chain([first], prepared), most):
                 sent.append([(model.position, model.member) for model in group])
                 yield delayed(_train)([model.task for model in group])
         except Exception as error:  # raised in joblib's thread, it would hang some versions
@@ -372,9 +372,9 @@ def _make_preparation(
     return prepare
 
 
-def _group_by_kind(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
-    """Yield groups of at most ``together`` models of one kind that fit the cache."""
-    while block := list(islice(prepared, together)):
+def _group_by_kind(prepared: Iterator[Prepared], most: int) -> Iterator[list[Prepared]]:
+    """Yield groups of at most ``most`` models of one kind that fit the cache."""
+    while block := list(islice(prepared, most)):
         kinds: dict[Hashable, list[Prepared]] = {}
         for model in block:
             kinds.setdefault(model.task.kind, []).append(model)

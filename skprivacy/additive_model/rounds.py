@@ -221,7 +221,7 @@ def _choose_table(
     for candidate, table in _gradient_tables(candidates, fitted, tables):
         noise = _expected_size(table.shape, std)
         by_chance = _expected_size(table.shape, math.sqrt(sampling / _count_cells(table.shape)))
-        score = _score(_size(table), noise) - _score(by_chance, noise)
+        score = _score(_measure_size(table), noise) - _score(by_chance, noise)
         scores.append(score + unit * candidate.log_weight)
     return candidates[int(mechanism.release(np.array(scores), random))]
 
@@ -235,7 +235,7 @@ def _gradient_tables(
         yield candidate, _join_bins(gradients, candidate, fitted.bins)
 
 
-def _size(table: Floats) -> float:
+def _measure_size(table: Floats) -> float:
     """Return S of ``GradientPlan``: the sum over cells of the norms of gradient sums."""
     norms = np.abs(table[..., 0]) if table.shape[-1] == 1 else np.sqrt((table**2).sum(axis=-1))
     return float(norms.sum())

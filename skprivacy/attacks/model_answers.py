@@ -356,7 +356,7 @@ def _columns_or_last(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]
     return np.where(known, columns, len(classes))
 
 
-def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+def _compute_margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     """Return the decision value of the record's class minus the highest of the other classes."""
     decision = np.asarray(decision, dtype=float)
     if y.ndim == 2:
@@ -385,7 +385,7 @@ def _minus_distance(distance: Any, y: NDArray[Any], model: Any, classes: Classes
     return -np.min(np.asarray(distance, dtype=float), axis=1)
 
 
-def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+def _compute_residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     answer = np.asarray(answer, dtype=float).reshape(len(y), -1)
     truth = np.asarray(y, dtype=float).reshape(len(y), -1)
     if answer.shape != truth.shape:
@@ -398,10 +398,10 @@ def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
 
 PROBABILITIES = Answers("class probabilities", "predict_proba", _loss, _logit, by_class=True)
 LABEL_SETS = Answers("label probabilities", "predict_proba", _mean_log, _mean_logit)
-MARGINS = Answers("margins", "decision_function", _margin)
+MARGINS = Answers("margins", "decision_function", _compute_margin)
 DENSITIES = Answers("log-densities", "score_samples", _log_density, needs_y=False)
 DISTANCES = Answers("distances", "transform", _minus_distance, needs_y=False)
-RESIDUALS = Answers("residuals", "predict", _residual)
+RESIDUALS = Answers("residuals", "predict", _compute_residual)
 KINDS = {
     kind.name: kind
     for kind in (PROBABILITIES, LABEL_SETS, MARGINS, DENSITIES, DISTANCES, RESIDUALS)

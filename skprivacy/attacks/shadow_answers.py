@@ -212,7 +212,7 @@ class AnswerTable:
         return self._answer[places]
 
     def with_index(self, listed: RecordIndex) -> AnswerTable:
-        """Return the table that takes records, as the model does."""
+        """Return the table with an index, which answers about records as the model does."""
         return _IndexedAnswers(self, listed)
 
 

@@ -253,7 +253,7 @@ class Updates:
         found = record_gradients(self._network.with_weights(self.before[t]), inputs, label)
         return found if self.max_grad_norm is None else found.clip_to(self.max_grad_norm)
 
-    def _descent(self, t: int) -> Float64Array:
+    def _implied_gradient(self, t: int) -> Float64Array:
         """Return the mean gradient implied by the update of round ``t``."""
         return (self.before[t] - self.after[t]) / self.step[t]
 

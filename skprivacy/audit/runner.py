@@ -210,8 +210,8 @@ def audit(
     shared = shared_rows(prints, member_groups)
     disclosure = None
     if trainable:
-        whose = resolve_groups(None if member_groups is None else groups[0], X_train)
-        disclosure = find_signs(model, *records, claim=stated, groups=whose, prints=prints[0])
+        units = resolve_groups(None if member_groups is None else groups[0], X_train)
+        disclosure = find_signs(model, *records, claim=stated, groups=units, prints=prints[0])
 
     pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
@@ -220,7 +220,7 @@ def audit(
     else:
         if served:
             least = 0 if attacks is None else max(attack.pool for attack in served)
-            ordered = _unordered(X, y, sample_weight, member_groups, np.concatenate(prints))
+            ordered = _order_blindly(X, y, sample_weight, member_groups, np.concatenate(prints))
             pool = ShadowPool(
                 model,
                 n_shadows=max(n_shadows, least),
@@ -275,7 +275,7 @@ def run_attacks(
     """
     results: list[tuple[AttackResult, Evaluated | None]] = []
     for attack in progress_bar(attacks, shown=verbose, desc="attacks", unit="attack"):
-        run = _of_known_members if attack._needs_members else _of_unknown_members
+        run = _attack_known_members if attack._needs_members else _attack_unknown_members
         found, evaluated = run(attack, records, member_groups)
         results += [(result, evaluated) for result in found]
     share = alpha / len(results)  # Bonferroni
@@ -365,7 +365,7 @@ def wants_pool(attack: Any) -> bool:
     return hasattr(attack, "pool") and not isinstance(attack.pool, ShadowPool)
 
 
-def _of_unknown_members(
+def _attack_unknown_members(
     attack: MembershipAttack, records: Records, member_groups: MemberGroups | None
 ) -> tuple[list[AttackResult], Evaluated | None]:
     X_train, y_train, X_test, y_test = records
@@ -376,7 +376,7 @@ def _of_unknown_members(
     return [result] if member_groups is None else member_groups.join_results(result), None
 
 
-def _of_known_members(
+def _attack_known_members(
     attack: MembershipAttack, records: Records, member_groups: MemberGroups | None
 ) -> tuple[list[AttackResult], Evaluated | None]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
@@ -411,7 +411,7 @@ def _of_known_members(
     return chosen.join_results(result), numbers
 
 
-def _unordered(
+def _order_blindly(
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -434,11 +434,11 @@ def _unordered(
             )
         keys = (weights, *keys)
     order = np.lexsort(keys)
-    rows, whose = safe_indexing(X, order), None
+    rows, codes = safe_indexing(X, order), None
     if member_groups is not None:
-        whose = member_groups.all_groups.named(order)
-        whose.index = getattr(rows, "index", whose.index)  # the reordered index of a DataFrame
-    return rows, y[order], None if weights is None else weights[order], whose
+        codes = member_groups.all_groups.to_series(order)
+        codes.index = getattr(rows, "index", codes.index)  # the reordered index of a DataFrame
+    return rows, y[order], None if weights is None else weights[order], codes
 
 
 def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:

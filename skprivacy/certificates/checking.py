@@ -127,8 +127,8 @@ class CertificateVerification(FactReport):
     def _verdict(self) -> str:
         """Return the first line: the state, with the key or the reason, and a missing model."""
         if self.state == VERIFIED:
-            said = f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
-            return said + self._missing_model()
+            line = f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+            return line + self._missing_model()
         if self.state == UNKNOWN_KEY:
             return (
                 f"UNKNOWN KEY: the certificate is consistent, but signed with {self.fingerprint}, "
@@ -235,20 +235,20 @@ def verify_certificate(
         return CertificateVerification(
             (_fail_check("the file", f"this is not a certificate: {error}"),)
         )
-    who, checks = _signature(sections, signature, trusted)
+    signer, checks = _signature(sections, signature, trusted)
     if any(check.status == FAILED for check in checks):
         rest = _skip_check("the rest", "only sections with a valid signature are checked")
-        return CertificateVerification((*checks, rest), fingerprint=who)
+        return CertificateVerification((*checks, rest), fingerprint=signer)
     for name, check in _CHECKS:
         checks += _run_check(name, partial(check, sections, file, schema))
     if earlier is not None:
         checks += _run_check(_EXTENSION, partial(_extension, sections, earlier))
     try:
-        told = _describe_certificate(sections, trusted is not None)
+        described = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
         checks.append(_fail_check("the statement", f"cannot be understood ({error})"))
-        told = "What it states cannot be understood.", (), ()
-    return CertificateVerification(tuple(checks), *told, fingerprint=who)
+        described = "What it states cannot be understood.", (), ()
+    return CertificateVerification(tuple(checks), *described, fingerprint=signer)
 
 
 def _run_check(
@@ -273,19 +273,19 @@ def _signature(
         key, altered = altered_sections(sections, signature)
     except (ValueError, RecursionError) as error:
         return "", [_fail_check(_SIGNATURE, f"it does not hold: {error}")]
-    who = fingerprint(key)
+    name = fingerprint(key)
     if altered:
-        return who, [_fail_check(_SIGNATURE, f"altered after signing: {', '.join(altered)}")]
-    signed = _pass_check(_SIGNATURE, f"nothing was altered since the owner of {who} signed")
+        return name, [_fail_check(_SIGNATURE, f"altered after signing: {', '.join(altered)}")]
+    signed = _pass_check(_SIGNATURE, f"nothing was altered since the owner of {name} signed")
     if trusted is None:
         signer = _skip_check(_SIGNER, "no key was passed: pass the issuer's public key")
-    elif fingerprint(trusted) == who:
+    elif fingerprint(trusted) == name:
         signer = _pass_check(_SIGNER, "the owner of the key that you passed")
     else:
         signer = _fail_check(
-            _SIGNER, f"signed with another key, {who}; you passed {fingerprint(trusted)}"
+            _SIGNER, f"signed with another key, {name}; you passed {fingerprint(trusted)}"
         )
-    return who, [signed, signer]
+    return name, [signed, signer]
 
 
 def _model(

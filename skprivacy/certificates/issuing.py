@@ -175,14 +175,14 @@ def _check_file(file: Path, stated: PrivacyGuarantee, model: Any, claim: Claim) 
     """Raise ValueError unless a file of `save_model` holds the model, or its last step."""
     last = model[-1] if hasattr(model, "steps") else model
     allowed = [claim.guarantee, getattr(last, "privacy_", None)]
-    what = ""
+    fault = ""
     if stated.event not in [found.event for found in allowed if found is not None]:
-        what = "states another guarantee than model"
+        fault = "states another guarantee than model"
     elif arrays_digest_of(file) not in (released_digest(model), released_digest(last)):
-        what = "holds other numbers than model"
-    if what:
+        fault = "holds other numbers than model"
+    if fault:
         raise ValueError(
-            f"model_file={str(file)!r} {what}: it was saved from another model or an earlier fit. "
+            f"model_file={str(file)!r} {fault}: it was saved from another model or an earlier fit. "
             "Save the model again with save_model."
         )
 

@@ -76,13 +76,13 @@ def check_overwritten(args: argparse.Namespace) -> None:
     read = [file for name in _READ for file in _files(args, name)]
     outputs = [(f"--{name}", file) for name in _WRITTEN for file in _files(args, name)]
     for number, (option, file) in enumerate(outputs):
-        if any(_same(file, other) for other in read):
+        if any(_is_same_file(file, other) for other in read):
             raise UserError(
                 f"{option} {file} is a file that this command reads, and is not overwritten. Pass "
                 "another file name."
             )
         for other_option, other in outputs[:number]:
-            if _same(file, other):
+            if _is_same_file(file, other):
                 raise UserError(f"{other_option} and {option} are one file. Pass two names.")
 
 
@@ -91,7 +91,7 @@ def _files(args: argparse.Namespace, name: str) -> list[str]:
     return [given] if isinstance(given, str) else list(given or [])
 
 
-def _same(file: str, other: str) -> bool:
+def _is_same_file(file: str, other: str) -> bool:
     try:
         return os.path.samefile(file, other)
     except (OSError, ValueError):  # one of them does not exist
@@ -102,7 +102,7 @@ def add_claim(group: Any, default: str) -> None:
     """Add the options for a passed claim and for the error of its verdict."""
     group.add_argument(
         "--claim",
-        type=_claim,
+        type=_parse_claim,
         metavar="EPSILON[,DELTA]",
         help="the claim to test, such as 1 or 1,1e-6; or a .json file of a guarantee or an event, "
         f"as their to_dict() returns it (default: {default})",
@@ -115,7 +115,7 @@ def add_claim(group: Any, default: str) -> None:
     )
 
 
-def _claim(text: str) -> Any:
+def _parse_claim(text: str) -> Any:
     """Parse a claim for the audits."""
     from ..accounting import Event, PrivacyGuarantee
     from ..audit.inspection.guarantees import read_claim

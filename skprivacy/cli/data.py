@@ -132,8 +132,8 @@ def pop_group_column(
     if name not in frame:
         raise UserError(f"--groups: {tables.no_such_column('the table', name, frame)}")
     if name == target or (schema is not None and name in schema):
-        what = "the target" if name == target else "a feature of the schema"
-        raise UserError(f"--groups {name!r} is also {what}. Use another column for one of them.")
+        role = "the target" if name == target else "a feature of the schema"
+        raise UserError(f"--groups {name!r} is also {role}. Use another column for one of them.")
     groups = frame.pop(name)
     missing = groups.isna() | (groups.astype(str).str.strip() == "")
     if missing.any():
@@ -236,10 +236,10 @@ def _load_file(path: Path, args: argparse.Namespace, schema: Schema | None) -> R
             f"{frame[target].isna().sum()}. Remove these rows."
         )
     groups = pop_group_column(frame, args.groups, target, schema)
-    if groups is None and (whose := find_identifiers(frame)):
+    if groups is None and (names := find_identifiers(frame)):
         print_message(
-            f"Column {whose[0]} seems to identify people. Without --groups the guarantee is for "
-            f"single records. If people have several records, pass `--groups {whose[0]}`."
+            f"Column {names[0]} seems to identify people. Without --groups the guarantee is for "
+            f"single records. If people have several records, pass `--groups {names[0]}`."
         )
     X = frame.drop(columns=target)
     if schema is None:

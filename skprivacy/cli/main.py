@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 2
     except (UserError, ImportError) as error:
-        return _failed(error, traceback)
+        return _report_failure(error, traceback)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once", PrivacyWarning)
@@ -86,10 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 130
     except (UserError, ValueError, TypeError, OSError, ImportError) as error:
-        return _failed(error, traceback)
+        return _report_failure(error, traceback)
 
 
-def _failed(error: Exception, traceback: bool) -> int:
+def _report_failure(error: Exception, traceback: bool) -> int:
     if traceback:
         raise error
     print_message(f"skprivacy: error: {error}")

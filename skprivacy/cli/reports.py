@@ -99,14 +99,14 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> None:
     print_message(f"wrote {args.out}")
 
 
-def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
+def write_exposed(path: str, report: Any, rows: NDArray[np.intp], groups: pd.Series | None) -> None:
     """Write the exposed records, by rows from 1, or groups, to a file only the owner can read."""
     found = report.exposed_records()
     numbers = found["row"].to_numpy(dtype=np.intp)
-    if whose is None:
+    if groups is None:
         named = found.assign(row=rows[numbers] + 1)
     else:  # groups are counted in order of appearance
-        named = found.assign(row=whose.unique()[numbers]).rename(columns={"row": whose.name})
+        named = found.assign(row=groups.unique()[numbers]).rename(columns={"row": groups.name})
     write_table(path, named, mode=0o600)
 
 

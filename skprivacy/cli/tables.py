@@ -116,7 +116,7 @@ def read_table(
     elif kind in (".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".zip"):
         raise UserError(f"{path} has an unsupported format. Save it as CSV, Parquet or .xlsx.")
     else:
-        frame = _csv(path, args, texts, missing)
+        frame = _read_csv(path, args, texts, missing)
     frame.columns = [str(name).strip() for name in frame.columns]
     twice = np.flatnonzero(frame.columns.duplicated())
     if len(twice):
@@ -136,16 +136,16 @@ def _read_with_library(path: Path, library: str, load: Any) -> pd.DataFrame:
     except ImportError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # errors differ between libraries
-        why = _reason(error)
+        why = _explain(error)
         raise UserError(f"{path} cannot be read by {library}: {why}. Is it damaged?") from None
     return frame
 
 
-def _csv(
+def _read_csv(
     path: Path, args: argparse.Namespace, texts: Collection[str] | None, missing: Any
 ) -> pd.DataFrame:
     try:
-        dialect = _dialect(path, args)
+        dialect = _find_dialect(path, args)
         options: dict[str, Any] = {}
         if missing is not None:
             options = {"keep_default_na": False, "na_values": missing}
@@ -162,13 +162,13 @@ def _csv(
         ) from None
     except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(
-            f"{path} cannot be read as a CSV table: {_reason(error)}. Are --sep, --encoding and "
+            f"{path} cannot be read as a CSV table: {_explain(error)}. Are --sep, --encoding and "
             "--decimal right?"
         ) from None
     return frame
 
 
-def _reason(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """Return the text of an error that quotes no cell, and the kind of any other."""
     quotes_nothing = (pd.errors.ParserError, pd.errors.EmptyDataError, OSError, EOFError)
     return str(error) if isinstance(error, quotes_nothing) else type(error).__name__
@@ -179,7 +179,7 @@ def _open_table(path: Path) -> IO[bytes]:
     return opened
 
 
-def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
+def _find_dialect(path: Path, args: argparse.Namespace) -> _Dialect:
     """Return the dialect of a file; print the detected options that are not the defaults."""
     given = {
         "sep": SEPARATORS.get(args.sep, args.sep), "encoding": args.encoding,
@@ -187,12 +187,12 @@ def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
     }  # fmt: skip
     if given["sep"] is not None and len(given["sep"]) != 1:
         raise UserError(f"--sep must be one character, such as ';'; got {args.sep!r}.")
-    encoding = _known_encoding(given["encoding"]) or _encoding(path)
+    encoding = _known_encoding(given["encoding"]) or _find_encoding(path)
     with _open_table(path) as raw:
         head = raw.read(_SAMPLE).decode(encoding, errors="ignore")
     lines = head.splitlines()[: None if len(head) < _SAMPLE // 4 else -1][:500]
-    sep = given["sep"] or _separator(lines)
-    found = _Dialect(sep, encoding, given["decimal"] or _decimal(lines, sep))
+    sep = given["sep"] or _find_separator(lines)
+    found = _Dialect(sep, encoding, given["decimal"] or _find_decimal(lines, sep))
     usual, options = _Dialect().options(), found.options()
     detected = [
         f"{option} {value}"
@@ -213,17 +213,17 @@ def _known_encoding(name: str | None) -> str | None:
         raise UserError(f"--encoding {name!r} is not known. Pass one such as utf-8.") from None
 
 
-def _encoding(path: Path) -> str:
+def _find_encoding(path: Path) -> str:
     """Return the encoding of a whole file: one character in the last line can rule out UTF-8."""
     with _open_table(path) as raw:
         head = raw.read(4)
     for mark, name in _MARKS.items():
         if head.startswith(mark):
             return name
-    return "utf-8" if all(_decodable(path, "utf-8")) else "cp1252"
+    return "utf-8" if all(_is_decodable(path, "utf-8")) else "cp1252"
 
 
-def _decodable(path: Path, encoding: str) -> Iterator[bool]:
+def _is_decodable(path: Path, encoding: str) -> Iterator[bool]:
     decoder = codecs.getincrementaldecoder(encoding)()
     with _open_table(path) as raw:
         try:
@@ -234,7 +234,7 @@ def _decodable(path: Path, encoding: str) -> Iterator[bool]:
             yield False
 
 
-def _separator(lines: list[str]) -> str:
+def _find_separator(lines: list[str]) -> str:
     """Return the separator with which most lines are as wide as the header, or then the widest."""
     if not lines:
         return ","
@@ -249,7 +249,7 @@ def _separator(lines: list[str]) -> str:
     return best
 
 
-def _decimal(lines: list[str], sep: str) -> str:
+def _find_decimal(lines: list[str], sep: str) -> str:
     if sep == ",":
         return "."
     cells = [cell.strip() for row in csv.reader(lines[1:], delimiter=sep) for cell in row]

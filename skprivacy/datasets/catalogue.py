@@ -24,8 +24,8 @@ def _published(name: str, summary: str) -> Entry:
     return Entry(partial(fetch_membership_benchmark, name), summary)
 
 
-def _generated(name: str, summary: str) -> Entry:
-    """Return a generated table with a fixed seed, so that a name always means the same rows."""
+def _make_seeded(name: str, summary: str) -> Entry:
+    """Return the entry of a generated table; a fixed seed gives it the same rows each time."""
     return Entry(partial(make_membership_benchmark, name, random_state=0), f"generated, {summary}")
 
 
@@ -43,7 +43,7 @@ CATALOGUE = {
     "adult-like": Entry(
         partial(make_adult_like, random_state=0), "generated, 32,561 x 14, 2 classes"
     ),
-    "location-like": _generated("location30", "5,010 x 446, 30 classes"),
-    "purchase-like": _generated("purchase100", "20,000 x 600, 100 classes"),
-    "texas-like": _generated("texas100", "10,000 x 6,169, 100 classes"),
+    "location-like": _make_seeded("location30", "5,010 x 446, 30 classes"),
+    "purchase-like": _make_seeded("purchase100", "20,000 x 600, 100 classes"),
+    "texas-like": _make_seeded("texas100", "10,000 x 6,169, 100 classes"),
 }

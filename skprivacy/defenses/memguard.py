@@ -170,7 +170,7 @@ class MemGuardClassifier(OutputDefense):
         helps = (size > 0) & (guess <= unchanged_guess)
         # Jia et al. 2019, phase II: add the noise with the probability that meets the distortion
         chance = np.minimum(1.0, self.max_distortion / np.maximum(size, _FLOOR))
-        chosen = helps & (_coins(rounded, self._key) < chance)
+        chosen = helps & (_hash_to_coins(rounded, self._key) < chance)
         return np.where(chosen[:, None], noisy, proba)
 
 
@@ -257,7 +257,7 @@ def _attack_logit(proba: Float64Array, attack: MLPClassifier) -> tuple[Float64Ar
     return logit, by_class
 
 
-def _coins(proba: Float64Array, key: bytes) -> Float64Array:
+def _hash_to_coins(proba: Float64Array, key: bytes) -> Float64Array:
     """Return a number in [0, 1) for each row, a keyed hash of it."""
     rows = proba + 0.0  # no negative zeros
     digests = [hashlib.blake2b(row.tobytes(), key=key, digest_size=8).digest() for row in rows]

@@ -95,10 +95,10 @@ def collect_votes(
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
-    if (there := _device_of_teachers(device)) is not None:
+    if (gpu := _device_of_teachers(device)) is not None:
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
         members = train_isolated_networks(
-            teacher, own_parts, np.shape(queries)[1], classes, seeds, there
+            teacher, own_parts, np.shape(queries)[1], classes, seeds, gpu
         )
         return [
             _vote(partial(_keep_fitted, member), teacher, *part, queries, classes, int(seed),
@@ -152,8 +152,8 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
     """Fit a teacher to public records with made-up labels, and raise if it fails."""
     # Later errors may be due to a private record and are not reported: all teachers would vote by a
     # public rule, and nobody would know.
-    there = _device_of_teachers(device)
-    if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
+    gpu = _device_of_teachers(device)
+    if gpu is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
             f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
             f"got {teacher!r}; nothing was charged. Use device='cpu', or transform the records "
@@ -171,11 +171,11 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
         trial_fit(f"teacher={teacher!r}", "public records with made-up labels", remedy),
     ):
         train = _training_function(teacher)
-        if there is not None:
+        if gpu is not None:
             part, width = [(some, made_up)], np.shape(some)[1]
             train = partial(
                 _keep_fitted,
-                *train_isolated_networks(teacher, part, width, classes, [0], there),
+                *train_isolated_networks(teacher, part, width, classes, [0], gpu),
             )
         answers = train(teacher, some, made_up, classes, 0).predict(some)
     if np.shape(answers) != (_N_TRIAL_RECORDS,) or not np.isin(answers, classes).all():

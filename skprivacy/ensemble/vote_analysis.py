@@ -320,8 +320,8 @@ class SanitizedCost:
             raise ValueError(
                 "delta=0 must be above 0: a Renyi cost gives no pure guarantee. Pass a delta > 0."
             )
-        together = self.renyi + float(rdp(self.release, [self.order])[0])
-        return max(float(_convert_to_epsilons(together, self.order, delta)), 0.0)
+        total = self.renyi + float(rdp(self.release, [self.order])[0])
+        return max(float(_convert_to_epsilons(total, self.order, delta)), 0.0)
 
     def __repr__(self) -> str:
         kind = "sanitised" if self.proved else "estimate"

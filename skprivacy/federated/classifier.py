@@ -282,12 +282,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         with self._private_fit() as fit:
             self._validate_params()
             effective_n_jobs(self.n_jobs)  # raises for 0
-            who = check_parties(parties, X, self.party_names)
+            units = check_parties(parties, X, self.party_names)
             rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
             self.classes_, codes = public_classes(fit, labels, self.classes)
-            plan, settings = self._make_plan(rows.shape[1], who, parties is None)
-            fit.assume(*self._assumptions(who.n))
-            unit = who.unit if plan.of_parties else "record"
+            plan, settings = self._make_plan(rows.shape[1], units, parties is None)
+            fit.assume(*self._assumptions(units.n))
+            unit = units.unit if plan.of_parties else "record"
             with fit.charged(
                 plan.event,
                 relation=self.relation,
@@ -296,24 +296,24 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 arithmetic=plan.mechanism.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                weights = train_over_parties(plan, rows, codes, who.codes, random, self.n_jobs)
+                weights = train_over_parties(plan, rows, codes, units.codes, random, self.n_jobs)
             self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
             self.n_parties_, self.n_rounds_ = plan.n_parties, plan.n_rounds
             self.noise_multiplier_, self.settings_ = plan.noise_multiplier, settings
         return self
 
     def _make_plan(
-        self, n_features: int, who: Groups, alone: bool
+        self, n_features: int, units: Groups, alone: bool
     ) -> tuple[FederatedPlan, dict[str, Any]]:
         """Return the plan of training and the settings; refuse parameters that contradict."""
-        if who.n < 2:
+        if units.n < 2:
             raise ValueError(
                 "parties has 1 party, and at least 2 are needed, or the sum shows what one sends. "
                 "For one party's records use DPSGDClassifier(hidden_layer_sizes=())."
             )
         of_parties, trusted = self.unit == "party", self.server == "trusted"
         self._check_unit(of_parties, alone)
-        n = who.n if of_parties else int(self.n_records or len(who.codes))
+        n = units.n if of_parties else int(self.n_records or len(units.codes))
         if not math.isinf(self.epsilon) and self.delta >= 1.0 / n:
             raise ValueError(
                 f"delta={self.delta!r} must be below 1 / {n}, the number of "
@@ -328,7 +328,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         plan = FederatedPlan(
             n_features=n_features,
             n_outputs=1 if len(self.classes_) == 2 else len(self.classes_),
-            n_parties=who.n,
+            n_parties=units.n,
             n_units=n,
             n_rounds=settings["n_rounds"],
             of_parties=of_parties,

@@ -361,11 +361,11 @@ def mean_gradient(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Floa
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
     """Return the party of each record; without ``parties`` each record is a separate party."""
-    who = resolve_groups(None, X) if parties is None else check_groups(parties, X, "parties")
-    return who if names is None else _index_parties(who, parties, names)
+    units = resolve_groups(None, X) if parties is None else check_groups(parties, X, "parties")
+    return units if names is None else _index_parties(units, parties, names)
 
 
-def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
+def _index_parties(units: Groups, parties: Any, names: Any) -> Groups:
     if parties is None:
         raise ValueError("party_names is given, but parties is not: pass fit(X, y, parties=...).")
     every = sequence("party_names", names)
@@ -373,13 +373,13 @@ def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
         raise ValueError(f"party_names={names!r} must be numbers or text, as in parties.")
     if len(set(group_labels(np.array(every, object)))) < len(every):
         raise ValueError(f"party_names={names!r} must name each party once.")
-    places = pd.Index(np.array(every, object)).get_indexer(np.asarray(who.names, object))
+    places = pd.Index(np.array(every, object)).get_indexer(np.asarray(units.names, object))
     if (places < 0).any():
         raise ValueError(
             f"parties has a name which is not in party_names={names!r}. Name all parties, with "
             "the type of their names in parties."
         )
-    return Groups(places[who.codes].astype(np.int64), len(every), who.unit, every)
+    return Groups(places[units.codes].astype(np.int64), len(every), units.unit, every)
 
 
 def train_over_parties(

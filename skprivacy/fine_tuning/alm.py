@@ -274,7 +274,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = sampled._over(self.head_, task, self._public_records, random)
+            task = sampled._sample_public(self.head_, task, self._public_records, random)
         return X, labels, units, task
 
     def _choose_parts(self, fit: PrivateFit, X_public: Any, n_records: int) -> Task:
@@ -322,7 +322,7 @@ class ALMFineTuner(LinearScores, HeadSums, MetaEstimatorMixin, BaseEstimator):
         if sampled is not None and sampled.sampler is None:
             assert isinstance(self.head_, OneRelease)
             random = np.random.default_rng(self.noise_seed)
-            task = sampled._on(self.head_, task, records, random)
+            task = sampled._sample_private(self.head_, task, records, random)
         # Yang et al. 2022, Algorithm 1, line 3: train the head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 

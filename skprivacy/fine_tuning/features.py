@@ -399,13 +399,13 @@ def trial_rows(X_public: Any, n_features: int) -> Any:
 
 def check_encoder(encoder: Any, rows: Any) -> int:
     """Return the number of features of an encoder; refuse one that mixes records."""
-    together = encode_together(encoder, rows)
-    alone = [encode_together(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
-    size = np.abs(together).max(initial=0.0)
-    if not np.allclose(together, np.concatenate(alone), rtol=1e-3, atol=1e-4 * size):
+    joined = encode_together(encoder, rows)
+    alone = [encode_together(encoder, safe_indexing(rows, [i])) for i in range(len(joined))]
+    size = np.abs(joined).max(initial=0.0)
+    if not np.allclose(joined, np.concatenate(alone), rtol=1e-3, atol=1e-4 * size):
         raise ValueError(
             f"encoder={encoder!r} computes a record's features from other records too, or at "
-            f"random (tried on {len(together)} records that are not private). Encode each record "
+            f"random (tried on {len(joined)} records that are not private). Encode each record "
             "separately; a torch module must be in eval mode."
         )
-    return together.shape[1]
+    return joined.shape[1]

@@ -171,9 +171,9 @@ class OneRelease(Head):
         return self.mechanism(task).arithmetic
 
     def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
-        return self.noised(task, self.statistic(task, records), random)
+        return self.add_noise(task, self.statistic(task, records), random)
 
-    def noised(
+    def add_noise(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
         """Add fresh noise to the statistic and return the weights."""
@@ -192,4 +192,4 @@ class OneSumRelease(SumHead, OneRelease):
         return self.vector(task, self.sums(records, None))
 
     def scan(self, task: Task, random: SecureRandom) -> SumSteps:
-        return self.noised(task, self.vector(task, (yield None)), random)
+        return self.add_noise(task, self.vector(task, (yield None)), random)

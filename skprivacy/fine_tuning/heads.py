@@ -275,7 +275,7 @@ class SoftmaxHead(OneRelease):
     def ready(self, task: Task) -> SoftmaxHead:
         if self.ridge is not None:
             return self
-        unit = Sensitivity(_lipschitz(task.n_classes))
+        unit = Sensitivity(_lipschitz_constant(task.n_classes))
         noise = least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, unit, self.length(task)
         )
@@ -288,11 +288,11 @@ class SoftmaxHead(OneRelease):
         if task.sensitivity is not None:
             return task.sensitivity
         # Chaudhuri et al. 2011, output perturbation: the minimiser moves by Lipschitz / ridge
-        moved = task.n_changed_records * _lipschitz(task.n_classes) + 2.0 * TOLERANCE
+        moved = task.n_changed_records * _lipschitz_constant(task.n_classes) + 2.0 * TOLERANCE
         return Sensitivity(moved / _ridge(self))
 
     def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
-        return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
+        return self.flatten_minimizer(task, minimize(self.loss(task, records), TOLERANCE))
 
     def loss(self, task: Task, records: HeadInput) -> LogisticLoss:
         """Return the loss that the weights minimise; with two classes it has one output."""
@@ -310,15 +310,15 @@ class SoftmaxHead(OneRelease):
         """Largest L2 distance of the computed minimiser from the exact one."""
         return TOLERANCE / _ridge(self)
 
-    def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
+    def flatten_minimizer(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the statistic of a minimiser of the loss: its contrasts between classes."""
-        return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
+        return np.asarray((minimiser @ _contrast_basis(task.n_classes)).ravel())
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         contrasts = noisy.reshape(task.size, task.n_classes - 1)
         if task.n_classes == 2:  # the log-odds of the second class
             return contrasts * np.array([-0.5, 0.5])
-        return contrasts @ _contrasts(task.n_classes).T
+        return contrasts @ _contrast_basis(task.n_classes).T
 
 
 def choose_head(head: str | Head, task: Task) -> Head:
@@ -351,11 +351,11 @@ def _ridge(head: SoftmaxHead) -> float:
     return head.ridge
 
 
-def _lipschitz(n_classes: int) -> float:
+def _lipschitz_constant(n_classes: int) -> float:
     return 1.0 if n_classes == 2 else math.sqrt(2.0)
 
 
-def _contrasts(n_classes: int) -> NDArray[np.float64]:
+def _contrast_basis(n_classes: int) -> NDArray[np.float64]:
     """Return an orthonormal basis of contrasts between classes, (outputs, n_classes - 1)."""
     if n_classes == 2:
         return np.ones((1, 1))

@@ -30,7 +30,7 @@ def leave_one_out(head: OneRelease, task: Task, records: HeadInput, which: NDArr
         loss = head.loss(task, records)
         if loss.tilt.size <= _MAX_HESSIAN_SIZE:
             found = leave_one_out_minimizers(loss, which, MINIMIZER_TOLERANCE * loss.ridge)
-            return np.stack([head.flattened(task, W) for W in found])
+            return np.stack([head.flatten_minimizer(task, W) for W in found])
     return np.stack([head.statistic(task, _drop_record(records, i)) for i in which])
 
 
@@ -38,7 +38,7 @@ def leave_one_out_minimizers(loss: LogisticLoss, which: NDArray, tolerance: floa
     """Return the minimisers of a loss without each of some records, (m, size, n_outputs)."""
     W = minimize(loss, tolerance)
     probabilities = loss.probabilities(W)
-    factor = cho_factor(_hessian(loss, probabilities))
+    factor = cho_factor(_compute_hessian(loss, probabilities))
     rows, places = np.unique(which, return_inverse=True)
     parts = np.array_split(rows, max(1, -(-len(rows) // _RECORDS_PER_PART)))
     found = [_solve_part(loss, W, probabilities, factor, part, tolerance) for part in parts]
@@ -78,7 +78,7 @@ class _NewtonStep:
     """Newton steps with the Hessian less the contribution of one record (Woodbury identity)."""
 
     def __init__(self, rows: Float64Array, probabilities: Float64Array, factor: tuple) -> None:
-        values, vectors = np.linalg.eigh(_curvatures(probabilities))
+        values, vectors = np.linalg.eigh(_compute_curvatures(probabilities))
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         m, _, n_outputs = roots.shape
         parts = np.einsum("md,mkj->mdkj", rows, roots).reshape(m, -1, n_outputs)
@@ -115,7 +115,7 @@ def _gradients_without(
     return np.asarray(summed.swapaxes(0, 1) + loss.ridge * points + loss.tilt)
 
 
-def _curvatures(probabilities: Float64Array) -> Float64Array:
+def _compute_curvatures(probabilities: Float64Array) -> Float64Array:
     """Return each record's second derivatives in its margins, (n, n_outputs, n_outputs)."""
     if probabilities.shape[1] == 1:
         return (probabilities * (1.0 - probabilities))[:, :, None]
@@ -123,10 +123,10 @@ def _curvatures(probabilities: Float64Array) -> Float64Array:
     return np.eye(probabilities.shape[1]) * probabilities[:, :, None] - outer
 
 
-def _hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
+def _compute_hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
     """Return the Hessian in the flattened weights."""
     size, n_outputs = loss.tilt.shape
-    curvatures = _curvatures(probabilities)
+    curvatures = _compute_curvatures(probabilities)
     hessian = np.empty((size, n_outputs, size, n_outputs))
     for k in range(n_outputs):
         for j in range(k + 1):

@@ -113,14 +113,14 @@ class SampledSensitivity:
             "the head's weights further)"
         )
 
-    def _on(
+    def _sample_private(
         self, head: OneRelease, task: Task, records: HeadInput, random: np.random.Generator
     ) -> Task:
         """Return the task with the sensitivity sampled on private records, an estimate."""
         moved = sample_on_private(head, task, records, self.n_pairs, random)
         return _with_sensitivity(task, moved, head)
 
-    def _over(
+    def _sample_public(
         self,
         head: OneRelease,
         task: Task,

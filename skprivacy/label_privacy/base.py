@@ -150,15 +150,15 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            X, y, who = self._read_records(X, y, groups)
-            if who.n < 2:
+            X, y, units = self._read_records(X, y, groups)
+            if units.n < 2:
                 raise ValueError(
-                    f"groups holds {who.n} group; at least 2 are needed, since one record of each "
+                    f"groups holds {units.n} group; it needs at least 2, since one record of each "
                     "takes part. Pass the records of more groups."
                 )
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            drawn = who.at_most(1, SecureRandom(self.noise_seed))
+            drawn = units.at_most(1, SecureRandom(self.noise_seed))
             if groups is not None:
                 fit.assume(GROUPS_ARE_PUBLIC)
                 X, codes = safe_indexing(X, drawn), codes[drawn]
@@ -169,7 +169,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
                 event,
                 relation="label",
                 at_delta=0.0,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=self._arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)

@@ -144,9 +144,9 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         %(votes_raises)s
         """
         with self._private_fit() as fit:
-            X, y, who = self._read_records(X, y, groups)
+            X, y, units = self._read_records(X, y, groups)
             n = num_samples(X)
-            check_delta(self.delta, who.n)
+            check_delta(self.delta, units.n)
             if groups is not None:
                 fit.assume(GROUPS_ARE_PUBLIC)
             self.classes_, _ = public_classes(fit, y, self.classes)
@@ -160,12 +160,12 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
                 event,
                 relation="label",
                 at_delta=self.delta,
-                unit=who.unit,
+                unit=units.unit,
                 arithmetic=self.aggregator_.arithmetic,
             ):
                 # Malek et al. 2021, PATE for labels: features are public, so the teachers can vote
                 # on the records themselves
-                shards = partition_by_index(who.n, self.n_teachers, random)[who.codes]
+                shards = partition_by_index(units.n, self.n_teachers, random)[units.codes]
                 answers = self._answer_queries(
                     teacher, X, y, shards, seeds, X, queries, _MOVED_VOTES,
                     SecureRandom(self.noise_seed),

@@ -136,9 +136,9 @@ def _run(kernel, values: Tensor, a_block: int, std: float, key: Tensor) -> None:
     n_blocks = -(-len(values) // a_block)
     if not n_blocks:
         return
-    there = values.contiguous()  # the kernel addresses consecutive memory
-    with torch.cuda.device_of(there):  # Triton launches on the current device
+    buffer = values.contiguous()  # the kernel addresses consecutive memory
+    with torch.cuda.device_of(buffer):  # Triton launches on the current device
         grid = (triton.cdiv(n_blocks, _LANES),)
-        kernel[grid](there, key, len(there), n_blocks, std, lanes=_LANES)
-    if there is not values:
-        values.copy_(there)
+        kernel[grid](buffer, key, len(buffer), n_blocks, std, lanes=_LANES)
+    if buffer is not values:
+        values.copy_(buffer)

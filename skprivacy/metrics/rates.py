@@ -300,7 +300,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     0.875
     """
     members, others = check_scores(scores_in, scores_out)
-    above, _ = _placements(members, others)
+    above, _ = _rank_across(members, others)
     return float(above.mean())
 
 
@@ -321,7 +321,7 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     """
     open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
-    area = float(_placements(members, others)[0].mean())
+    area = float(_rank_across(members, others)[0].mean())
     quantile = -stdtrit(min(len(members), len(others)) + 1, alpha / 2)  # 1 - alpha / 2 may be 1
     per_record = quantile**2 / _effective_records(members, others)
     # Wilson 1927: score interval with the effective number of records
@@ -349,7 +349,7 @@ def auc_p_value(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     members rank first of four by chance with probability 1/6, but the p-value is 0.07.
     """
     members, others = check_scores(scores_in, scores_out)
-    area = float(_placements(members, others)[0].mean())
+    area = float(_rank_across(members, others)[0].mean())
     statistic = (2 * area - 1) * np.sqrt(_effective_records(members, others))
     return float(stdtr(min(len(members), len(others)) + 1, -statistic))
 
@@ -384,7 +384,7 @@ def _effective_records(members: Float64Array, others: Float64Array) -> float:
     """Return the number of independent pairs that would give the larger variance."""
     members, others = _add_pseudo_scores(members), _add_pseudo_scores(others)
     n_in, n_out = len(members), len(others)
-    above, below = _placements(members, others)
+    above, below = _rank_across(members, others)
     area = float(above.mean())
     # DeLong, DeLong and Clarke-Pearson 1988: variance from the placements of both samples
     estimate = above.var(ddof=1) / n_in + below.var(ddof=1) / n_out
@@ -406,7 +406,7 @@ def _tie_probability(members: Float64Array, others: Float64Array) -> float:
     return float(equal.mean() / len(others))
 
 
-def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _rank_across(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return the share of non-members below each member, and of members above each non-member."""
     return _share_below(members, others), 1 - _share_below(others, members)
 

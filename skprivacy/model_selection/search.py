@@ -224,7 +224,7 @@ default=None
             trials = self._checked()
             candidates = self._candidates()
             drawn = random.integers(len(candidates.settings), trials.draw(random))
-            search = self._prepared(trials, candidates, X, y, fit_params, random, groups)
+            search = self._prepare(trials, candidates, X, y, fit_params, random, groups)
             whole = search.plan.guarantee
             fit.assume(*whole.assumptions)
             with fit.charged(
@@ -266,7 +266,7 @@ default=None
         """
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()
-        return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
+        return copy._prepare(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
 
     @delegates_to("score")
     def score(self, X: Any, y: Any) -> float:
@@ -328,7 +328,7 @@ default=None
         candidates.check()
         return candidates
 
-    def _prepared(
+    def _prepare(
         self,
         trials: NumberOfTrials,
         candidates: Candidates,
@@ -361,7 +361,7 @@ default=None
         groups = None if groups is None else check_groups(groups, X)
         data = HeldOut.draw(X, y, self.test_size, self.n_records, random, groups)
         check_delta(self.delta, self.n_records or (groups.n if groups else num_samples(X)))
-        search = PreparedSearch.within(
+        search = PreparedSearch.calibrate_to(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params
         )
         relation = search.plan.guarantee.relation

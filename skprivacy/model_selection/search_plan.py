@@ -4,8 +4,8 @@ A fixed number of trials would have to be composed. With a random number that st
 of all trials costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022). The
 number follows a geometric distribution: :class:`NumberOfTrials`.
 
-Start with :func:`search_event`, which argues the guarantee, and :meth:`PreparedSearch.within`,
-which calibrates the trials.
+Start with :func:`search_event`, which argues the guarantee, and with
+:meth:`PreparedSearch.calibrate_to`.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class PreparedSearch:
         return Trial(model, self.candidates.settings[number], noisy)
 
     @classmethod
-    def within(
+    def calibrate_to(
         cls,
         epsilon: float,
         delta: float,
@@ -218,7 +218,7 @@ class PreparedSearch:
         def event_of(fits: list[Event], trial_epsilon: float) -> Event:
             return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
 
-        def roughly(trial_epsilon: float) -> float:
+        def estimate_cost(trial_epsilon: float) -> float:
             """Estimate the cost without a rehearsal, as if a fit cost as much as a score."""
             fits = [mechanism_at(trial_epsilon).event]
             return epsilon_of(event_of(fits, trial_epsilon), delta)
@@ -229,7 +229,7 @@ class PreparedSearch:
             event = event_of([claim.event for claim in claims], trial_epsilon)
             return epsilon_of(event, delta, claims[0].relation)
 
-        guess = find_trial_epsilon(roughly, epsilon)
+        guess = find_trial_epsilon(estimate_cost, epsilon)
         trial_epsilon = find_trial_epsilon(cost, epsilon, guess)
         claims, mechanism = claimed[trial_epsilon], mechanism_at(trial_epsilon)
         assumed = dict.fromkeys(a for claim in claims for a in claim.assumptions)

@@ -341,4 +341,4 @@ class HeldOut:
             return cls(*parts, share, expected)
         found, codes = np.unique(groups.codes[out], return_inverse=True)  # each has some records
         left_out = Groups(codes.astype(np.int64), len(found), groups.unit)
-        return cls(*parts, share, expected, groups.named(fit), left_out)
+        return cls(*parts, share, expected, groups.to_series(fit), left_out)

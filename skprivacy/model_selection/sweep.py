@@ -283,13 +283,13 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         y = validate_targets(models.values(), y)
         by, of_each = (None, None) if subgroups is None else resolve_subgroups(subgroups, X)
         routed = self._routed_to_fit(groups, params)
-        whose = (
+        units = (
             None
             if checked_groups is None
-            else checked_groups.named(np.arange(len(checked_groups.codes)))
+            else checked_groups.to_series(np.arange(len(checked_groups.codes)))
         )
         records = {
-            name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
+            name: Records(X, y, of_each, routed.fit[name], routed.score, units) for name in models
         }
         check_scorers(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
         splitter = choose_splitter(
@@ -337,16 +337,16 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
-        unpaid = [*fits.unpaid(candidates), *last]
+        unpaid = [*fits.iter_unpaid(candidates), *last]
         check_first_fits(unpaid)
         check_affordable(unpaid)
         free = fits.baselines(others, isinstance(self.baseline, str))  # nothing is charged yet
-        floor = fits.constant(constant)
+        floor = fits.score_constant(constant)
         rows = fits.models(candidates, total)
-        beside = fits.earlier(candidates)
+        beside = fits.list_earlier_claims(candidates)
         if refit is not None:
             final = candidates[refit]
-            with fits.saying_what_stays_charged(total):
+            with fits.note_remaining_charges(total):
                 model = clone(final.model).fit(X, y, **final.records.fit_params)
             beside.append(claim_of(model, X))
             if kept is not None:

@@ -118,9 +118,9 @@ def smallest_epsilon(
     if np.isfinite(constant).all():
         is_better = splits.interval(scores - constant, alpha)[1] > 0
     return EpsilonInterval(
-        _from_there_on(epsilons, (lost <= loss) & ~is_useless(scores, constant)),
+        _first_lasting_level(epsilons, (lost <= loss) & ~is_useless(scores, constant)),
         float(np.r_[epsilons, math.inf][np.r_[least <= loss, True].argmax()]),
-        _from_there_on(epsilons, (most <= loss) & is_better),
+        _first_lasting_level(epsilons, (most <= loss) & is_better),
         f"smallest epsilon that loses at most {loss:g} against {name}",
     )
 
@@ -148,7 +148,7 @@ def _knee(epsilons: Floats, scores: Floats, useless: NDArray[np.bool_]) -> float
     return float(epsilons[int(np.where(useless, -math.inf, scores - rise).argmax())])
 
 
-def _from_there_on(epsilons: Floats, good: NDArray[np.bool_]) -> float:
+def _first_lasting_level(epsilons: Floats, good: NDArray[np.bool_]) -> float:
     """Return the first level from which on all are good, or infinity."""
     bad = np.flatnonzero(~good)
     first = int(bad[-1]) + 1 if len(bad) else 0

@@ -96,7 +96,7 @@ def cost_in_words(sweep: Any) -> str:
     return format_guarantee(whole) + (alone if left_out else "")
 
 
-def figure_of(sweep: Any) -> Figure:
+def draw_figure(sweep: Any) -> Figure:
     """Draw the sweep on a separate figure, readable on a screen of 400 pixels."""
     return _narrow(sweep.plot)
 
@@ -162,7 +162,7 @@ def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
         (*(Fact("row", row, row=row) for row in rows), *readings),
         "results",
         columns=(
-            Column("Epsilon", _level_cell, f"requested, {_unit(sweep)}"),
+            Column("Epsilon", _level_cell, f"requested, {_describe_unit(sweep)}"),
             Column(f"Test {utility}", _score_cell, "mean ± std"),
             Column(f"Train {utility}", number("train_score")),
             Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
@@ -294,7 +294,7 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         figures=figures,
         briefing=brief_of_sweep(sweep, table(sweep)),
-        unit=_unit(sweep),
+        unit=_describe_unit(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )
 
@@ -309,15 +309,15 @@ def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
     ]
 
 
-def _unit(sweep: Any) -> str:
+def _describe_unit(sweep: Any) -> str:
     """Return the delta and relation that each model's epsilons are stated for, in words."""
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, whole in _private_ones(sweep):
         delta = (whole.at_delta or 0.0) / sweep.n_splits_
-        told.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
-    if len(set(told.values())) < 2:
-        return next(iter(told.values()), "without a guarantee")
-    return "; ".join(f"{name} {words}" for name, words in told.items())
+        texts.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
+    if len(set(texts.values())) < 2:
+        return next(iter(texts.values()), "without a guarantee")
+    return "; ".join(f"{name} {words}" for name, words in texts.items())
 
 
 def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
@@ -339,7 +339,7 @@ def brief_of_sweep(sweep: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
     return [*found, ("What must not be shared?", _NOT_SHARED)] if found else found
 
 
-def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
+def _answers(model: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, str]]:
     at, score = f"at epsilon {level['epsilon']:g}", sweep.score_name_
     cost = f"The test {score} is {_words_of_interval(level, 'test_score')} {at}"
     leak = f"{_words_of_interval(level, 'attack_auc')} {at}"
@@ -347,10 +347,10 @@ def _answers(whose: str, level: Any, other: Any, sweep: Any) -> list[tuple[str, 
         cost += f", and {_words_of_interval(other, 'test_score')} without privacy"
         if not math.isnan(other["attack_auc"]):
             leak = f"{_words_of_interval(other, 'attack_auc')} without privacy, and {leak}"
-    answers = [(f"What does the privacy{whose} cost?", f"{cost}.")]
+    answers = [(f"What does the privacy{model} cost?", f"{cost}.")]
     if not math.isnan(level["attack_auc"]):
-        told = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
-        answers.append(("What does it buy?", f"{told}. Guessing has 0.5, certainty 1."))
+        text = f"{sweep.attack_name_} tells a training record from another with an AUC of {leak}"
+        answers.append(("What does it buy?", f"{text}. Guessing has 0.5, certainty 1."))
     if not math.isnan(level["attack_auc_bound"]):
         ceiling = format_number(level["attack_auc_bound"])
         limit = f"Under its assumptions, the guarantee limits the true AUC {at} to {ceiling}."
@@ -368,11 +368,11 @@ def _words_of_interval(row: Any, name: str) -> str:
 
 def read_results(sweep: Any) -> list[str]:
     """Return what is read off the results: useless models, the smallest epsilons and the knee."""
-    told = _name_useless(sweep)
+    lines = _name_useless(sweep)
     for name in validate_models(sweep.estimator):
         found = _read_off(sweep, name)
-        told += [f"{name}: {reading}" if name else reading for reading in found]
-    return told
+        lines += [f"{name}: {reading}" if name else reading for reading in found]
+    return lines
 
 
 def _name_useless(sweep: Any) -> list[str]:

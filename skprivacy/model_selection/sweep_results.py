@@ -387,11 +387,11 @@ class ResultsMixin:
             Without any reference to other files. All text is escaped.
         """
         from ..audit.report.document import about_or_empty
-        from .sweep_report import caveats_of_sweep, figure_of, page
+        from .sweep_report import caveats_of_sweep, draw_figure, page
 
         check_is_fitted(self, "cv_results_")
         target = None if path is None else output_path(path, ".html", ".htm")
-        shown = page(self, about_or_empty(about), caveats_of_sweep(self), figure_of(self))
+        shown = page(self, about_or_empty(about), caveats_of_sweep(self), draw_figure(self))
         if target is not None:
             write_file(target, shown)
         return shown

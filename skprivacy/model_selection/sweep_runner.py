@@ -290,10 +290,10 @@ class SweepRunner:
         """Return the results of private models, by candidate and split; each pool is dropped."""
         shadowed = hasattr(self.attack, "pool")
         rows: list[Row] = []
-        with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
+        with self._bar("models", candidates) as bar, self.note_remaining_charges(total):
             for batch in [[c] for c in candidates] if shadowed else [candidates]:
                 pool = None
-                if shadowed and None in self._stored(batch):
+                if shadowed and None in self._load_stored(batch):
                     pool = self._pool(batch[0])
                 how = [(self.scorers, self.attack, pool)] * len(batch)
                 for row in self._rows(batch, fit_and_attack, how, bar):
@@ -301,7 +301,7 @@ class SweepRunner:
                     rows.append(row)
         return rows
 
-    def earlier(self, candidates: list[Candidate]) -> list[Claim]:
+    def list_earlier_claims(self, candidates: list[Candidate]) -> list[Claim]:
         """Return the claims of other models whose results are in the store."""
         return [] if self.store is None else self.store.claims_beside(self._files(candidates))
 
@@ -311,7 +311,7 @@ class SweepRunner:
         with self._bar("baselines", candidates) as bar:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
-    def constant(self, candidate: Candidate) -> list[Row]:
+    def score_constant(self, candidate: Candidate) -> list[Row]:
         """Return the results of the constant predictor, which is not stored."""
         rows = []
         for indices in self.splits:
@@ -322,10 +322,10 @@ class SweepRunner:
                 rows.append(row | measure_leakage(fitting, self.scorers, None))
         return rows
 
-    def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
+    def iter_unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
         """Yield the models without a stored result, each with its training rows."""
         each = [(c, train) for c in candidates for train, _ in self.splits]
-        for fit, row in zip(each, self._stored(candidates), strict=True):
+        for fit, row in zip(each, self._load_stored(candidates), strict=True):
             if row is None:
                 yield fit
 
@@ -335,7 +335,7 @@ class SweepRunner:
             return [None for _ in candidates for _ in n]
         return [store.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
 
-    def _stored(self, candidates: list[Candidate]) -> list[Row | None]:
+    def _load_stored(self, candidates: list[Candidate]) -> list[Row | None]:
         """Return the result of each model that is in the store, and None for others."""
         return [None if file is None else load_result(file) for file in self._files(candidates)]
 
@@ -347,7 +347,7 @@ class SweepRunner:
         bar: Any,
     ) -> Iterator[Any]:
         """Yield the result of each candidate on each split, stored or computed now."""
-        files, known = self._files(candidates), self._stored(candidates)
+        files, known = self._files(candidates), self._load_stored(candidates)
         each = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
@@ -400,7 +400,7 @@ class SweepRunner:
             yield bar
 
     @contextmanager
-    def saying_what_stays_charged(self, total: int) -> Iterator[None]:
+    def note_remaining_charges(self, total: int) -> Iterator[None]:
         """Add to a refusal that the charges of earlier models remain."""
         try:
             yield

@@ -151,8 +151,8 @@ def _locate_ledger(name: str, budget: PrivacyBudget) -> tuple[str, str]:
             f"path= keeps results for later, and {name} is a budget in a temporary ledger, which "
             "ends with this process. Give the budget a path too: PrivacyBudget(..., path=...)."
         )
-    there = budget.path if "://" in budget.path else os.path.abspath(budget.path)
-    return there, budget._scope
+    address = budget.path if "://" in budget.path else os.path.abspath(budget.path)
+    return address, budget._scope
 
 
 def _hash_value(what: str, value: Any) -> str:
@@ -213,8 +213,8 @@ def _claim_to_dict(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _claim_from_dict(told: dict[str, Any]) -> Claim:
+def _claim_from_dict(facts: dict[str, Any]) -> Claim:
     guarantee, charged = (
-        told[k] and PrivacyGuarantee.from_dict(told[k]) for k in ("guarantee", "charged")
+        facts[k] and PrivacyGuarantee.from_dict(facts[k]) for k in ("guarantee", "charged")
     )
-    return Claim(guarantee, told["reason"], told["uncovered"], charged)
+    return Claim(guarantee, facts["reason"], facts["uncovered"], charged)

@@ -153,7 +153,7 @@ class Views:
                 "values. Treat each row by itself, and draw a fixed number of torch's random "
                 "numbers per row."
             )
-        if not torch.equal(self._after(other, inputs), self._after(inputs, inputs)):
+        if not torch.equal(self._views_after(other, inputs), self._views_after(inputs, inputs)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of the same rows after it had seen "
                 "others: it stores private records. Make it a function of its rows."
@@ -171,7 +171,7 @@ class Views:
                 return False
         return True
 
-    def _after(self, first: Tensor, then: Tensor) -> Tensor:
+    def _views_after(self, first: Tensor, then: Tensor) -> Tensor:
         """Return the views of ``then`` by a copy of the steps that was applied to ``first``
         before."""
         fresh = copy.deepcopy(self)

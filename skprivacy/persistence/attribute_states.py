@@ -21,9 +21,9 @@ from .value_checks import (
     BY_DEFAULT,
     NUMBER_TYPES,
     check_names,
-    classes_told,
+    classes_from_state,
+    classes_to_state,
     number,
-    restore_classes,
     restore_guarantee,
     restored_value,
     saved_value,
@@ -223,10 +223,10 @@ class _Labels(Public):
     """Labels, sorted unless they name columns; they define the sizes of classes and outputs."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
-        out.facts[parameter] = classes_told(value)
+        out.facts[parameter] = classes_to_state(value)
 
     def take(self, into: StateReader, parameter: str) -> Any:
-        found = restore_classes(
+        found = classes_from_state(
             into.fact(parameter), of_columns=getattr(into.model, "multilabel_", False)
         )
         _set_class_sizes(into, len(found))

@@ -95,7 +95,7 @@ def digest_of_arrays(arrays: Mapping[str, NDArray]) -> str:
 
 
 @contextmanager
-def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
+def open_arrays(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
     """Open a file; yield its header (empty if skprivacy did not write it) and its arrays."""
     name = as_path("path", path)
     _check_header(name)
@@ -110,14 +110,14 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
 
 
 def header_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the header of a file, without its arrays; raises as :func:`opened` does."""
-    with opened(path) as (header, _):
+    """Return the header of a file, without its arrays; raises as :func:`open_arrays` does."""
+    with open_arrays(path) as (header, _):
         return header
 
 
 def arrays_digest_of(path: str | PathLike[str]) -> str:
-    """Return the digest of the arrays in a file; raises as :func:`opened` does."""
-    with opened(path) as (_, arrays):
+    """Return the digest of the arrays in a file; raises as :func:`open_arrays` does."""
+    with open_arrays(path) as (_, arrays):
         return digest_of_arrays(arrays.all())
 
 

@@ -148,7 +148,7 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
     of a file therefore controls numbers and text, but never which code runs. A file can still
     state an invented guarantee; a certificate names the party that vouches for it.
     """
-    with files.opened(path) as (header, arrays):
+    with files.open_arrays(path) as (header, arrays):
         name = repr(str(path))
         node = _check_format(header, name)
         try:

@@ -36,8 +36,8 @@ from .model_states import state_of
 from .value_checks import (
     BY_DEFAULT,
     check_names,
-    common,
-    restore_common,
+    common_from_state,
+    common_to_state,
     restored_value,
     saved_value,
 )
@@ -174,7 +174,7 @@ def _attributes_to_state(model: Any, prefix: str, arrays: dict[str, NDArray]) ->
     if hasattr(model, "_check_unchanged"):  # since the last fit
         model._check_unchanged()
     declared = _get_declared_state(kind)
-    facts: dict[str, Any] = common(model) if hasattr(model, "n_features_in_") else {}
+    facts: dict[str, Any] = common_to_state(model) if hasattr(model, "n_features_in_") else {}
     facts["params"] = _saved_params(model, declared)
     third_party.check_usual(model)
     out = StateWriter(model, facts, arrays, prefix, nest)
@@ -334,7 +334,7 @@ def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, gi
         _check_params(model)
     reader = StateReader(model, facts, arrays, nest, given, used={"params"})
     if kind.__name__ not in _WITHOUT_FEATURES or "n_features_in_" in facts:
-        reader.sizes["features"] = restore_common(model, facts)
+        reader.sizes["features"] = common_from_state(model, facts)
         reader.used |= {"n_features_in_", "feature_names"}
     for name, words in declared.items():
         setattr(model, name, state_of(words).read_state(reader, name))

@@ -18,11 +18,11 @@ from ..synthesis.graphical_model import GraphicalModel, Measurement, count_junct
 from .file_format import Arrays
 from .value_checks import (
     check_names,
-    common,
+    common_from_state,
+    common_to_state,
     make,
     number,
     restore_bins,
-    restore_common,
     restore_guarantee,
     whole,
 )
@@ -211,7 +211,7 @@ def _table_to_state(
     missing = model.columns_with_missing
     columns = model.domain_.columns
     facts = {
-        **common(model),
+        **common_to_state(model),
         "params": {name: getattr(model, name) for name in params},
         "columns_with_missing": [missing] if isinstance(missing, str) else list(missing),
         "grids": {
@@ -242,7 +242,7 @@ def _table_from_state(
         kind, facts["params"], params, grids=_load_grids(facts["grids"]),
         columns_with_missing=tuple(_check_texts(facts["columns_with_missing"])), **more,
     )  # fmt: skip
-    restore_common(model, facts)
+    common_from_state(model, facts)
     model.schema_ = Schema.from_dict(facts["schema"])
     # A schema that was read off the data must not count as public in a new fit.
     model.schema = model.schema_ if facts["schema_given"] is True else None

@@ -30,7 +30,7 @@ from sklearn.preprocessing import (
 
 from ..ensemble import PropagationStudent
 from ..fine_tuning import HalfWhitening
-from .value_checks import check_names, common, whole
+from .value_checks import check_names, common_to_state, whole
 
 # For each class: the parameters that change its output, and its fitted attributes.
 _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
@@ -178,7 +178,7 @@ def _are_names(columns: Any) -> bool:
 def columns_to_state(model: ColumnTransformer) -> dict[str, Any]:
     """Return the facts of a ColumnTransformer without its transformers."""
     return {
-        **common(model),
+        **common_to_state(model),
         "columns": {name: places for name, _, places in frozen_parts(model)},
         "prefixed": bool(model.verbose_feature_names_out),
     }

@@ -58,7 +58,7 @@ def make(kind: type, params: Any, names: Iterable[str], **more: Any) -> Any:
     return model
 
 
-def common(model: Any) -> dict[str, Any]:
+def common_to_state(model: Any) -> dict[str, Any]:
     """Return the number and the names of the features of an estimator."""
     return {
         "n_features_in_": int(model.n_features_in_),
@@ -66,8 +66,8 @@ def common(model: Any) -> dict[str, Any]:
     }
 
 
-def restore_common(model: Any, facts: Mapping[str, Any]) -> int:
-    """Set the attributes that :func:`common` returned; return the number of features."""
+def common_from_state(model: Any, facts: Mapping[str, Any]) -> int:
+    """Set the attributes that :func:`common_to_state` returned; return the number of features."""
     d, names = whole(facts, "n_features_in_"), facts["feature_names"]
     model.n_features_in_ = d
     if names is not None:
@@ -87,7 +87,7 @@ def restore_guarantee(model: Any, facts: Mapping[str, Any]) -> None:
     model.delta_ = float(model.privacy_.at_delta or 0.0)
 
 
-def classes_told(classes: NDArray) -> dict[str, Any]:
+def classes_to_state(classes: NDArray) -> dict[str, Any]:
     """Return labels as JSON values, with their type."""
     kind = "str" if classes.dtype.kind == "U" else classes.dtype.name
     labels = classes.tolist()
@@ -100,8 +100,8 @@ def classes_told(classes: NDArray) -> dict[str, Any]:
     return {"type": kind, "values": labels}
 
 
-def restore_classes(stated: Any, of_columns: bool = False) -> NDArray:
-    """Return the labels that :func:`classes_told` described; checks order, unless of columns."""
+def classes_from_state(stated: Any, of_columns: bool = False) -> NDArray:
+    """Return the labels that :func:`classes_to_state` described; checks order, unless of columns."""
     kind, values = check_names(stated, ["type", "values"]).values()
     if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
         raise ValueError(f"the labels have the unknown type {kind!r}")

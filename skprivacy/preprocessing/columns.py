@@ -52,15 +52,15 @@ class Column:
     confirmed: Confirmation | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        who = type(self).__name__
+        owner = type(self).__name__
         for name in ("missing", "inferred"):
             flag(name, getattr(self, name))
             object.__setattr__(self, name, bool(getattr(self, name)))
         for name in ("description", "unit"):
             if not isinstance(getattr(self, name, ""), str):
-                raise TypeError(f"{who}: {name}={getattr(self, name)!r} must be text.")
+                raise TypeError(f"{owner}: {name}={getattr(self, name)!r} must be text.")
         if not isinstance(self.confirmed, Confirmation | None):
-            raise TypeError(f"{who}: confirmed must be None. Use Schema.confirm, which sets it.")
+            raise TypeError(f"{owner}: confirmed must be None. Use Schema.confirm, which sets it.")
 
     def _digest(self, name: str) -> str:
         """Return the digest of the facts that a confirmation refers to."""

@@ -204,7 +204,7 @@ the same unit?
         return check_table(table, dict(self), self.target_column, self._target(), groups)
 
     def _check_kinds(
-        self, who: str, names: Iterable[str] | None = None, *, missing: bool
+        self, owner: str, names: Iterable[str] | None = None, *, missing: bool
     ) -> dict[str, BoundedColumn | CategoricalColumn]:
         """Return some or all columns; raise ValueError unless all are bounded or categorical."""
         found: dict[str, BoundedColumn | CategoricalColumn] = {}
@@ -214,7 +214,7 @@ the same unit?
                 column.missing and not missing
             ):
                 raise ValueError(
-                    f"schema: column {name!r} is {column!r}, and {who} knows only BoundedColumn "
+                    f"schema: column {name!r} is {column!r}, and {owner} knows only BoundedColumn "
                     f"and CategoricalColumn{'' if missing else ' without missing=True'}. Describe "
                     "it as one of these, or leave it out."
                 )

@@ -136,10 +136,10 @@ def check_table(
     if target is not None and target in table and label is not None:
         described = {**described, target: label}
     if groups is None:
-        people = _count_found_groups(table, described, target)
+        counts = _count_found_groups(table, described, target)
     else:
         given = check_groups(groups, table)
-        people = (_rows_per_person(pd.Series(given.codes, name=given.unit), "as given"),)
+        counts = (_rows_per_person(pd.Series(given.codes, name=given.unit), "as given"),)
     return SchemaCheck(
         tuple(
             _check_column(name, table[name], fact, name == target)
@@ -148,7 +148,7 @@ def check_table(
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
-        people,
+        counts,
     )
 
 

@@ -113,7 +113,7 @@ def _parse_column(name: str, fact: Any) -> Column:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _origin_marks(owner: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the marks of origin in a file, as arguments of a Column or Schema.
 
     "inferred": false is refused. Facts read off data become public by a confirmation, not by a
@@ -123,7 +123,7 @@ def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     if "inferred" in facts:
         if facts["inferred"] is not True:
             raise ValueError(
-                f'{who}: "inferred" is {facts["inferred"]!r}; expected true, which stays. Confirm '
+                f'{owner}: "inferred" is {facts["inferred"]!r}; expected true. Confirm '
                 "drafted facts by `skprivacy schema confirm FILE`. Facts that were never read off "
                 "data have no such key."
             )
@@ -132,7 +132,7 @@ def _origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         try:
             marks["confirmed"] = Confirmation.from_dict(facts["confirmed"])
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{who}: {error}") from error
+            raise ValueError(f"{owner}: {error}") from error
     return marks
 
 

@@ -44,10 +44,10 @@ class DaskTable(Table):
         frame = self.frame if groups is None else self._join_sizes(groups)
         partitions = frame[list(plan.columns)].to_delayed()
         tasks = [dask.delayed(plan.partial)(partition) for partition in partitions]
-        together = min(_PARTITIONS_AT_A_TIME, max(_INTEGERS_AT_A_TIME // plan.size, 1))
-        for start in range(0, len(tasks), together):
+        most = min(_PARTITIONS_AT_A_TIME, max(_INTEGERS_AT_A_TIME // plan.size, 1))
+        for start in range(0, len(tasks), most):
             with one_blas_thread():  # of each thread, if Dask's are in this process
-                found = dask.compute(*tasks[start : start + together])
+                found = dask.compute(*tasks[start : start + most])
             for number, integers in enumerate(found, start):
                 yield f"partition {number}", integers
 

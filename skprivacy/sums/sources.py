@@ -86,8 +86,8 @@ class SumSource(ABC):
 class ArraySource(SumSource):
     """Records in memory; ``read`` returns them as ``_sum_records`` takes them, once."""
 
-    def __init__(self, rows: Any, y: NDArray[Any] | None, who: Groups) -> None:
-        self.rows, self.who, self.unit, self.target = rows, who, who.unit, "y"
+    def __init__(self, rows: Any, y: NDArray[Any] | None, units: Groups) -> None:
+        self.rows, self.who, self.unit, self.target = rows, units, units.unit, "y"
         self.y = np.empty(0) if y is None else y
         self.read: Callable[[], tuple[Any, ...]] = lambda: (rows,) if y is None else (rows, y)
         self._records: tuple[Any, ...] | None = None

@@ -175,10 +175,10 @@ class PandasTable(LocalTable):
     def join_sizes(self, groups: str) -> LocalTable:
         known = self.frame[self.frame[groups].notna()]
         try:
-            who = check_groups(known[groups], known)  # refuses 1 and "1", which would be two groups
+            units = check_groups(known[groups], known)  # refuses 1 beside "1": two groups
         except ValueError as error:  # it quotes no value
             raise ColumnTypeError(str(error)) from None
-        return PandasTable(known.assign(**{GROUP_SIZE: who.sizes()[who.codes]}))
+        return PandasTable(known.assign(**{GROUP_SIZE: units.sizes()[units.codes]}))
 
 
 class PolarsTable(LocalTable):
@@ -230,8 +230,8 @@ class DuckDBTable(LocalTable):
         return self.frame.limit(0).df()
 
     def count_units(self, groups: str | None) -> int:
-        what = "*" if groups is None else f"DISTINCT {_quote_name(groups)}"
-        [(count,)] = self.frame.aggregate(f"count({what})").fetchall()
+        counted = "*" if groups is None else f"DISTINCT {_quote_name(groups)}"
+        [(count,)] = self.frame.aggregate(f"count({counted})").fetchall()
         return int(count)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
@@ -240,10 +240,10 @@ class DuckDBTable(LocalTable):
         yield from to_batches(_ROWS)
 
     def join_sizes(self, groups: str) -> LocalTable:
-        who, size = _quote_name(groups), _quote_name(GROUP_SIZE)
-        sizes = self.frame.aggregate(f"{who}, count(*) AS {size}", who)
+        column, size = _quote_name(groups), _quote_name(GROUP_SIZE)
+        sizes = self.frame.aggregate(f"{column}, count(*) AS {size}", column)
         rows, sizes = self.frame.set_alias("rows"), sizes.set_alias("sizes")
-        joined = rows.join(sizes, f"rows.{who} = sizes.{who}")  # drops missing groups
+        joined = rows.join(sizes, f"rows.{column} = sizes.{column}")  # drops missing groups
         return DuckDBTable(joined.project(f"rows.*, sizes.{size}"))
 
 

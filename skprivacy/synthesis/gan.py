@@ -315,7 +315,7 @@ class DPGANSynthesizer(Synthesizer):
             float(self.learning_rate), int(self.discriminator_steps),
         )  # fmt: skip
 
-    def _discriminator_config(self, n: int, who: Groups | None) -> TrainingConfig:
+    def _discriminator_config(self, n: int, units: Groups | None) -> TrainingConfig:
         """Return the training configuration of the discriminator, without its noise."""
         from ..neural_network._gradients.group_batches import PerGroup
         from ..neural_network._training.adversarial import discriminator_config
@@ -328,7 +328,7 @@ class DPGANSynthesizer(Synthesizer):
             epochs=int(self.epochs),
             max_grad_norm=float(self.max_grad_norm),
             learning_rate=float(self.learning_rate),
-            per_group=None if who is None else PerGroup(who.unit, most, "mean"),
+            per_group=None if units is None else PerGroup(units.unit, most, "mean"),
         )
         check_delta(self.delta, config.n_records)
         if config.n_steps < self.discriminator_steps:

@@ -34,9 +34,9 @@ def sample_conditional(
     narrow = rows.astype(np.min_scalar_type(len(table)))  # 16 bits are sorted by their digits
     order = order[np.argsort(narrow[order], kind="stable")]
     row = rows[order]
-    together = np.bincount(row, minlength=len(table))
-    rank = np.arange(n) - (np.cumsum(together) - together)[row]
-    at = (rank + random.uniform(size=len(table))[row]) / together[row]
+    counts = np.bincount(row, minlength=len(table))
+    rank = np.arange(n) - (np.cumsum(counts) - counts)[row]
+    at = (rank + random.uniform(size=len(table))[row]) / counts[row]
     flat = (reached + np.arange(len(table))[:, None]).ravel()
     place = (
         np.searchsorted(flat, row + np.minimum(at, 1.0 - _MIN_WEIGHT), side="right") - row * width

@@ -243,8 +243,8 @@ class MarginalSynthesizer(SchemaSumEstimator, Synthesizer):
                 "engine, all columns are synthesized; label names a column to count others with."
             )
         if not is_table(X, groups):
-            X, _, who = read_records(self, X, groups=groups, **self._input_checks())
-            source = ArraySource(X, None, who)
+            X, _, units = read_records(self, X, groups=groups, **self._input_checks())
+            source = ArraySource(X, None, units)
             source.y = y  # TableFacts checks it
             return source
         return super()._open_source(X, None, groups)

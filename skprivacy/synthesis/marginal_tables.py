@@ -119,9 +119,9 @@ class MeasurementPlan:
     @property
     def marginal_mechanism(self) -> Gaussian:
         """Return the mechanism of the marginals: as one vector, or one at a time."""
-        together = self.n_marginals if self.at_once else 1
-        multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_marginals)
-        return Gaussian(multiplier, self._marginal_change * math.sqrt(together))
+        n_joint = self.n_marginals if self.at_once else 1
+        multiplier = self.noise / math.sqrt(self._budget_shares[2] * n_joint / self.n_marginals)
+        return Gaussian(multiplier, self._marginal_change * math.sqrt(n_joint))
 
     @property
     def single_marginal_mechanism(self) -> Gaussian:

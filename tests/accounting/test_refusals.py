@@ -1,4 +1,4 @@
-"""What the accounting refuses, by the parameter or fact that the refusal names."""
+"""Refusals of the accounting, by the parameter or fact that the refusal names."""
 
 import math
 from functools import partial

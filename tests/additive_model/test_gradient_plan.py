@@ -10,7 +10,7 @@ from skprivacy.accounting import ComposedEvent, epsilon_of
 from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
 from skprivacy.additive_model.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from skprivacy.additive_model.regression import LastStep
-from skprivacy.additive_model.rounds import _score, _size
+from skprivacy.additive_model.rounds import _measure_size, _score
 from skprivacy.additive_model.row_plan import sum_rows, weighted_rows
 
 SIZES = [2, 3]
@@ -62,7 +62,9 @@ def measured_table(loss, codes, scores, target):
 
 
 def score_of(loss, codes, scores, target):
-    return _score(_size(measured_table(loss, codes, scores, target)[..., : loss.n_outputs]), 0.4)
+    return _score(
+        _measure_size(measured_table(loss, codes, scores, target)[..., : loss.n_outputs]), 0.4
+    )
 
 
 def plan_of(relation):

@@ -1,4 +1,4 @@
-"""Membership in published means: the power that theory gives, and what a guarantee allows."""
+"""Membership in published means: power as in theory, bounded by a guarantee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result says, refuses to say, and survives."""
+"""AttackResult: its figures, its refusals, and its storage."""
 
 import json
 from dataclasses import replace

@@ -109,7 +109,7 @@ def test_all_records_together_tell_more_than_the_best_one_or_any():
 
 
 def test_joined_scores_do_not_count_records():
-    """A person of many records that tell nothing is no likelier a member."""
+    """A person with many uninformative records is not likelier to be a member."""
     rng = np.random.default_rng(0)
     many = AttackResult(rng.normal(5, 1, 5000), rng.normal(5, 1, 500))
     people = many.join_groups(np.repeat(np.arange(500), 10), np.arange(500, 1000))

@@ -108,7 +108,7 @@ def test_string_labels_and_classes_missing_in_a_half():
 
 @pytest.mark.parametrize("kind", ["array", "frame", "sparse"])
 def test_large_tables_are_asked_about_in_parts(kind, monkeypatch):
-    """What a model needs for a million records at once may be several times the records."""
+    """A model may need several times the memory of a million records at once."""
     asked = []
 
     class Asked(GaussianNB):

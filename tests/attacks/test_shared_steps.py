@@ -54,7 +54,7 @@ def test_the_pool_is_the_same_and_records_are_transformed_once(records, name, ow
     for model, table in zip(pool.estimators_, pool.iter_proba(X), strict=True):
         np.testing.assert_allclose(model.predict_proba(X), table, rtol=1e-6, atol=1e-12)
     assert pool._answers.vary(X)
-    # What is kept in a folder takes records as they are, whoever reads it.
+    # A model stored in a folder takes raw records, whoever loads it.
     again = ShadowPool(fitted, n_shadows=4, path=tmp_path).fit(X, y)
     np.testing.assert_allclose(again.logits(X, y), logits, rtol=1e-6, atol=1e-9)
     unfitted = make_pipeline(SchemaTransformer(SCHEMA), *own, MODELS[name])
@@ -63,7 +63,7 @@ def test_the_pool_is_the_same_and_records_are_transformed_once(records, name, ow
 
 
 class Centred(TransformerMixin, BaseEstimator):
-    """It says that it learns nothing, and learns the mean all the same once it is told to."""
+    """It claims to learn nothing, and learns the mean once it is switched on."""
 
     def __init__(self, learns=False):
         self.learns = learns

@@ -1,4 +1,4 @@
-"""Whatever a model answers gives a score for each record, and the strong attacks work on it."""
+"""Any model that answers gives a score for each record, and the strong attacks work on it."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""What updates tell: the ratio by hand, members found, nothing on the null, bugs that show."""
+"""Updates: the ratio by hand, members found, no leak on the null, and planted bugs."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ def test_a_property_attack_rehearses_what_parties_do():
     assert len(attack.attack_models_) == 2
     view = attack._shadow_view(X[:20], y[:20], 0)
     assert set(np.unique(view.round(9))) <= {-1.0, 0.0, 1.0}
-    assert attack._size(400) == 20
+    assert attack._choose_set_size(400) == 20
 
 
 @pytest.mark.heavy

@@ -132,12 +132,12 @@ def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
         return [AttackResult(scores[member], scores[~member])], None
 
     tables, _ = of_noise(np.random.default_rng(0), 80)
-    with mock.patch.object(_attacking, "_of_known_members", cheat):
+    with mock.patch.object(_attacking, "_attack_known_members", cheat):
         assert audit_predictions(*tables, claim=0.0).verdict == "violated"
 
 
 def test_shadow_models_that_tell_members_would_be_noticed():
-    """Members were compared with 15 models, others with one: that alone tells them."""
+    """Members were compared with 15 models and others with one, which alone separates them."""
     tables, shadows = of_noise(np.random.default_rng(0), 3000, n_shadows=16)
     told = np.ones((16, 6000), dtype=bool)
     told[:, :3000] = told[0] = False

@@ -56,7 +56,7 @@ class Claiming(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         proba = self.tree_.predict_proba(X)
-        # What is learned from two leaves on 1,000 rows leaks next to nothing.
+        # A tree of two leaves on 1,000 rows leaks next to nothing.
         return proba.round(1) if self.max_depth == 1 else proba
 
     def predict(self, X):
@@ -184,7 +184,7 @@ def test_a_search_claims_nothing():
     for text in (repr(report), report.to_html(), report._repr_html_()):
         assert "chosen by unprotected scores" in text
         assert "proved" not in text
-        assert "unknown" in text  # a model of somebody else's: what its fits cost cannot be told
+        assert "unknown" in text  # a third-party model: the cost of its fits is unknown
 
 
 @pytest.mark.heavy

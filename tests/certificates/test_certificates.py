@@ -92,7 +92,7 @@ def content(issued):
 
 
 def verified(issued, tmp_path, changed, second=False, **options):
-    """Return what is said of a changed certificate; dp_accounting takes a second each time."""
+    """Return the verification of a changed certificate; dp_accounting takes a second each time."""
     path = tmp_path / "changed.json"
     path.write_text(json.dumps(changed))
     options = {"key": issued / "key.pem.pub", "schema": SCHEMA, **options}

@@ -41,7 +41,7 @@ LOCAL = Case(
     null_label=None,
 )
 ALL = {**CASES, **LABELS, "LocalPerturbation": LOCAL}
-# What has no file without pickle, and why: save_model says so, by these words.
+# Models that save_model refuses, with words of its error.
 PICKLED = {
     "ALIBIClassifier-scores": "RidgeClassifier",
     "ALMFineTuner-rounded": "RoundedByPlace",

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a line, its exit code, and what it prints."""
+"""The command line as a user meets it: a line, its exit code and its output."""
 
 from skprivacy.cli import main
 

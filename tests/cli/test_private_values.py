@@ -1,4 +1,4 @@
-"""No command tells a value of its table, in a result, an error, a warning or a log."""
+"""No command reveals a value of its table, in a result, an error, a warning or a log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COMMANDS = {
     "draft": "schema draft t.csv --target ill --out draft.json",
     "draft numbers": "schema draft t.csv --target visits --out draft.json",
     "audit-predictions": "audit-predictions t.csv",
-}  # schema check tells the holder of the data about values, and says so first
+}  # schema check reports values to the data holder, and says so first
 LINES = TABLE.to_csv(index=False).splitlines()
 FILES = {
     "without a header": [f"{NUMBER},{TEXT},2173-09-14,yes,1", *LINES[1:]],
@@ -81,7 +81,7 @@ def folder(tmp_path_factory):
 
 
 def told(folder, line):
-    """Return where a command tells a marker; it ends with an exit code and leaves no file."""
+    """Return where a command shows a marker; it ends with an exit code and leaves no file."""
     codes = []
     heard = hear(lambda: codes.append(main(line.split())))
     for name in ("p.csv", "draft.json"):

@@ -1,4 +1,4 @@
-"""From a table to a saved model and a certificate, by the command line alone."""
+"""From a table to a saved model and a certificate, only by the command line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every private estimator of the library, with what the contract tests need to know of it.
+"""Every private estimator of the library, with the facts that the contract tests need.
 
 A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_records.py`` and
 ``tests/estimators/test_scikit_learn_checks.py`` do the rest.
@@ -122,7 +122,7 @@ def far_numbers(n: int) -> tuple[NDArray, NDArray]:
 
 
 def guesses(n: int) -> tuple[NDArray, NDArray]:
-    """Labels of which features tell nothing: any class may be one that nobody expected."""
+    """Labels independent of the features: any class may be unexpected."""
     rng = np.random.RandomState(0)
     return rng.normal(size=(n, 4)), rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
 
@@ -274,7 +274,7 @@ def turned(rows: torch.Tensor) -> torch.Tensor:
 
 
 class OfThreeParties(DPFederatedClassifier):
-    """A federation of three parties who have every third record each; it tells what networks do."""
+    """A federation of three parties with every third record each; it records what networks do."""
 
     n_steps_ = property(lambda self: self.n_rounds_)
 

@@ -1,4 +1,4 @@
-"""What estimators owe that protect groups of records: neighbours differ in a whole group."""
+"""Contract of estimators that protect groups: neighbours differ in a whole group."""
 
 import json
 import pickle
@@ -125,7 +125,7 @@ def check_delta_counts_people(case: Case) -> None:
 
 
 def check_order_and_names(case: Case) -> None:
-    """What groups are called, and of which type, changes nothing that is released."""
+    """Names and types of groups do not change a release."""
     X, y = case.data(N)
     blob = pickle.dumps(case.make())
     inputs = []

@@ -1,4 +1,4 @@
-"""What estimators owe that protect labels: each is released once, and the rest is public.
+"""Contract of estimators that protect labels: each is released once, the rest is public.
 
 Neighbours differ in one label and in no feature.
 """
@@ -28,7 +28,7 @@ def check_label_replay(case: Case) -> None:
 
 
 def check_law(case: Case) -> None:
-    """What is released has the declared law, given what went in."""
+    """The release has the declared distribution, given the input."""
     tape = Tape()
     with recording(tape):
         case.make().fit(*case.data(PLENTY))

@@ -1,7 +1,7 @@
-"""What a training that protects people owes, as functions that raise AssertionError if not kept.
+"""Contract of training that protects groups; its checks raise AssertionError.
 
-What goes through the mechanism may differ by the sensitivity when a group is blanked or added,
-however many rows it has.
+The mechanism's input may differ by the sensitivity if a group is blanked or added, however many
+rows it has.
 """
 
 from collections import defaultdict
@@ -97,7 +97,7 @@ def check_public_size(case: Case) -> None:
 
 
 def check_chosen_rows(case: Case) -> None:
-    """Which rows are used is a matter of chance, anew in every fit."""
+    """The rows in use are drawn anew in every fit."""
     X, y, whose = group_table(case, (8,) * 12)
     kept: list[list[int]] = []
     at_most = Groups.at_most

@@ -1,4 +1,4 @@
-"""What a federation owes to its parties, as functions that fail where it is not kept.
+"""Contract of a federation towards its parties; its checks raise AssertionError.
 
 ``test_parties.py`` runs them, and ``tests/planted_bugs`` on planted bugs. Neighbours differ in one
 record of a party, or in all that a party has.
@@ -100,7 +100,7 @@ def check_record_replay(**params: Any) -> None:
 
 
 def check_shares() -> None:
-    """Whoever of the parties is missing, the noise of the others is what was claimed."""
+    """Whichever party is missing, the noise of the others is as claimed."""
     for n, untrusted in ((2, 0), (4, 0), (5, 2), (6, 5)):
         mechanism = DistributedGaussian(0.7, n, untrusted)
         for missing in {0, untrusted}:
@@ -126,7 +126,7 @@ def check_sums() -> None:
 
 
 def check_secrecy() -> None:
-    """What reaches the server of each party looks uniform, and is one number for all together."""
+    """The message of each party to the server is uniform; only their sum is informative."""
     seen: list[NDArray] = []
     total = DistributedGaussian.total
 

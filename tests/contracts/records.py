@@ -1,4 +1,4 @@
-"""What every private estimator owes, as functions that raise AssertionError when it is not kept.
+"""Contract of every private estimator; its checks raise AssertionError.
 
 ``test_records.py`` runs them on every estimator, ``tests/planted_bugs`` on estimators with a
 planted bug, where they must fail.

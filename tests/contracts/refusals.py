@@ -1,4 +1,4 @@
-"""What a fit owes that is refused, fails or is interrupted: nothing of it may be left."""
+"""Contract of a fit that is refused, fails or is interrupted: it leaves no trace."""
 
 import warnings
 from collections.abc import Callable, Iterator

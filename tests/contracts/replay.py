@@ -1,4 +1,4 @@
-"""The replay contract: private data reaches a result through ``Mechanism.release`` alone.
+"""Replay contract: private data reaches a result only through ``Mechanism.release``.
 
 A fit on D records what every release was given and what it returned. A fit on a neighbour D' gets
 the same answers. Then everything but the inputs of the releases must be equal, and the inputs may

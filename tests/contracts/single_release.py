@@ -1,4 +1,4 @@
-"""What estimators owe that release everything at once, beside what every private estimator owes."""
+"""Contract of estimators that release everything at once, beyond the general one."""
 
 import numpy as np
 

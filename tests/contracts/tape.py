@@ -15,7 +15,7 @@ from skprivacy.mechanisms import Mechanism, PoissonSampler
 
 @dataclass
 class Tape:
-    """What went through the mechanisms and the sampler during a fit."""
+    """Tape of the inputs and outputs of mechanisms and sampler during a fit."""
 
     mechanisms: list[Mechanism] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)

@@ -61,7 +61,7 @@ def test_groups_of_one_record_change_nothing(name):
     contracts_people.check_each_by_itself(ANY[name])
 
 
-# Who takes part in a step of a network is drawn anew each time.
+# The participants of a network's step are drawn anew each time.
 @pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [k for k, v in ANY.items() if v.once and k not in BY_NAME])

@@ -27,7 +27,7 @@ PUBLIC_FACTS = {"bounds", "class_prior", "classes", "image_shape", "schema", "ta
 
 
 def answers(model, rows, y):
-    """Return what each public method says of the records."""
+    """Return the answer of each public method about the records."""
     found = {}
     for name in METHODS:
         if not hasattr(model, name):

@@ -1,4 +1,4 @@
-"""Tables of people: how many records each has, and what they are."""
+"""Tables of people with several records: their numbers and their similarity."""
 
 import numpy as np
 import pandas as pd

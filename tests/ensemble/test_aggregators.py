@@ -1,4 +1,4 @@
-"""Interactive-GNMax: what is answered, kept and dropped, what it costs, and who knows what."""
+"""Interactive-GNMax: answered and unanswered queries, their cost, and access to votes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PATE: what a neighbour moves, what is charged, what is kept, and how it meets scikit-learn."""
+"""PATE: votes that a neighbour moves, charges, stored state, and scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -383,7 +383,7 @@ def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
 @pytest.mark.parametrize("who", ["teacher", "student"])
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
-    """Teachers that are told a range of all records do not learn from their own alone."""
+    """Teachers given a range of all records do not learn from their partition only."""
     read = Schema({name: BoundedColumn(-4, 4, inferred=True) for name in ("x0", "x1", "x2")})
     told = {who: make_pipeline(SchemaTransformer(read), GaussianNB())}
     fitted = model(**told).fit(X, Y, X_public=PUBLIC)

@@ -1,4 +1,4 @@
-"""A teacher's votes are a function of its own part, to the last bit, whatever trains it."""
+"""A teacher's votes depend only on its partition, to the last bit, however it is trained."""
 
 from __future__ import annotations
 

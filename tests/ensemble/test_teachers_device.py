@@ -1,4 +1,4 @@
-"""On a device a teacher's votes are a function of its own part, too; the processor stands in."""
+"""On a device too, a teacher's votes depend only on its partition; the CPU stands in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a party computes: bounded, exact, and of each record by itself."""
+"""A party's contribution: bounded, exact, and computed record by record."""
 
 from __future__ import annotations
 

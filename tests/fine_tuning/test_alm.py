@@ -1,4 +1,4 @@
-"""ALMFineTuner: who teaches the encoder, what is kept, what it costs, and who calls it."""
+"""ALMFineTuner: training of the encoder, stored state, cost, and callers."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_auto_is_chosen_by_public_facts():
 
 
 def test_half_whitening_needs_public_records_and_helps():
-    """Where directions that tell nothing vary most."""
+    """Here uninformative directions vary most."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=4000)
     records = rng.normal(size=(4000, 6)) * [50, 50, 50, 50, 2, 2]

@@ -107,7 +107,7 @@ def test_the_correction_for_an_approximate_minimum_is_due(monkeypatch):
     """Minimisers that stop as far off as they may, on opposite sides, still keep to the bound."""
     angles, tolerance = worst(3, 2)[0], 0.05
     _, _, (found, other) = minima(angles, 3)
-    apart = (found - other).reshape(2, 2) @ softmax._contrasts(3).T
+    apart = (found - other).reshape(2, 2) @ softmax._contrast_basis(3).T
     apart /= np.linalg.norm(apart)
     exact, sign = softmax.minimize, itertools.cycle([1.0, -1.0])
 

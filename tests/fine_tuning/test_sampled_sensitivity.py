@@ -1,4 +1,4 @@
-"""Sampled sensitivities: what they measure, what they cost, and what they may be called."""
+"""Sampled sensitivities: their values, their cost, and their kind of guarantee."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_what_the_minimiser_is_off_is_added(mechanism):
     with mock.patch.object(
         sensitivity_module, "sample_on_private", return_value=Sensitivity(1.0, 3.0)
     ):
-        done = SampledSensitivity(5)._on(head, job, found, np.random.default_rng(0))
+        done = SampledSensitivity(5)._sample_private(head, job, found, np.random.default_rng(0))
     off = 2e-6 / 1e-3 + 2e-7
     assert done.sensitivity.l2 == pytest.approx(1.0 + off, rel=1e-9)
     if mechanism == "laplace":

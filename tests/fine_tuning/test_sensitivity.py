@@ -96,7 +96,7 @@ def test_noise_for_l2_where_l1_is_due_is_caught(kind, monkeypatch):
 
 
 def test_many_releases_compose_by_their_moments():
-    """What the paper leaves as future work: a hundred copies cost ten times one, not a hundred."""
+    """Future work of the paper: a hundred copies cost ten times as much as one, not a hundred."""
     event = least_noise_mechanism("logistic", 0.1, 1e-5, Sensitivity(1.0), HEAD).event
     assert event.norm == 2
     together = epsilon_of(ComposedEvent((event,) * 100), 1e-5)

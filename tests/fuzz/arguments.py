@@ -60,7 +60,7 @@ ADDITIVE = additive_model.PrivateAdditiveClassifier(
     schema=pre.Schema(PLACES, classes=[0, 1]), n_rounds=1
 ).fit(X, y)
 
-# What a parameter without a default gets.
+# Value of each parameter without a default.
 NEEDED: dict[str, Any] = {
     "X": X, "y": y, "X_in": X, "y_in": y, "X_out": OTHERS, "y_out": y, "X_train": X, "y_train": y,
     "X_test": OTHERS, "y_test": y, "X_public": OTHERS, "x": X[:, 0],

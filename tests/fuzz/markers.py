@@ -1,4 +1,4 @@
-"""Marker values in every wrong form, and the search for them in what a call says.
+"""Marker values in every wrong form, and the search for them in the output of a call.
 
 A marker stands for a private value. No error, warning, note, log record or printed line may
 contain one, whatever the form in which the records were passed.
@@ -144,7 +144,7 @@ def _is_numeric(valid: Any) -> bool:
 
 
 class Heard:
-    """What a call has said, part by part, and whether it was refused."""
+    """Output of a call, part by part, and whether it was refused."""
 
     def __init__(self) -> None:
         self.parts: dict[str, str] = {}

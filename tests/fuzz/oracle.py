@@ -1,4 +1,4 @@
-"""What the library may do with odd input: answer, or refuse by name and leave no trace.
+"""Oracle of odd input: the library must answer, or refuse by name and leave no trace.
 
 A refusal is a ValueError or TypeError that names a parameter, a NotFittedError, an OSError that
 names a file, or an exception of the library. Anything else, an answer that never comes, and any

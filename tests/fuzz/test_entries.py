@@ -23,7 +23,7 @@ from .values import drawn_arguments, odd_arrays
 
 pytestmark = pytest.mark.heavy
 
-# What refusals speak of besides the parameters of a call.
+# Words that refusals may use besides the parameters of a call.
 ALIASES = {"seed", "labels", "relation", "member", "column", "columns", "schema", "subgroups"}
 MORE_NAMES = {
     "PrivacyGuarantee": {"delta"}, "weakest_arithmetic": {"arithmetic"},
@@ -97,7 +97,7 @@ def test_odd_arguments(entry, data):
 
 
 def check_claim(begun):
-    """What is claimed was charged, whatever the records were: not less, and no NaN."""
+    """Every claim was charged in full for any records, and is not NaN."""
     if begun.budget is not None and hasattr(begun.model, "epsilon_"):
         assert list(begun.budget.entries()["status"]) == ["commit"]
         spent = begun.budget.spent(begun.model.delta_)

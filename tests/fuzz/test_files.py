@@ -257,7 +257,7 @@ def test_descriptions_of_guarantees(event, data):
     attempt(lambda: PrivacyGuarantee.from_dict(known), names)
 
 
-# What refusals of events speak of.
+# Words that refusals of events use.
 FIELDS = {parameter for entry in ENTRIES for parameter in entry.valid}
 RESULT = AttackResult(*SCORES, "made up")
 
@@ -289,7 +289,7 @@ def test_descriptions_of_schemas(description):
 # ------------------------------------------------------------------------------- command lines
 
 LINEAR = "--model OutputPerturbationClassifier"
-# What works, in a folder with all the files that it names.
+# Calls that work, in a folder with all the files that they name.
 LINES = [
     f"train table.csv --schema schema.json --epsilon 1 {LINEAR} --set alpha=1 --hold-out 0.25 "
     "--save saved.safetensors --budget ledger --new-scope --scope part",

@@ -1,4 +1,4 @@
-"""What odd input has found: each once, so that it stays mended whatever the next run draws."""
+"""Regressions found by odd input, one test each."""
 
 import datetime
 from contextlib import nullcontext

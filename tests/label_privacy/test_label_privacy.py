@@ -1,4 +1,4 @@
-"""Classifiers of private labels: what they learn, what they keep, and what they refuse."""
+"""Classifiers of private labels: learning, stored state and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an estimator passes to its mechanisms, caught at the door."""
+"""Capture of the values that an estimator passes to its mechanisms."""
 
 from unittest import mock
 

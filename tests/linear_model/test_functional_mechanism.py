@@ -183,7 +183,7 @@ class TestEveryone:
         assert seeded[0].privacy_.kind == "estimate"
 
     def test_odd_records_are_taken_in_silence(self, case):
-        """An error or a warning would tell of a record, or that no other label occurs."""
+        """An error or a warning would reveal a record, or that no other label occurs."""
         model, X, y = case
         for bad in (np.nan, np.inf, -np.inf, 1e300):
             dirty = X.copy()

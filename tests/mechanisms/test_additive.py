@@ -65,7 +65,7 @@ def test_neighbours_have_the_same_support(kind, monkeypatch):
 
 
 def test_floating_point_noise_has_another_support_for_a_neighbour():
-    """The planted bug: plain floating-point noise tells 0.1 from 1 / 3 by the lowest bits."""
+    """The planted bug: plain floating-point noise separates 0.1 from 1 / 3 by the lowest bits."""
 
     @dataclass(frozen=True)
     class Naive(Laplace):

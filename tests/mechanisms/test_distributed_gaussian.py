@@ -50,7 +50,7 @@ def test_a_discrete_gaussian_is_near_to_a_rounded_one(sigma):
 
 
 def test_the_smallest_share_is_covered_by_the_proof():
-    """Whatever is not refused has shares of 2**16 steps or more, where the bounds are nothing."""
+    """Any accepted setting has shares of 2**16 steps or more, where the bounds are nothing."""
     for noise, n in ((1e-7, 3), (1e-3, 10**7)):
         with pytest.raises(ValueError, match="each would add"):
             DistributedGaussian(noise, n_parties=n)

@@ -1,4 +1,4 @@
-"""Noise that is drawn ahead is that of its stream, is added once, and leaves its process never."""
+"""Prefetched noise comes from its stream, is added once, and never leaves its process."""
 
 import os
 import threading

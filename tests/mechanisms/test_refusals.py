@@ -1,4 +1,4 @@
-"""What mechanisms refuse, by the parameter that the refusal names."""
+"""Refusals of mechanisms, by the parameter that the refusal names."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Noise of a uniform direction and a Gamma radius: its law, its cost, and what it saves."""
+"""Noise of a uniform direction and a Gamma radius: its law, its cost and its size."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def loss(noise, moved):
 
 
 def check_pure(share=1.0):
-    """In two dimensions the loss, which tells neighbours apart best, reaches epsilon."""
+    """In two dimensions the loss, the best test of neighbours, reaches epsilon."""
     random, epsilon, moved = SecureRandom(0), 1.5, np.array([1.0, 0.0])
     mechanism = KNorm(share / epsilon, 1.0)
 

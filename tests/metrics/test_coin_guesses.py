@@ -94,7 +94,7 @@ def test_canaries_that_share_one_coin_break_the_product_bound_alone():
 
 
 def test_coins_that_share_one_outcome_count_as_one():
-    """A mechanism of epsilon 1 tells the majority of all coins: guesses stand or fall together.
+    """A mechanism of epsilon 1 reveals the majority of all coins: guesses stand or fall together.
 
     It tells 1 + o(1) coins, however many there are; independence would refute it at once.
     """

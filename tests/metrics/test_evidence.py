@@ -1,4 +1,4 @@
-"""A bound over many splits that holds, and is steadier than that of one split."""
+"""A bound over many splits holds, and is steadier than a bound from one split."""
 
 import numpy as np
 import pytest

@@ -311,7 +311,7 @@ def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
 
 
 def test_slight_leakage_of_many_records_is_found_by_the_auc():
-    # at epsilon 0.5 no threshold tells much; every pair tells a little
+    # at epsilon 0.5 no threshold shows much; every pair shows a little
     found = [epsilon_lower_bound(*response_of(seed, 2000, 0.5)) for seed in range(20)]
     assert np.median(found) > 0.35
     rng = np.random.default_rng(0)

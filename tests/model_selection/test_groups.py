@@ -1,4 +1,4 @@
-"""Sweeps and searches by people: who is on which side, and what the guarantees are about."""
+"""Sweeps and searches with groups: sides of a split, and units of guarantees."""
 
 from contextlib import suppress
 from unittest import mock
@@ -260,7 +260,7 @@ def test_a_search_over_ensembles_of_people():
 
 
 def test_one_person_adds_at_most_one_to_a_score():
-    """Whatever a person's records are, the sum moves by at most 1: brute force over people."""
+    """For any records of a person, the sum moves by at most 1: brute force over people."""
     score = RecordScore("accuracy", lambda y, p: y == p)
 
     class Right:

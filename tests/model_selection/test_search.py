@@ -88,14 +88,14 @@ class Majority(MajorityOfGroups):
 @contextmanager
 def planned_once():
     """Plan the first search, and let later ones of the same kind have its plan and its split."""
-    within, plans = PreparedSearch.within, []
+    within, plans = PreparedSearch.calibrate_to, []
 
     def cached(*args):
         if not plans:
             plans.append(within(*args))
         return plans[0]
 
-    with mock.patch.object(PreparedSearch, "within", cached):
+    with mock.patch.object(PreparedSearch, "calibrate_to", cached):
         yield
 
 
@@ -298,7 +298,7 @@ def check_winner():
 
         search = searched(n_trials=4, epsilon=20.0)
         numbers = np.array([0, 1, 2, 0])
-        prepared = search._prepared(
+        prepared = search._prepare(
             search._checked(), search._candidates(), X, y, {}, SecureRandom()
         )
         with mock.patch.object(PreparedSearch, "_tried", tried):
@@ -318,7 +318,7 @@ KEPT = {
 
 
 def check_only_the_best_is_kept():
-    """Nothing tells how many trials there were, or of those that lost."""
+    """Nothing reveals the number of trials, or the losing ones."""
     tape = Tape()
     with recording(tape):
         search = SEARCH.make().fit(*SEARCH.data(N))
@@ -511,7 +511,7 @@ def test_global_generators_do_not_tell_how_many_trials_there_were():
 
 
 def test_each_trial_has_a_secret_seed_of_its_own():
-    """One seed of 32 bits for all could be found by trying, and would tell which trial won."""
+    """One seed of 32 bits for all could be found by trying, and would reveal the winning trial."""
     seeds = []
 
     class Seeded(Majority):
@@ -669,7 +669,7 @@ def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
         search = searched(estimator=loud, epsilon=60.0, n_trials=n_trials)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            prepared = search._prepared(
+            prepared = search._prepare(
                 search._checked(), search._candidates(), X, y, {}, SecureRandom()
             )
             before = len(caught)

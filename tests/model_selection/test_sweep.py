@@ -1,4 +1,4 @@
-"""PrivacySweepCV: every model once, results as GridSearchCV has them, its cost told."""
+"""PrivacySweepCV: every model once, results as in GridSearchCV, and the stated cost."""
 
 import os
 import pickle
@@ -493,7 +493,7 @@ def test_boosting_takes_what_a_schema_takes():
     )
     for records in (frame, frame.astype({"town": "category"})):
         results = PrivacySweepCV(model, epsilons=[1], cv=2).fit(records, y).baseline_results_
-        assert results["mean_test_score"][0] > 0.6  # the town alone tells two thirds
+        assert results["mean_test_score"][0] > 0.6  # the town alone predicts two thirds
     text = frame[["town"]].to_numpy(object)
     assert _make_boosting(text).fit(text, y).score(text, y) > 0.6
     counts = sparse.csr_matrix((town == "c").astype(float)[:, None])
@@ -519,7 +519,7 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
 @pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The scorer")
 def test_a_model_that_was_paid_for_keeps_its_scores_when_the_attack_fails():
-    """A network fits records with NaN, because an error would tell of them, and predicts none."""
+    """A network fits records with NaN, because an error would reveal them, and predicts none."""
     gaps, budget = X.copy(), PrivacyBudget(100.0, delta=1e-3)
     gaps[7, 1] = np.nan
     network = DPSGDClassifier(classes=[0, 1], delta=1e-5, epochs=1, budget=budget)

@@ -1,4 +1,4 @@
-"""What scikit-learn's searches promise, a sweep keeps: parameters, routing, scorers, pickles."""
+"""PrivacySweepCV as a search of scikit-learn: parameters, routing, scorers, pickles."""
 
 import pickle
 from copy import deepcopy

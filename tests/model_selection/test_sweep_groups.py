@@ -1,4 +1,4 @@
-"""Who pays for privacy: scores and leakage by subgroup, with few false alarms."""
+"""Cost of privacy by subgroup: scores and leakage, with few false alarms."""
 
 import json
 import math

@@ -180,7 +180,7 @@ def test_people_and_subgroups_are_the_same():
 
 
 class Learning(SchemaTransformer):
-    """It inherits what its parent says of itself, and learns the mean all the same."""
+    """It inherits its parent's declaration, but learns the mean."""
 
     def fit(self, X, y=None):
         self.mean_ = X["age"].mean()

@@ -1,4 +1,4 @@
-"""Sweeps of regressors: scored, attacked and compared as those of classifiers are."""
+"""Sweeps of regressors: scored, attacked and compared like sweeps of classifiers."""
 
 import numpy as np
 import pytest

@@ -210,8 +210,10 @@ def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
     X = torch.randn(5, 4)
     with pytest.raises(ValueError, match=r"mixes records|stores private records"):
         Views.from_augment((MovingMean(), 2)).check(X)
-    Views.from_augment((Weaker(), 2))._after(X, X)
-    assert torch.equal(*[Views.from_augment((Weaker(), 2))._after(first, X) for first in (X, -X)])
+    Views.from_augment((Weaker(), 2))._views_after(X, X)
+    assert torch.equal(
+        *[Views.from_augment((Weaker(), 2))._views_after(first, X) for first in (X, -X)]
+    )
 
 
 class Keeping:

@@ -1,4 +1,4 @@
-"""DPSGDRegressor, and what the optimizers do."""
+"""DPSGDRegressor and its optimizers."""
 
 from __future__ import annotations
 

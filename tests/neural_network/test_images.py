@@ -50,7 +50,7 @@ def on_digits(**params):
 SHIFT = RandomShift((1, 8, 8), pixels=1)
 
 
-# How well shifted digits are told varies by 0.025 with the noise.
+# Accuracy on shifted digits varies by 0.025 with the noise.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_a_convolution_net_learns_digits():

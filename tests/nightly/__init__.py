@@ -1,1 +1,1 @@
-"""Tests of whole programs, each in a process of its own: ``make nightly``."""
+"""Tests of whole programs, each in a separate process: ``make nightly``."""

@@ -1,4 +1,4 @@
-"""Whatever is done to writers, nothing is uncharged, nor lost that was paid for, nor half read."""
+"""However writers are disturbed, no charge is missed, and no paid result lost or half read."""
 
 import os
 import subprocess

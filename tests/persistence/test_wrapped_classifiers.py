@@ -1,4 +1,4 @@
-"""Models that teach another by noisy votes or labels: the learner is kept, and nothing else."""
+"""Models taught by noisy votes or labels: a file holds the learner and nothing else."""
 
 from __future__ import annotations
 

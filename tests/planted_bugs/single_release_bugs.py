@@ -1,4 +1,4 @@
-"""Planted bugs in estimators that release once: bounds, sensitivities, charges, what is kept."""
+"""Planted bugs in estimators that release once: bounds, sensitivities, charges, state."""
 
 import dataclasses
 from contextlib import contextmanager

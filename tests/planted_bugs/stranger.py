@@ -1,4 +1,4 @@
-"""Another author's DP-SGD in plain numpy, which releases its weights alone."""
+"""Another author's DP-SGD in plain numpy, which releases only its weights."""
 
 from functools import lru_cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Planted bugs in another author's DP-SGD, which verify_privacy sees in the weights alone."""
+"""Planted bugs in another author's DP-SGD, which verify_privacy sees in the weights."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Planted bugs in the training of networks: clipping, batches, steps, and what is kept of it."""
+"""Planted bugs in the training of networks: clipping, batches, steps and state."""
 
 import dataclasses
 from unittest import mock
@@ -51,7 +51,7 @@ def clip_alone(squared, total, allowed):
 
 @calling
 def layers_clipped_alone(original, self, inputs, targets, clip, norm, first):
-    """The same in a short sum, which is told how to clip."""
+    """The same in a short sum, which gets the clipping function."""
     original(self, inputs, targets, clip_alone, norm, first)
 
 

@@ -93,7 +93,7 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "ALMFineTuner-least-squares-k-norm": partial(TUNER, head="least_squares", mechanism="k_norm"),
     # One winner tells all that it is charged for, if two votes of three become one; several do not.
     "PATEClassifier": partial(PATEClassifier, **VOTES),
-    # With a threshold below any count it answers all; fewer answers tell less than is claimed.
+    # With a threshold below any count it answers all; fewer answers leak less than claimed.
     "PATEClassifier-confident": partial(
         PATEClassifier, **VOTES, aggregator=ConfidentGNMax(threshold=-20.0, max_answers=1)
     ),

@@ -161,7 +161,7 @@ def test_a_radius_too_small_by_one_column_is_caught(monkeypatch):
 
 
 def test_no_record_is_weighted_down():
-    """What the radius is for: a fit counts every record fully, and with no more noise."""
+    """Purpose of the radius: a fit counts every record fully, and with no more noise."""
     X, y, _ = table()
     X = pd.concat([X, adversarial(COLUMNS)], ignore_index=True)
     y = np.resize(y, len(X))

@@ -113,7 +113,7 @@ def test_wrong_tables(wrong, words):
 
 
 def test_bounds_that_are_the_extremes_of_the_data():
-    """Bounds of a draft pass every other check, and nobody was told where they come from."""
+    """Bounds of a draft pass every other check, and their origin went unreported."""
     table = pd.DataFrame(
         {"age": [18, 40, 89], "cost": [1.5, 2, 3], "on": ["2020-01-02", "2020-03-01", "2020-02-01"]}
     )

@@ -1,4 +1,4 @@
-"""Which combinations of parameters run every day, and that the night runs all others."""
+"""Combinations of parameters that run every day; the night runs all others."""
 
 from collections import Counter
 from itertools import product

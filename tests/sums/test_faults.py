@@ -1,4 +1,4 @@
-"""A scan is charged before it reads; one that fails stays charged and tells nothing."""
+"""A scan is charged before it reads; a failed one stays charged and reveals nothing."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Fits of several scans: one charge, before the first total; each total of the next plan alone."""
+"""Fits of several scans: one charge, before the first total; each total fits the next plan only."""
 
 import copy
 import pickle

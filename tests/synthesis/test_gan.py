@@ -1,4 +1,4 @@
-"""What a user of DPGANSynthesizer meets."""
+"""DPGANSynthesizer from a user's view."""
 
 from __future__ import annotations
 

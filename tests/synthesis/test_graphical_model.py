@@ -122,5 +122,5 @@ def test_systematic_draws_are_within_one_of_what_is_expected():
     columns = sample_conditional(table, rows, np.random.RandomState(0))
     assert np.abs(np.bincount(columns[:1000], minlength=3) - [200, 500, 300]).max() <= 1
     assert np.abs(np.bincount(columns[1000:], minlength=3) - 100).max() <= 1
-    # Which record gets which is random: no run of equal ones, as systematic draws alone would have.
+    # Values go to records at random: no run of equal ones, as in plain systematic draws.
     assert (np.diff(columns[:1000]) != 0).sum() > 400

@@ -1,4 +1,4 @@
-"""What a user of MarginalSynthesizer meets."""
+"""MarginalSynthesizer from a user's view."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_what_pandas_keeps_of_the_categories_of_a_column_is_not_kept():
 @pytest.mark.parametrize("column", ["age", "job"])
 @pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, 1j, pd.NaT])
 def test_a_record_with_what_is_no_value_is_left_out(column, value):
-    """An error would tell that there is such a record."""
+    """An error would reveal such a record."""
     X = people(200).astype({column: object})
     X.at[0, column] = value
     assert len(fitted(X, "independent").sample(5, random_state=0)) == 5

@@ -1,4 +1,4 @@
-"""What a user meets who trains on synthetic records."""
+"""Training on synthetic records from a user's view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each test costs, in seconds of processor time: ``pytest -p tests.tools.cpu_durations``.
+"""Processor time of each test: ``pytest -p tests.tools.cpu_durations``.
 
 Wall time tells how busy the machine is; processor time, with that of the processes that a test
 starts, tells what the test costs. With ``--cpu-durations=FILE`` every test's cost is written to the

@@ -55,7 +55,7 @@ class Opening(NamedTuple):
 
 def find_refusal(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
-    for scope, before in _accounts(log, leaf, terms).items():
+    for scope, before in _list_accounts(log, leaf, terms).items():
         after = before.with_charge(event)
         if not after.is_admitted():
             return Refusal(scope, before, after)
@@ -70,7 +70,7 @@ def parse_cap(body: str) -> Cost:
 
 def count_fitting(log: Log, leaf: str, event: Event, terms: Terms) -> int:
     """Return how many more of ``event``, up to about :data:`MANY`, would be admitted."""
-    accounts = _accounts(log, leaf, terms).values()
+    accounts = _list_accounts(log, leaf, terms).values()
 
     def exceeds(count: int) -> bool:
         return not all(account.with_charge(event, count).is_admitted() for account in accounts)
@@ -268,7 +268,7 @@ def count_memberships(paths: Iterable[str]) -> int:
     return count if count <= _MAX_WAYS else 0
 
 
-def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
+def _list_accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
     """Return the account of every scope with a cap that contains ``leaf``."""
     accounts = {}
     for scope, body in log.scopes().items():

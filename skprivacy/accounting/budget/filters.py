@@ -169,7 +169,7 @@ def sum_epsilons_and_deltas(counts: Counts, relation: str) -> Cost:
 def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
     """Return Renyi orders and their shares of delta, which depend only on the cap."""
     orders = np.asarray(DEFAULT_ORDERS, dtype=float)
-    allowance = cap.epsilon - _conversion(orders, math.log(cap.delta))
+    allowance = cap.epsilon - _conversion_term(orders, math.log(cap.delta))
     best = orders[np.argmax(allowance / orders)]
     return tuple((float(best * scale), share) for scale, share in _ORDERS if best * scale > 1)
 
@@ -192,7 +192,7 @@ def renyi_cost_at_orders(
         cost = math.fsum(n * c[0] for n, c in each)
         failure = math.fsum(n * c[1] for n, c in each)
         # Feldman and Zrnic 2021: epsilon of this order, at its share of delta
-        best = min(best, cost + float(_conversion(order, math.log(delta * share))))
+        best = min(best, cost + float(_conversion_term(order, math.log(delta * share))))
     return Cost(max(best, 0.0), failure)
 
 
@@ -304,7 +304,7 @@ def _renyi_cost(event: Event, order: float, relation: str) -> tuple[float, float
     return cost, failure
 
 
-def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
+def _conversion_term(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
     """Return the term that converts a Renyi cost into an epsilon."""
     # Canonne, Kamath and Steinke 2020, Proposition 12
     order = np.asarray(order)

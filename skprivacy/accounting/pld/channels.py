@@ -61,7 +61,7 @@ def max_shift_in_steps(mu: float, step: float) -> int:
 def gaussian_channel(t: float, step: float, slack: float = 0.0) -> Channels:
     """Return N(t, 1) from N(0, 1) as one channel, with its losses split onto a grid."""
     edges = _edges(t, step)
-    mass = _atoms(t, edges)
+    mass = _make_atoms(t, edges)
     mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # rounds these losses up
     return Channels.from_losses(mass[:, None], edges[:, None], slack)
 
@@ -90,7 +90,7 @@ def censored_channels(t: float, lowest: float, step: float, side: int) -> tuple[
         cut = math.floor(-t * lowest / step) * step
         seen = edges[edges > cut - step / 2]
     p, q = (float(ndtr(side * (cut / t + sign * t / 2))) for sign in (-1, 1))
-    mass = _atoms(t, seen)
+    mass = _make_atoms(t, seen)
     if side < 0:
         mass[0] += GaussianPair(1 / t).masses(seen)[0][0]
     unseen = Channels.from_laws(np.array([[p]]), np.array([[q]]))
@@ -139,7 +139,7 @@ def argmax_channels(h: float, lowest: float, highest: float, wide: float) -> tup
     bottom, off = math.sqrt(2) * lowest, _OFF * h
     laws, missed = [], []
     for variances in (_FINE, _ROUGH):
-        d_step, s_step = steps = _steps(variances, off)
+        d_step, s_step = steps = _choose_steps(variances, off)
         d_margin, s_margin = margins = [_MARGIN * math.sqrt(v) for v in variances]
         first, last = (bottom - s_margin) / s_step, (highest + s_margin) / s_step
         widest = math.ceil((highest - bottom + d_margin) / d_step)
@@ -153,7 +153,7 @@ def argmax_channels(h: float, lowest: float, highest: float, wide: float) -> tup
             near &= (size > wide - d_margin) | (rows < _LOW + s_margin)
         both = [_gaussian_argmax_law(s, d + side * h / math.sqrt(2), variances) for side in (1, -1)]
         laws.append([law[:, near] for law in both])
-        missed.append(2 * sum(map(_beyond, margins, variances, steps)))
+        missed.append(2 * sum(map(_bound_margin_excess, margins, variances, steps)))
     p, q = np.concatenate(laws, axis=-1)
     return Channels.from_laws(p, q, slack=4.1 * off), max(missed)
 
@@ -193,7 +193,7 @@ def _edges(t: float, step: float) -> Array:
     return np.arange(-ends, ends + 1) * step
 
 
-def _atoms(t: float, edges: Array) -> Array:
+def _make_atoms(t: float, edges: Array) -> Array:
     """Return the P-masses of N(t, 1) from N(0, 1) within ``edges``, moved onto the edges.
 
     The mass of a cell is split between its two ends such that its P- and Q-mass are preserved.
@@ -207,12 +207,12 @@ def _atoms(t: float, edges: Array) -> Array:
     return mass
 
 
-def _steps(variances: tuple[float, float], off: float) -> list[float]:
+def _choose_steps(variances: tuple[float, float], off: float) -> list[float]:
     """Return lattice spacings at which the e of :func:`argmax_channels` is at most ``off``."""
     return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
 
 
-def _beyond(margin: float, variance: float, step: float) -> float:
+def _bound_margin_excess(margin: float, variance: float, step: float) -> float:
     """Bound the probability that a public shift exceeds the margin on one side."""
     width = math.sqrt(variance)
     first = step / width * math.exp(-(margin**2) / (2 * variance)) / math.sqrt(2 * math.pi)
@@ -239,17 +239,17 @@ def _gaussian_argmax_law(s: Array, d: Array, variances: tuple[float, float]) -> 
 def _near_lattice(h: float) -> Part:
     """Return the lattice over 0 <= x <= h, -h <= y <= h (Lemma 2)."""
     x, y = np.meshgrid(np.linspace(0, h, _CELLS + 1), np.linspace(-h, h, 2 * _CELLS + 1))
-    return _with_slack(*_neighbour_laws(x.ravel(), y.ravel(), h), 2 * _slack(h / _CELLS))
+    return _with_slack(*_neighbour_laws(x.ravel(), y.ravel(), h), 2 * _bound_error(h / _CELLS))
 
 
 def _ahead_corners(h: float) -> Part:
     """Return corners around 0 <= x <= h, h <= y, where laws are e^-y times linear (Lemma 3)."""
-    y, more = _corners(h)  # Lemma 3 of "The cost of a noisy arg-max"
+    y, more = _find_corners(h)  # Lemma 3 of "The cost of a noisy arg-max"
     x, y = np.meshgrid(np.linspace(0, h, _CELLS + 1), y)
     p, q = _neighbour_laws(x.ravel(), y.ravel(), h)
     more = np.repeat(more, _CELLS + 1)
     return _with_slack(
-        _scale_departure(p, 1, more), _scale_departure(q, 1, more), _slack(h / _CELLS)
+        _scale_departure(p, 1, more), _scale_departure(q, 1, more), _bound_error(h / _CELLS)
     )
 
 
@@ -257,12 +257,12 @@ def _level_lattice(h: float) -> Part:
     """Return the lattice of two classes at most h apart, half-way between P and Q."""
     gap = np.linspace(-h, h, 2 * _WIDE_CELLS + 1)
     p, q = (_three_outcomes(_prob_ahead(gap + t), _prob_ahead(-gap - t)) for t in (h, -h))
-    return _with_slack(p, q, _slack(h / _WIDE_CELLS))
+    return _with_slack(p, q, _bound_error(h / _WIDE_CELLS))
 
 
 def _level_corners(h: float) -> Part:
     """Return corners around two classes more than h apart, half-way between P and Q."""
-    gap, more = _corners(h)
+    gap, more = _find_corners(h)
     behind, behind_after = (more * _prob_ahead(-gap - t) for t in (h, -h))
     return _with_slack(
         _three_outcomes(1 - behind, behind), _three_outcomes(1 - behind_after, behind_after), 0.0
@@ -273,7 +273,7 @@ def _threshold_lattice(h: float) -> Part:
     """Return the lattice of one class against a threshold."""
     y = np.linspace(-h, 0, _WIDE_CELLS + 1)
     p, q = (_three_outcomes(_prob_positive(mean), _prob_positive(-mean)) for mean in (y, y + h))
-    return _with_slack(p, q, _slack(h / _WIDE_CELLS))
+    return _with_slack(p, q, _bound_error(h / _WIDE_CELLS))
 
 
 def _tail_limit(h: float) -> Part:
@@ -287,14 +287,14 @@ def _with_slack(p: Array, q: Array, slack: float) -> Part:
     return p, q, np.full(p.shape[1], slack)
 
 
-def _slack(cell: float) -> float:
+def _bound_error(cell: float) -> float:
     """Bound the error of ln P of a mixture over both ends of a cell (factors of Lemma 2)."""
     # Lemma 2: r <= 1 - 1 / cosh(d / 2), and the factors 1 - r and 1 + r (2 e^d - 1)
     rest = 1 - 1 / math.cosh(cell / 2)
     return max(-math.log1p(-rest), math.log1p(rest * (2 * math.exp(cell) - 1)))
 
 
-def _corners(h: float) -> tuple[Array, Array]:
+def _find_corners(h: float) -> tuple[Array, Array]:
     """Return the corners y of the tangents, and the factors of their departure from the limit.
 
     The tangents of e^-y (u + y v) at y_0 and y_0 + d meet at y_0 - 1 + d / (1 - e^-d), where the

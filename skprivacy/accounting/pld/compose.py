@@ -120,7 +120,7 @@ def _coarsen(lattice: _Lattice) -> _Lattice:
     return _Lattice((lattice.first - offset) // 2, 2 * lattice.step, even, lattice.infinity)
 
 
-def _power(base: Array, exponent: int) -> Array:
+def _raise_to_power(base: Array, exponent: int) -> Array:
     """Raise ``base`` to a power of at least 1 by squaring."""
     base = base.copy()
     while not exponent & 1:  # the first factor is copied below, not multiplied by ones
@@ -268,7 +268,7 @@ def compose(
         step *= min(max(1.5 * share, 1 / 16), 1 / 2)
 
 
-def _window(
+def _find_window(
     groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint
 ) -> tuple[float, float, float]:
     """Return the ends of the window and a bound on the probability of a loss above it.
@@ -302,7 +302,7 @@ def _window(
 def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint) -> ComposedLoss:
     """Compose by one real FFT (Koskela, Jalko and Honkela 2020) of the tilted masses."""
     theta, step = saddle.theta, lattices[0].step
-    low, high, beyond = _window(groups, lattices, saddle)
+    low, high, beyond = _find_window(groups, lattices, saddle)
     if high - low > 8 * _MAX_POINTS * step:  # a useless plan: return the trivial bound
         low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
@@ -322,7 +322,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
         # A factor's error is a few units in the last place of its exponents and butterflies.
         exponents = abs(theta) * float(np.abs(lattice.loss) @ tilted) + abs(value)
         off = group.count * _ULP * (8 * math.log2(size) + 8 + 4 * exponents)
-        power = _power(factor, group.count)
+        power = _raise_to_power(factor, group.count)
         modulus, one = np.abs(power), np.abs(factor)
         # |factor|^(count - 1); values too small for a quotient are negligible
         fewer = np.divide(modulus, one, out=np.zeros_like(one), where=one > 1e-300)

@@ -269,7 +269,7 @@ class AttributeInference(TargetAttack):
         many = is_number_column and self.within is None and column.nunique() > _MAX_CATEGORIES
         if not (self.within or many):
             return 0.0, *self._list_values(column)
-        numbers = self._truth(column, "X")
+        numbers = self._read_truth(column, "X")
         shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
         # quantiles of the distinct values, too, since nearly all records may share one
         tried = np.unique(
@@ -289,7 +289,7 @@ class AttributeInference(TargetAttack):
             ) from None
         return known, codes
 
-    def _truth(self, column: pd.Series[Any], name: str) -> NDArray[np.float64]:
+    def _read_truth(self, column: pd.Series[Any], name: str) -> NDArray[np.float64]:
         """Return a quantity as floats; ValueError if some value is not a finite number."""
         name = f"attribute={self.attribute!r} of {name}"
         found = as_numbers(name, column, "one finite number for each record")
@@ -299,7 +299,7 @@ class AttributeInference(TargetAttack):
 
     def _other_columns(self, X: Any, y: Any) -> pd.DataFrame:
         """Return the columns without the attribute, after checking the targets."""
-        frame, _ = self._split(X)
+        frame, _ = self._split_attribute(X)
         check_consistent_length(frame, self._encode_target(y))
         return frame
 
@@ -349,10 +349,10 @@ class AttributeInference(TargetAttack):
         """Return the guesses of the attack, and of each imputation."""
         frame, column = self._split_complete(X, name)
         check_consistent_length(frame, self._encode_target(y, name.replace("X", "y")))
-        truth = self._truth(column, name) if self.within_ else column.to_numpy()
+        truth = self._read_truth(column, name) if self.within_ else column.to_numpy()
         by_frequency = np.tile(self.marginal_, (len(frame), 1))
         attack = self._judge(self._posterior(X, frame, y), truth)
-        return attack, [self._judge(p, truth) for p in (self._imputed(frame, y), by_frequency)]
+        return attack, [self._judge(p, truth) for p in (self._impute(frame, y), by_frequency)]
 
     def _judge(self, proba: NDArray[np.float64], truth: NDArray[Any]) -> Guesses:
         """Compare the guesses of a distribution over values with the truth."""
@@ -374,16 +374,16 @@ class AttributeInference(TargetAttack):
         """Return the probability of each value, (n_records, n_values)."""
         # log of prior times likelihood of the target, for each value of the attribute
         total = np.log(np.maximum(self._prior(frame, y), FLOOR))
-        total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
+        total += self._likelihoods([self._set_attribute(X, value) for value in self.values_], y)
         return softmax(total, axis=1)
 
     def _prior(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         if self.prior == "imputation":
-            return self._imputed(frame, y)
+            return self._impute(frame, y)
         known = self.marginal_ if self.prior == "marginal" else np.ones(len(self.values_))
         return np.tile(known, (len(frame), 1))
 
-    def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
+    def _impute(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
         with name_failing_model(self.imputer_, "asked about X"):
             return np.asarray(self.imputer_.predict_proba(self._append_target(frame, y)))
 
@@ -399,7 +399,7 @@ class AttributeInference(TargetAttack):
 
     def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
         """Return the other columns and the attribute; ValueError if a value is missing."""
-        frame, values = self._split(X, name)
+        frame, values = self._split_attribute(X, name)
         missing = int(pd.isna(values).sum())
         if missing:
             raise ValueError(
@@ -409,7 +409,7 @@ class AttributeInference(TargetAttack):
             )
         return frame, values
 
-    def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
+    def _split_attribute(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, pd.Series[Any]]:
         """Return the other columns, named by position, and the attribute."""
         X = as_records(X, name)
         if sparse.issparse(X):
@@ -429,7 +429,7 @@ class AttributeInference(TargetAttack):
         columns = self._encode_target(y).T
         return frame.assign(**{f"target{i}": column for i, column in enumerate(columns)})
 
-    def _fill(self, X: Any, value: Any) -> Any:
+    def _set_attribute(self, X: Any, value: Any) -> Any:
         """Return the records with the attribute set to ``value``, in the same container."""
         if isinstance(X, pd.DataFrame):
             frame = X.copy()

@@ -347,7 +347,7 @@ class PropertyInference(BaseEstimator):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise_alone(kind(f"{name}: {describe_error(error)}"))
 
-    def _size(self, n_records: int) -> int:
+    def _choose_set_size(self, n_records: int) -> int:
         """Return the size of a shadow set that is drawn from ``n_records`` records."""
         known = self.target.n_records if isinstance(self.target, Updates) else n_records // 4
         return self.n_train or known
@@ -365,7 +365,7 @@ class PropertyInference(BaseEstimator):
 
     def _counts(self, group: NDArray[np.bool_], share: float) -> tuple[int, int]:
         """Return the numbers of records of the group and of others in a shadow set."""
-        n_train = self._size(len(group))
+        n_train = self._choose_set_size(len(group))
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
             raise ValueError(

@@ -90,15 +90,15 @@ class VulnerableRecordsAttack(ShadowAttack):
         self._prints = np.unique(fingerprints(X))
         # one more than needed, because a record of the pool is its own nearest neighbour
         wanted = min(self.max_neighbors + 2, len(y))
-        self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._coordinates(X))
+        self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._compute_coordinates(X))
 
-    def _coordinates(self, X: Any) -> NDArray[np.float64]:
+    def _compute_coordinates(self, X: Any) -> NDArray[np.float64]:
         """Return the shadow models' predictions, scaled to distances that are root mean squares."""
         proba = np.hstack(list(self.pool_.iter_proba(X)))
         return proba / np.sqrt(self.pool_.n_shadows)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        distance = self._neighbours.kneighbors(self._coordinates(X))[0]
+        distance = self._neighbours.kneighbors(self._compute_coordinates(X))[0]
         shadows = self.pool_._ask_models(X, y)
         near = np.sum(distance < self.radius, axis=1) - np.isin(shadows.prints, self._prints)
         out = Moments.from_values(shadows.logits, shadows.out)
@@ -200,7 +200,7 @@ class IndirectInference(ShadowAttack):
             # Long et al. 2018: the record itself is never among its queries
             itself = prints[here, None] == self._query_prints[asked]
             answers, shadow = self._answers[asked, c], self._shadow_answers[:, asked, c]
-            weight, middle = _influence(shadow, trained[:, here])
+            weight, middle = _measure_influence(shadow, trained[:, here])
             values[here] = np.where(itself, 0.0, weight) @ (answers - middle)
         return values
 
@@ -209,7 +209,7 @@ def _log_odds(proba: Float64Array) -> Float64Array:
     return np.log(proba + FLOOR) - np.log(1 - proba + FLOOR)
 
 
-def _influence(
+def _measure_influence(
     shadow: Float64Array, trained: NDArray[np.bool_]
 ) -> tuple[Float64Array, Float64Array]:
     """Return each record's effect on each answer, divided by its variance, and the mean answers."""

@@ -29,7 +29,7 @@ from .shadow_attack import (
     log_ratio,
     pooled_variances,
     rmia,
-    smoothed,
+    smooth_logit,
     standard_score,
 )
 
@@ -138,8 +138,8 @@ class LiRA(TunedAttack):
         variants = [
             AttackSetting(
                 [(floor, prior) for prior in priors],
-                partial(smoothed, floor=floor),
-                partial(self._compared, priors=priors),
+                partial(smooth_logit, floor=floor),
+                partial(self._compare_all, priors=priors),
             )
             for floor in floors
         ]
@@ -148,7 +148,7 @@ class LiRA(TunedAttack):
         best = max(sorted(found, key=_distance_from_default), key=found.__getitem__)
         (self.floor_, self.prior_), self.power_ = best, found[best]
 
-    def _compared(
+    def _compare_all(
         self,
         target: Float64Array,
         shadow: Float64Array,
@@ -169,7 +169,7 @@ class LiRA(TunedAttack):
 
     def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Fix the pooled variances, so that no score depends on the other records of a call."""
-        smooth = smoothed(shadows.logits, self.floor_)
+        smooth = smooth_logit(shadows.logits, self.floor_)
         self._pooled = pooled_variances(smooth, shadows.out)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -182,10 +182,12 @@ class LiRA(TunedAttack):
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
             for rows in split_rows(len(y)):  # bounds the memory: a step copies all models' logits
-                own = smoothed(target[rows], self.floor_)
-                others = smoothed(shadow[:, rows], self.floor_)
+                own = smooth_logit(target[rows], self.floor_)
+                others = smooth_logit(shadow[:, rows], self.floor_)
                 out = shadows.out[:, rows]
-                total[rows] += next(self._compared(own, others, out, [self.prior_], self._pooled))
+                total[rows] += next(
+                    self._compare_all(own, others, out, [self.prior_], self._pooled)
+                )
         return total
 
     def _variants(self, X: Any) -> list[Any]:
@@ -284,7 +286,7 @@ class RMIA(TunedAttack):
             tried = tried[:1]
         # The ratio itself is compared: it orders records as the score does, for any population and
         # any gamma.
-        every = AttackSetting(tried, expit, partial(self._compared, tried=tried))
+        every = AttackSetting(tried, expit, partial(self._compare_all, tried=tried))
         found = known.self_attack.score_settings([every])
         self.offline_a_ = max(found, key=found.__getitem__)
         self.power_ = found[self.offline_a_]
@@ -301,10 +303,10 @@ class RMIA(TunedAttack):
         if self.online:
             self._check_in_models(shadows.trained, shadows.known)
         target, shadow = expit(self._target_logit(X, y)), expit(shadows.logits)
-        (ratio,) = self._compared(target, shadow, shadows.out, [self.offline_a_])
+        (ratio,) = self._compare_all(target, shadow, shadows.out, [self.offline_a_])
         return ratio
 
-    def _compared(
+    def _compare_all(
         self,
         target: Float64Array,
         shadow: Float64Array,

@@ -226,7 +226,7 @@ class PoolRecords:
         return SelfAttack.from_pool(self.shadow, self.trained)
 
 
-def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
+def smooth_logit(log_odds: Float64Array, floor: float) -> Float64Array:
     """Return the log-odds after adding ``floor`` to the probability and to its complement.
 
     Without it, nearly equal probabilities close to 0 or 1 have very different log-odds: the gap is

@@ -37,7 +37,7 @@ from .shadow_attack import (
     log_ratio,
     mean_tpr,
     pooled_variances,
-    smoothed,
+    smooth_logit,
     standard_score,
 )
 
@@ -290,7 +290,7 @@ def _searchable(X: Any, n_distinct: int) -> bool:
 
 def _pooled_variances(shadow: Float64Array, out: Mask) -> list[Pooled]:
     """Return the pooled variances of OUT and IN models for each floor."""
-    return [pooled_variances(smoothed(shadow, floor), out) for floor in FLOORS]
+    return [pooled_variances(smooth_logit(shadow, floor), out) for floor in FLOORS]
 
 
 def _ratio_features(
@@ -299,7 +299,7 @@ def _ratio_features(
     """Return the regression's inputs from each record's own log-odds."""
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
-        own, others = smoothed(target, floor), smoothed(shadow, floor)
+        own, others = smooth_logit(target, floor), smooth_logit(shadow, floor)
         without, within = Moments.from_values(others, out), Moments.from_values(others, ~out)
         columns.append(log_ratio(own, without, within, PRIOR, of_all))
         columns.append(standard_score(own, without, PRIOR, of_all[0]))
@@ -317,7 +317,7 @@ def _ratio_features(
 
 def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
     """Return the target's log-odds minus the mean of the IN and the OUT models' means."""
-    own, others = smoothed(target, FLOORS[-1]), smoothed(shadow, FLOORS[-1])
+    own, others = smooth_logit(target, FLOORS[-1]), smooth_logit(shadow, FLOORS[-1])
     return own - sum(column_means(others, of) for of in (out, ~out)) / 2
 
 

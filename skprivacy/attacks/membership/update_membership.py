@@ -148,7 +148,7 @@ class UpdatesMembership(MembershipAttack):
             records = seen._gradients(t, X, labels)
             reference = seen._gradients(t, self._reference, known)
             losses[:, t] = records.loss
-            test = _Round(records, reference, seen._descent(t))
+            test = _Round(records, reference, seen._implied_gradient(t))
             noise = seen.noise_std / seen.step[t]
             for k in np.unique(fold):
                 rows, others = np.flatnonzero(fold == k), np.flatnonzero(self._fold != k)

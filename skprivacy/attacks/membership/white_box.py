@@ -303,7 +303,7 @@ class StolenMemoriesAttack(MembershipAttack):
         half = prints // np.uint64(STOLEN_MEMORIES_FOLDS) % np.uint64(2) == 0
         shadow = self._network.retrained(inputs[half], label[half], 0, seed + 1)
         proxies = _train_proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
-        evidence = _displacements(shadow, proxies, inputs, label, fold)
+        evidence = _compute_displacements(shadow, proxies, inputs, label, fold)
         self._attack_model = make_pipeline(
             StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
         ).fit(evidence, half)
@@ -331,7 +331,7 @@ class StolenMemoriesAttack(MembershipAttack):
         if known.any():
             X = safe_indexing(X, np.flatnonzero(known))
             label = label_columns(y[known], self._known_classes)
-            evidence = _displacements(
+            evidence = _compute_displacements(
                 self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
             )
             values[known] = np.maximum(self._attack_model.decision_function(evidence), self._lowest)
@@ -355,7 +355,7 @@ def _train_proxies(
     ]
 
 
-def _displacements(
+def _compute_displacements(
     network: Network,
     proxies: list[list[Network]],
     inputs: Float64Array,

@@ -169,13 +169,13 @@ class _Encoder(nn.Module):
     def forward(self, data: dict[str, Any]) -> torch.Tensor:
         parts = [self.of_loss(data["loss"]), self.of_label(data["label"])]
         for i, (inputs, gradient) in enumerate(zip(data["inputs"], data["gradients"], strict=True)):
-            seen = _convolved(self.kernels[i], inputs, gradient)
+            seen = _convolve(self.kernels[i], inputs, gradient)
             parts += [self.of_gradients[i](seen.flatten(1).relu()), self.of_inputs[i](inputs)]
         code: torch.Tensor = self.last(self.hidden(torch.cat(parts, 1)))[:, 0]
         return code
 
 
-def _convolved(kernels: torch.Tensor, inputs: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def _convolve(kernels: torch.Tensor, inputs: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """Convolve gradient matrices with kernels as wide as the layer, without forming them."""
     return (inputs @ kernels.T)[:, :, None] * gradient[:, None, :]
 

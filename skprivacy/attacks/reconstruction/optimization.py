@@ -239,8 +239,8 @@ class Descent:
             first = 0.9 * first + 0.1 * slope
             second = 0.99 * second + 0.01 * slope.square()
             size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.max_iter))  # cosine decay
-            ahead = first / (1 - 0.9 ** (t + 1))
-            free = free - size * ahead / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
+            corrected = first / (1 - 0.9 ** (t + 1))
+            free = free - size * corrected / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
         with torch.no_grad():
             found = gradients.mean(relaxation.rows(free), labels)
             return free, self._distances(found, observed, scale)

@@ -96,7 +96,7 @@ def insert_canaries(
     X: Any, y: NDArray[Any], rows: NDArray[np.intp], crafted: Any, labels: NDArray[Any],
     trained: NDArray[np.bool_], coin: str,
 ) -> tuple[Any, NDArray[Any]]:  # fmt: skip
-    """Return the training data: canaries whose coin says so replace a record."""
+    """Return the training data, with a canary in place of a record where its coin says so."""
     place = training_rows(len(y), rows, trained, coin)
     return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]
 
@@ -192,7 +192,7 @@ class CanaryMixture:
 def score_from_tables(fitted: MarginalSynthesizer, mixture: CanaryMixture) -> Floats:
     """Return the score of each canary from the noisy tables and the records of no coin."""
     noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
-    return _scores(fitted, mixture, noisy, np.inf)
+    return _estimate_coins(fitted, mixture, noisy, np.inf)
 
 
 def score_from_rows(
@@ -200,8 +200,10 @@ def score_from_rows(
 ) -> Floats:
     """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
-    drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]
-    return _scores(fitted, mixture, drawn, _CLIPPED)
+    drawn = [
+        np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells_of(fitted, synthetic)
+    ]
+    return _estimate_coins(fitted, mixture, drawn, _CLIPPED)
 
 
 def _values(
@@ -217,14 +219,14 @@ def _values(
     return pd.Series(numbers)
 
 
-def _scores(
+def _estimate_coins(
     fitted: MarginalSynthesizer, mixture: CanaryMixture, seen: Sequence[Floats], clipped: float
 ) -> Floats:
     """Return the best linear estimates of the coins, of variance 1/4, centred at 0."""
     n = len(mixture.rows)
     gram, signal = np.zeros((n, n)), np.zeros(n)
     for measurement, cells, table in zip(
-        fitted.measurements_, _cells(fitted, mixture.records), seen, strict=True
+        fitted.measurements_, _cells_of(fitted, mixture.records), seen, strict=True
     ):
         counts, changes = mixture.counts_and_changes(cells)
         std = max(float(np.max(measurement.std)), 1e-6)
@@ -236,17 +238,17 @@ def _scores(
     return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
 
 
-def _cells(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
+def _cells_of(fitted: MarginalSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
     """Return the cell of each noisy table that counts each record; none for excluded records."""
     domain = fitted.domain_
     codes, kept = domain.encode([frame[name] for name in domain.names])
     binned = np.column_stack([own[codes[:, c]] for c, own in enumerate(fitted.bins_)])
-    who = np.flatnonzero(kept)
+    present = np.flatnonzero(kept)
     found = []
     for k, measurement in enumerate(fitted.measurements_):
         own = codes if k < len(fitted.tables_) else binned
         axes = tuple(own[:, c] for c in measurement.columns)
         cell = np.ravel_multi_index(axes, measurement.table.shape)
         shape = len(frame), measurement.table.size
-        found.append(sparse.csr_matrix((np.ones(len(who)), (who, cell)), shape=shape))
+        found.append(sparse.csr_matrix((np.ones(len(present)), (present, cell)), shape=shape))
     return found

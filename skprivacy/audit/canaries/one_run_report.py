@@ -194,7 +194,7 @@ def guess_and_test(
     n_guesses: int | None = None, independent: bool = False,
 ) -> OneRunAuditReport:  # fmt: skip
     """Guess coins by scores, and test the claim by the number of right guesses."""
-    untested = _untested(claim, run.coin)
+    untested = _explain_untested(claim, run.coin)
     guarantee = None if untested else claim.guarantee
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
     n_canaries = guesses = len(run.trained)
@@ -223,7 +223,7 @@ def guess_and_test(
             return refutes_with_separate_runs(count, n_canaries, curve, alpha)
         return curve is not None and refutes_curve(count, guesses, n_canaries, curve, share)
 
-    bounds = _bounds((right, guesses, n_canaries), guarantee, run, delta, share, independent)
+    bounds = _find_bounds((right, guesses, n_canaries), guarantee, run, delta, share, independent)
 
     return OneRunAuditReport(
         model=model,
@@ -247,7 +247,7 @@ def guess_and_test(
     )
 
 
-def _untested(claim: Claim, coin: str) -> str:
+def _explain_untested(claim: Claim, coin: str) -> str:
     """Return why the coins cannot test a claim, beginning with "no claim"; empty if they can."""
     guarantee = claim.guarantee
     if guarantee is None:
@@ -265,7 +265,7 @@ def _first_bound(counts: tuple[int, int, int], delta: float, alpha: float) -> Gu
     return bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
 
 
-def _bounds(
+def _find_bounds(
     counts: tuple[int, int, int],
     guarantee: PrivacyGuarantee | None,
     run: CanaryRun,

@@ -101,7 +101,7 @@ class SynthesizerAuditReport(FactReport):
 
         Computed from the area under the ROC curve of all scores.
         """
-        found = [_mu(report.scores, report.trained) for report in (self.tables, self.rows)]
+        found = [_estimate_mu(report.scores, report.trained) for report in (self.tables, self.rows)]
         return found[0], found[1]
 
     @property
@@ -258,7 +258,7 @@ def audit_synthesizer(
     return SynthesizerAuditReport(reports[0], reports[1], int(n_runs), float(alpha))
 
 
-def _mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
+def _estimate_mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
     """Return the mu of Gaussian noise with the AUC of these scores; NaN if all coins agree."""
     if trained.all() or not trained.any():
         return float("nan")

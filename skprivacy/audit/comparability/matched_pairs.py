@@ -87,7 +87,7 @@ def bound_pairs(
         inside, outside = finding.evaluated or (np.arange(units.n_in), np.arange(units.n_out))
         chosen = pair_units(units, log_odds, inside, outside)
         if len(chosen[0]) < MIN_PAIRS:
-            best = max(best, MatchedPairs(len(chosen[0]), by_label), key=_strength)
+            best = max(best, MatchedPairs(len(chosen[0]), by_label), key=_measure_strength)
             continue
         scores = finding.result.scores_in[chosen[0]], finding.result.scores_out[chosen[1]]
         found = evidence_against(*scores, guarantee, alpha / len(findings))  # Bonferroni
@@ -98,11 +98,11 @@ def bound_pairs(
             found.epsilon(claimed_delta(guarantee)),
             needed_factor(found, guarantee),
         )
-        best = max(best, pairs, key=_strength)
+        best = max(best, pairs, key=_measure_strength)
     return best
 
 
-def _strength(pairs: MatchedPairs) -> tuple[float, float, int]:
+def _measure_strength(pairs: MatchedPairs) -> tuple[float, float, int]:
     bound = -1.0 if pairs.epsilon_lower_bound is None else pairs.epsilon_lower_bound
     return bound, pairs.factor, pairs.n_pairs
 
@@ -160,10 +160,10 @@ def needed_factor(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> flo
         factors += list(rates[:, 0] / allowed(rates[:, 1]))
     steps = allowed(np.arange(1, GRID + 1) / GRID)
 
-    def excess(factor: float) -> float:
+    def compute_excess(factor: float) -> float:
         """Return by how much the area exceeds the area under min(1, factor x curve), rounded up."""
         return evidence.area - float(np.minimum(1.0, factor * steps).mean())
 
-    if excess(1.0) > 0:
-        factors.append(float(brentq(excess, 1.0, LARGEST_FACTOR)))
+    if compute_excess(1.0) > 0:
+        factors.append(float(brentq(compute_excess, 1.0, LARGEST_FACTOR)))
     return float(max(factors))

@@ -252,9 +252,9 @@ def _iter_claim_parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[
     if type(model) is FrozenEstimator:
         # A step that was fitted together with a private part has seen the private records. Of any
         # other step, only the user knows on which data it was fitted.
-        together = holds_private(model.estimator)
+        is_private = holds_private(model.estimator)
         for part in _iter_claim_parts(model.estimator, name, rows, last):
-            is_filled = part.if_frozen and not together
+            is_filled = part.if_frozen and not is_private
             yield replace(part, gap="", assumption=part.if_frozen) if is_filled else part
         return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
@@ -336,7 +336,7 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield from _iter_claim_parts(step, _join_names(name, part), own, last=False)
 
 
-def _opener(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
+def _open_each(parts: Callable[[Any], Iterable[tuple[Any, Any]]], predicts: bool = True) -> Opener:
     """Return the opener of a wrapper that trains each named part once on all records."""
 
     def opened(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
@@ -376,18 +376,18 @@ def _try_compute(compute: Callable[[Any], Any], rows: Any) -> Any:
         return None
 
 
-_VOTING = _opener(lambda model: model.named_estimators_.items())
-_ONE_PER_TARGET = _opener(lambda model: enumerate(model.estimators_))
+_VOTING = _open_each(lambda model: model.named_estimators_.items())
+_ONE_PER_TARGET = _open_each(lambda model: enumerate(model.estimators_))
 # By exact type: a subclass may train differently.
 _OPENED: dict[type, Opener] = {
     Pipeline: _pipeline,
     PrivatePipeline: _pipeline,
     ColumnTransformer: _columns,
-    FeatureUnion: _opener(lambda model: model.transformer_list, predicts=False),
+    FeatureUnion: _open_each(lambda model: model.transformer_list, predicts=False),
     VotingClassifier: _VOTING,
     VotingRegressor: _VOTING,
     OneVsRestClassifier: _ONE_PER_TARGET,
     MultiOutputClassifier: _ONE_PER_TARGET,
     MultiOutputRegressor: _ONE_PER_TARGET,
-    SmoothedClassifier: _opener(lambda model: [("estimator", model.estimator_)]),
+    SmoothedClassifier: _open_each(lambda model: [("estimator", model.estimator_)]),
 }

@@ -176,7 +176,7 @@ def find_signs(
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
-            _stored(contents, X_train, X_test, min_records, hides_records),
+            _check_stored_records(contents, X_train, X_test, min_records, hides_records),
             _smallest_leaf(leaves, min_records),
             _k_anonymity(alike, groups, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train, len(leaves) > 0),
@@ -238,7 +238,7 @@ def prediction_groups(model: Any, X: Any, n_distinct: int) -> PredictionGroups |
 def leaf_sizes(parts: list[Any]) -> IntArray:
     """Return the number of training records in each leaf of all trees inside a model."""
     found = [np.zeros(0, int)]
-    for nodes, leaf in _trees(parts):
+    for nodes, leaf in _iter_trees(parts):
         counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
         found.append(np.asarray(counts)[leaf].astype(int))
     return np.concatenate(found)
@@ -259,8 +259,8 @@ def n_parameters(parts: list[Any]) -> int:
         if hasattr(part, "named_parameters")
         for _, weight in part.named_parameters()
     }
-    splits = sum(len(leaf) - int(leaf.sum()) for _, leaf in _trees(parts))
-    values = sum(int(leaf.sum()) * _values_of_a_leaf(nodes) for nodes, leaf in _trees(parts))
+    splits = sum(len(leaf) - int(leaf.sum()) for _, leaf in _iter_trees(parts))
+    values = sum(int(leaf.sum()) * _values_of_a_leaf(nodes) for nodes, leaf in _iter_trees(parts))
     return weights + sum(networks.values()) + splits + values
 
 
@@ -274,7 +274,7 @@ def _output(model: Any, X: Any) -> tuple[Any, bool]:
     return None, False
 
 
-def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+def _iter_trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
     """Yield the nodes of each tree, and which of them are leaves."""
     for part in parts:
         tree: Any = getattr(part, "__dict__", {}).get("tree_")
@@ -300,7 +300,7 @@ def _size(value: Any) -> int:
     return int(size) if isinstance(size, (int, np.integer)) else int(np.size(value))
 
 
-def _stored(
+def _check_stored_records(
     contents: Contents, X_train: Any, X_test: Any, min_records: int, hides_records: bool
 ) -> DisclosureCheck:
     found, n = stored_records(contents, X_train, X_test, min_records), num_samples(X_train)
@@ -392,8 +392,8 @@ def _error_gap(
         return _not_applied(name, largest, "it needs labels of training records and of new ones")
     if not (hasattr(model, "classes_") or is_regressor(model)):
         return _not_applied(name, largest, "the model predicts no labels")
-    own = _errors("y_train", model, X_train, y_train)
-    new = _errors("y_test", model, X_test, y_test)
+    own = _compute_errors("y_train", model, X_train, y_train)
+    new = _compute_errors("y_test", model, X_test, y_test)
     # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
     # mean training error. Its advantage is the true minus the false positive rate.
     few, others = own <= own.mean(), new <= own.mean()
@@ -408,7 +408,7 @@ def _error_gap(
     return DisclosureCheck(name, gap > largest and low > high, gap, largest, says)
 
 
-def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
+def _compute_errors(name: str, model: Any, X: Any, y: Any) -> Any:
     predicted, true = np.asarray(call_model(model, "predict", X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(

@@ -88,13 +88,13 @@ def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGua
     counts_its_fits = is_search(search) and type(search).__module__.startswith("sklearn.")
     if refitted is None or not counts_its_fits:
         return None
-    fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
+    fitted = {name: leaf for name, leaf in _steps_in(search.best_estimator_) if holds_private(leaf)}
     if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
         return None
     spent = [refitted]
     for params in search.cv_results_["params"]:
         params = {name: clone(value, safe=False) for name, value in params.items()}
-        events = _requested(clone(search.estimator).set_params(**params), fitted)
+        events = _list_requested_events(clone(search.estimator).set_params(**params), fitted)
         delta = search.n_splits_ * math.fsum(event.delta for event in events)
         if not events or delta >= 1:
             return None
@@ -195,9 +195,9 @@ def _is_estimator(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
 
 
-def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDPEvent]:
+def _list_requested_events(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDPEvent]:
     """Return the events that a candidate's parameters request; empty if they are unknown."""
-    requested = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
+    requested = {name: leaf for name, leaf in _steps_in(candidate) if holds_private(leaf)}
     if {name: type(leaf) for name, leaf in requested.items()} != {
         name: type(leaf) for name, leaf in fitted.items()
     }:
@@ -227,7 +227,7 @@ def _finite(value: Any) -> float | None:
     return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
 
 
-def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _steps_in(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the steps of a model, fitted or not, by their dotted names."""
     if is_plain_pipeline(model):
         parts = model.steps
@@ -240,7 +240,7 @@ def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, model
         return
     for part, step in parts:
-        yield from _leaves(step, f"{name}.{part}" if name else part)
+        yield from _steps_in(step, f"{name}.{part}" if name else part)
 
 
 def _has_epsilon(guarantee: PrivacyGuarantee) -> bool:

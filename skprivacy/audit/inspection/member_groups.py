@@ -45,8 +45,8 @@ class MemberGroups:
     def from_records(cls, groups: Any, X_in: Any, X_out: Any) -> MemberGroups:
         """Return the groups of a pair, in the order of the records."""
         member_groups = cls.from_pair(groups, num_samples(X_in), num_samples(X_out))
-        for whose, X in zip(groups, (X_in, X_out), strict=True):
-            check_order(whose, X)
+        for column, X in zip(groups, (X_in, X_out), strict=True):
+            check_order(column, X)
         return member_groups
 
     @property
@@ -88,8 +88,8 @@ class MemberGroups:
 
     def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
-        whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
-        return [result.join_groups(whose[:n_in], whose[n_in:], how) for how in JOINS]
+        codes, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
+        return [result.join_groups(codes[:n_in], codes[n_in:], how) for how in JOINS]
 
 
 def claim_for_groups(member_groups: MemberGroups | None, claim: Claim) -> Claim:

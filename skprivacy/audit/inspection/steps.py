@@ -69,15 +69,15 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
     except Exception as error:  # a user's function may raise anything
         return f"{kind} could not be tried on single records ({type(error).__name__})", False
     expected = [_values(one) for one in alone]
-    together = [_values(joint) for joint in jointly]
+    joined = [_values(joint) for joint in jointly]
     if any(len(one) != 1 for one in expected) or not all(
-        _same(joint, np.concatenate(expected)) for joint in together
+        _same(joint, np.concatenate(expected)) for joint in joined
     ):
         return (
             f"{kind} computes a record's values from other records too, or at random (tried on "
             f"{n} records); transform each record by itself"
         ), False
-    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
+    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in joined)
 
 
 def learns_from_features(step: Any) -> bool:

@@ -86,7 +86,7 @@ def stored_records(contents: Contents, X_train: Any, X_test: Any, common: int) -
             hits = identifying & inside
             if hits.any() and not chance.explains(table, identifying, hits, digests):
                 train |= hits
-                places |= dict.fromkeys(_places(array, contents.parts))
+                places |= dict.fromkeys(_list_places(array, contents.parts))
     names = [type(part).__name__ for part in contents.parts]
     in_context = next((name for name in names if name in IN_CONTEXT), "")
     return StoredRecords(int(train.sum()), tuple(places), in_context)
@@ -116,7 +116,7 @@ def collect_contents(model: Any) -> Contents:
 def iter_tables(X: Any, parts: list[Any]) -> Iterator[Any]:
     """Yield the records as given, and as the parts of a model pass them to each other."""
     seen: dict[int, Any] = {}
-    for view in _views(X, parts):
+    for view in _view_all(X, parts):
         if id(view) not in seen and (table := as_table(view)) is not None:
             seen[id(view)] = view
             yield table
@@ -272,7 +272,7 @@ class _RowDigests:
 
     def __init__(self, arrays: list[Any]) -> None:
         self._values = [
-            (array, values) for array in arrays if (values := _values(array)) is not None
+            (array, values) for array in arrays if (values := _read_values(array)) is not None
         ]
         self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
@@ -289,7 +289,7 @@ class _RowDigests:
         return self._cut[width, text]
 
 
-def _values(array: Any) -> Any:
+def _read_values(array: Any) -> Any:
     """Return an array that may hold records; None otherwise."""
     if isinstance(array, (pd.DataFrame, pd.Series)):
         return as_table(array.to_frame() if isinstance(array, pd.Series) else array)
@@ -322,7 +322,7 @@ def _digest(rows: Any) -> Digests:
     return fingerprints(values)
 
 
-def _places(array: Any, parts: list[Any]) -> list[str]:
+def _list_places(array: Any, parts: list[Any]) -> list[str]:
     """Return the attributes that hold an array directly; empty if there are none."""
     return [
         f"{type(part).__name__}.{name}"
@@ -332,7 +332,7 @@ def _places(array: Any, parts: list[Any]) -> list[str]:
     ]
 
 
-def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
+def _view_all(X: Any, parts: list[Any]) -> Iterator[Any]:
     yield X
     entered: set[int] = set()
     for part in parts:
@@ -340,18 +340,18 @@ def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
             continue
         inside: list[tuple[Any, Any]] = []  # pairs: a view, and the part that sees it
         if isinstance(part, Pipeline):
-            inside = list(_steps(part, X))
+            inside = list(_iter_steps(part, X))
         elif getattr(part, "estimators_features_", None) is not None:
-            inside = list(_columns(part, X))
+            inside = list(_iter_columns(part, X))
         elif hasattr(part, "transform") and not hasattr(part, "predict"):
             inside = [(view, None) for view in _try_transform(part, X)]
         if inside:
             entered |= {id(inner) for inner in collect_contents(part).parts}
         for view, inner in inside:
-            yield from _views(view, [p for p in collect_contents(inner).parts if p is not part])
+            yield from _view_all(view, [p for p in collect_contents(inner).parts if p is not part])
 
 
-def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each step of a pipeline with the records that it sees."""
     for _, step in pipeline.steps:
         if step is None or isinstance(step, str):
@@ -363,7 +363,7 @@ def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
     yield X, None
 
 
-def _columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each part of a bagging with the columns that it sees."""
     table = as_table(X)
     for columns, part in zip(bagging.estimators_features_, bagging.estimators_, strict=True):

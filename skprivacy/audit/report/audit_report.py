@@ -268,14 +268,14 @@ class AuditReport(FactReport):
         few = min(self.n_train, self.n_test) < FEW
         if self.verdict == "violated" or (self.could_refute and not few):
             return []
-        so = (
+        reason = (
             "only a gross leak could have been detected"
             if self.could_refute
             else "no leak could have refuted the claim. Audit it with more records"
         )
         return [
             f"With {self.n_train:,} members and {self.n_test:,} non-members, even a perfect attack "
-            f"shows an epsilon of at most {self.epsilon_within_reach:.2g}: {so}."
+            f"shows an epsilon of at most {self.epsilon_within_reach:.2g}: {reason}."
         ]
 
     def by_group(self) -> pd.DataFrame:
@@ -420,8 +420,8 @@ class AuditReport(FactReport):
             A JSON object.
         """
         target = None if path is None else output_path(path, ".json")
-        told = {"about": about_or_empty(about).to_dict(), **self.to_dict(records=records)}
-        text = json.dumps(told, allow_nan=False, indent=2)
+        content = {"about": about_or_empty(about).to_dict(), **self.to_dict(records=records)}
+        text = json.dumps(content, allow_nan=False, indent=2)
         if target is not None:
             write_file(target, text + "\n")
         return text

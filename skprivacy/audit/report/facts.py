@@ -40,9 +40,9 @@ _SHOWN_RECORDS = 100
 
 def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
     """Return the facts of an audit; with ``records``, also the rows of exposed records."""
-    level, qualified = _assess(report)
+    level, qualified = _assess_verdict(report)
     verdict = (not report.claims and report.reason) or report.verdict
-    claimed, charged = _claimed(report, about), _charged(report)
+    claimed, charged = _describe_claim(report, about), _describe_charges(report)
     measured = Fact(
         "epsilon_lower_bound", report.epsilon_lower_bound,
         f"epsilon of at least {report.epsilon_lower_bound:.3g} at delta {report.claimed_delta:g} "
@@ -50,19 +50,19 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
         "proves no privacy",
         label="measured",
     )  # fmt: skip
-    paired = _matched(report)
+    paired = _describe_matched_pairs(report)
     assumed = details(f"if {text}" for text in report.assumptions)
     refuted = details(f"refuted by {text}" for text in report.refutations if report.claims)
     return ReportFacts(
         Fact("verdict", report.verdict, f"Audit: {verdict}{qualified}", level),
         (
-            _warnings(report),
+            _list_warnings(report),
             Section(
                 "Claimed and measured",
-                (*claimed, *charged, measured, *assumed, *refuted, paired, *_circumstances(report)),
+                (*claimed, *charged, measured, *assumed, *refuted, paired, *_count_sizes(report)),
             ),
             _attacks(report),
-            *_exposure(report, records),
+            *_list_exposure_sections(report, records),
             _disclosure(report.disclosure),
             Section(
                 "Caveats",
@@ -91,7 +91,7 @@ def own_claim_fact(own: Any) -> Fact:
     return Fact("own_claim", claim, sentence, label="claimed by the model itself")
 
 
-def _assess(report: Any) -> tuple[Any, str]:
+def _assess_verdict(report: Any) -> tuple[Any, str]:
     """Return the level of the verdict, and what qualifies it."""
     if report.verdict == "violated":
         return "bad", ""
@@ -123,7 +123,7 @@ def _conclusion(report: Any) -> str:
     return f"The model makes no privacy claim{holds}. {meaning}"
 
 
-def _warnings(report: Any) -> Section:
+def _list_warnings(report: Any) -> Section:
     """Return what must be read before the figures."""
     first = [report.doubt] if report.doubt else [] if report.could_refute else report._too_few()
     return Section(
@@ -136,7 +136,7 @@ def _warnings(report: Any) -> Section:
     )
 
 
-def _claimed(report: Any, about: About) -> list[Fact]:
+def _describe_claim(report: Any, about: About) -> list[Fact]:
     guarantee = report.guarantee
     sentence = format_guarantee(guarantee)
     claim = None if guarantee is None else guarantee.to_dict()
@@ -154,7 +154,7 @@ def _claimed(report: Any, about: About) -> list[Fact]:
     ]
 
 
-def _charged(report: Any) -> list[Fact]:
+def _describe_charges(report: Any) -> list[Fact]:
     charged = report.charged
     key = "charged", None if charged is None else charged.to_dict()
     if not report.cost_of_search:
@@ -167,7 +167,7 @@ def _charged(report: Any) -> list[Fact]:
     return facts
 
 
-def _matched(report: Any) -> Fact:
+def _describe_matched_pairs(report: Any) -> Fact:
     """Return the evidence on matched pairs, which changes no verdict."""
     pairs = report.pairs
     if pairs is None:
@@ -176,7 +176,7 @@ def _matched(report: Any) -> Fact:
     return Fact("matched_pairs", asdict(pairs), sentence, label="on matched pairs")
 
 
-def _circumstances(report: Any) -> list[Fact]:
+def _count_sizes(report: Any) -> list[Fact]:
     """Return the numbers of records and models, the accuracy, and the values without words."""
     found = f"{report.n_train:,} used in training, {report.n_test:,} not"
     accuracy = ""
@@ -246,7 +246,7 @@ def _attacks(report: Any) -> Section:
     )
     return Section(
         "Attacks",
-        (*(_attack(finding) for finding in report.findings), *_explained(report.findings)),
+        (*(_attack(finding) for finding in report.findings), *_explain_attacks(report.findings)),
         "attacks",
         f"{guesses} Intervals have confidence {format_percent(1 - report.alpha, 0)}."
         f"{ceiling if report.claims else ''} A false alarm is {alarm}.",
@@ -266,10 +266,10 @@ def _attack(finding: AttackFinding) -> Fact:
     )  # fmt: skip
 
 
-def _explained(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
+def _explain_attacks(findings: Sequence[AttackFinding]) -> Iterator[Fact]:
     """Yield what each attack does: pages name attacks by their classes."""
     words = attacks_in_words(finding.result.attack for finding in findings)
-    yield from (Fact(sentence=told, level="detail", label=name) for name, told in words.items())
+    yield from (Fact(sentence=text, level="detail", label=name) for name, text in words.items())
 
 
 def _ceiling(index: int, finding: AttackFinding) -> Cell:
@@ -284,7 +284,7 @@ def _tpr(index: int, finding: AttackFinding) -> Cell:
     return format_share(point["tpr"]), ends
 
 
-def _exposure(report: Any, records: bool) -> list[Section]:
+def _list_exposure_sections(report: Any, records: bool) -> list[Section]:
     """Return the sections on exposed groups and on exposed records."""
     groups, members = report.strongest_on_groups, report._members
     rows = {id(exposure) for exposure in groups[:SHOWN_GROUPS]}

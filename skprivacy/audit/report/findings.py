@@ -227,13 +227,13 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     share, wrong = (tpr, fpr) if by_high else (1 - fpr, 1 - tpr)
     if by_high != reverse:
         text = (
-            f"it finds at least {_percent(share)} of the members at no more than "
-            f"{_percent(wrong)} false alarms"
+            f"it finds at least {_as_share(share)} of the members at no more than "
+            f"{_as_share(wrong)} false alarms"
         )
     else:
         text = (
-            f"it clears at least {_percent(share)} of the other records of having been used, and "
-            f"at most {_percent(wrong)} of the members with them"
+            f"it clears at least {_as_share(share)} of the other records of having been used, and "
+            f"at most {_as_share(wrong)} of the members with them"
         )
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
@@ -334,7 +334,7 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
     in one sample as in the other, for any records. Members that were repeated, or groups of equal
     records, are not independent: one lucky guess counts several times.
     """
-    for who, own, other in (("members", members, others), ("non-members", others, members)):
+    for side, own, other in (("members", members, others), ("non-members", others, members)):
         alike, counts = np.unique(own, return_counts=True)
         copies = float((counts * (counts - 1)).sum() / len(own))
         place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
@@ -342,7 +342,7 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
         met = float(np.where(alike[place] == other, counts[place], 0).mean())
         if copies > _COPIES and met < _RARER * copies:
             return (
-                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
+                f"Among the {side}, a record has {copies:.1f} copies on average, and a record of "
                 f"the other sample has {met:.1f} copies there. No random split does this. Copies "
                 "are not independent, and a claim about one record says less about several, so the "
                 "audit says nothing about the claim. Repeat it with distinct records, or pass the "
@@ -379,7 +379,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _percent(share: float) -> str:
+def _as_share(share: float) -> str:
     """Return a share in per cent with three digits."""
     return f"{100 * share:.3g} %"
 

@@ -31,8 +31,8 @@ def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
     """Return the protected unit in words; "person" only if the report says that rows are people."""
     if unit != "record":
         return f"the group of all records with one {unit}"
-    what = "label" if of_labels else "record"
-    return f"one {what}" if about.record == "record" else f"one {about.record}'s {what}"
+    noun = "label" if of_labels else "record"
+    return f"one {noun}" if about.record == "record" else f"one {about.record}'s {noun}"
 
 
 def _unit(report: Any, about: About) -> str:
@@ -65,11 +65,11 @@ def relation_in_words(report: Any, about: About) -> str:
 def kind_in_words(report: Any) -> str:
     """Return how reliable the claim is."""
     if report.verdict == "violated":
-        whose = (
+        owner = (
             "This claim was passed to the audit" if _is_passed(report) else "The model claims it"
         )
         return (
-            f"{whose}. An attack refuted it: the model was not trained as claimed, an assumption "
+            f"{owner}. An attack refuted it: the model was not trained as claimed, an assumption "
             "is false, or the software has an error."
         )
     if _is_passed(report):
@@ -85,32 +85,32 @@ def _is_passed(report: Any) -> bool:
 def attacks_in_words(names: Iterable[str]) -> dict[str, str]:
     """Return what each attack of this library does, by the name that results give it."""
     kinds = (MembershipAttack, GeneratorAttack, LabelInferenceAttack)
-    known = {kind.__name__: kind.__doc__ for top in kinds for kind in _subclasses(top)}
+    known = {kind.__name__: kind.__doc__ for top in kinds for kind in _iter_subclasses(top)}
     found = [word for name in names for word in re.findall(r"\w+", name) if known.get(word)]
     return {word: (known[word] or "").strip().partition("\n")[0] for word in found}
 
 
-def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+def _iter_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and all classes below it, of this library."""
     if kind.__module__.startswith("skprivacy."):
         yield kind
         for below in kind.__subclasses__():
-            yield from _subclasses(below)
+            yield from _iter_subclasses(below)
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
     """Return questions of a data officer with their answers; shares are rounded up."""
     return [
-        ("What is protected?", _protected(report, about)),
+        ("What is protected?", _describe_protection(report, about)),
         ("From whom?", _from_whom(report)),
-        ("How sure is that?", _limit(report, about)),
-        ("What did the attacks find?", f"{_measured(report)}{_strongest(report)}"),
-        ("What is there to decide?", _decision(report)),
+        ("How sure is that?", _describe_limit(report, about)),
+        ("What did the attacks find?", f"{_report_leaks(report)}{_report_best(report)}"),
+        ("What is there to decide?", _suggest_decision(report)),
         ("What must not be shared?", _NOT_SHARED),
     ]
 
 
-def _protected(report: Any, about: About) -> str:
+def _describe_protection(report: Any, about: About) -> str:
     if not report.claims:
         return "Nothing. The model makes no valid claim of privacy."
     if report.verdict == "violated":
@@ -121,7 +121,7 @@ def _protected(report: Any, about: About) -> str:
             f"{', '.join(report.uncovered)}."
         )
     unit = _unit(report, about)
-    what = {
+    meanings = {
         "add_remove": f"Whether {unit} was in the training data, and its content",
         "zero_out": f"Whether {unit} was used for training, and its content",
         "replace_one": f"The content of {unit} in the training data",
@@ -130,18 +130,18 @@ def _protected(report: Any, about: About) -> str:
     public = f" The number of {_unit_plural(report)} is not hidden."
     counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
     return (
-        f"{what}: within the limit below, the model hardly depends on it.{counted} General "
+        f"{meanings}: within the limit below, the model hardly depends on it.{counted} General "
         "patterns in the data are learned, and are not hidden from anybody."
     )
 
 
-def _unlimited(report: Any) -> bool:
+def _is_unlimited(report: Any) -> bool:
     """Return whether no valid guarantee limits the leakage of the model."""
     return not report.claims or bool(report.uncovered) or report.verdict == "violated"
 
 
 def _from_whom(report: Any) -> str:
-    if _unlimited(report):
+    if _is_unlimited(report):
         return "From nobody. Anyone who can query the model may learn about its training records."
     return (
         "From everybody who receives the trained model, whatever else they know or compute. Not "
@@ -149,8 +149,8 @@ def _from_whom(report: Any) -> str:
     )
 
 
-def _limit(report: Any, about: About) -> str:
-    if _unlimited(report):
+def _describe_limit(report: Any, about: About) -> str:
+    if _is_unlimited(report):
         return "There is no limit to rely on."
     sure = {
         "proved": "The limit is proved"
@@ -173,7 +173,7 @@ def _limit(report: Any, about: About) -> str:
     )
 
 
-def _measured(report: Any) -> str:
+def _report_leaks(report: Any) -> str:
     number = len(report.findings)
     attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
     if report.verdict == "violated":
@@ -196,7 +196,7 @@ def _measured(report: Any) -> str:
     )
 
 
-def _strongest(report: Any) -> str:
+def _report_best(report: Any) -> str:
     """Return the largest AUC and rate, rounded up; nothing if the samples are in doubt."""
     if report.doubt:
         return ""
@@ -206,19 +206,19 @@ def _strongest(report: Any) -> str:
         else ("a member from a non-member", "members", "non-members")
     )
     auc = min(100.0, math.ceil(1000 * max(f.result.auc for f in report.findings)) / 10)
-    told = f" The strongest tells {pair} in {auc:g} of 100 pairs; a guess does in 50."
+    text = f" The strongest tells {pair} in {auc:g} of 100 pairs; a guess does in 50."
     points = [point for found in report.findings for point in found.points]
     rates = [p["tpr"] for p in points if p["fpr"] == 0.01 and not math.isnan(p["tpr"])]
     if rates:
         share = min(100.0, math.ceil(1000 * max(rates)) / 10)
-        told += (
+        text += (
             f" Where 1 of 100 {wrong} may be accused, an attack finds {share:g} of 100 {sought}; a "
             "guess finds 1."
         )
-    return told
+    return text
 
 
-def _decision(report: Any) -> str:
+def _suggest_decision(report: Any) -> str:
     if report.verdict == "violated":
         return (
             "Do not release the model. Have the cause found, and review what the same software "

@@ -176,7 +176,7 @@ def neighbours(
     """
     if relation == "label":
         yield from _each_label(*agreed.show_facts(X, y, public), public)
-    for of_record, x, target in _records(X, y, public):
+    for of_record, x, target in _extreme_records(X, y, public):
         if agreed.ranges and not public.holds(x, target):
             continue
         for of_others, others, labels in _other_records(X, y, x, target, public, relation):
@@ -186,12 +186,12 @@ def neighbours(
             if relation == "add_remove" or (relation == "zero_out" and erased):
                 yield NeighbourPair(name, here, (others, labels))
                 continue
-            for as_what, there, label in _replacements(relation, x, target, y, public):
+            for as_what, there, label in _iter_replacements(relation, x, target, y, public):
                 beside = (np.vstack([others, there]), _behind(labels, label))
                 yield NeighbourPair(f"{name}{as_what}", here, beside)
 
 
-def _replacements(
+def _iter_replacements(
     relation: str, x: NDArray[np.float64], target: Any, y: NDArray[Any] | None, public: PublicRanges
 ) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
     """Yield records that replace a record: what they are, the features and a target."""
@@ -245,7 +245,7 @@ def _null(y: NDArray[Any] | None, public: PublicRanges) -> Any:
     return 0 * y[0] if y.ndim == 2 else public.targets[0]
 
 
-def _records(
+def _extreme_records(
     X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
 ) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
     """Yield extreme records: a name, the features and a target."""

@@ -139,7 +139,7 @@ class IndependentFits:
             warnings.simplefilter("ignore")
             model = clone(self._prototype)
             if self._seeds:
-                model.set_params(**{name: _fresh(value) for name, value in self._seeds.items()})
+                model.set_params(**{name: _renew(value) for name, value in self._seeds.items()})
             labels = () if y is None else (y,)
             return model.fit(X, *labels, **self.fit_params)
 
@@ -231,7 +231,7 @@ class IndependentFits:
     def _noisy(self) -> list[str]:
         """Paths of estimators with a noise source besides their seeds; "" is the outermost."""
         params = self.estimator.get_params()
-        return [_owner(name) for name in params if name.split("__")[-1] == "noise_seed"]
+        return [_owner_of(name) for name in params if name.split("__")[-1] == "noise_seed"]
 
     def _is_public(self, name: str) -> bool:
         """Return whether a seed may be public.
@@ -239,8 +239,8 @@ class IndependentFits:
         It may if its estimator, one around it or one inside it has a separate noise source. The
         noise source of a neighbour in a pipeline says nothing about it.
         """
-        owner = _owner(name)
-        return any(_inside(owner, noisy) or _inside(noisy, owner) for noisy in self._noisy)
+        owner = _owner_of(name)
+        return any(_holds(owner, noisy) or _holds(noisy, owner) for noisy in self._noisy)
 
     @cached_property
     def _given_params(self) -> GivenParameters:
@@ -309,7 +309,7 @@ def released_numbers(
     the same for all models of one kind. Text counts by its length and a checksum.
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
-    return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
+    return np.concatenate([np.zeros(0), *learned, _collect_answers(model, probes)])[:_MOST]
 
 
 def choose_epsilon(
@@ -334,7 +334,7 @@ def choose_epsilon(
         changed = fits.at(value)
         assert changed is not None
         options.append((changed, changed.claim(data)))
-    errors = [_error(guarantee) for _, guarantee in options]
+    errors = [_find_error_rate(guarantee) for _, guarantee in options]
     least = min(errors)
     if least > _TELLING:  # no epsilon reaches the target
         enough = [i for i, error in enumerate(errors) if error <= _FLAT * least]
@@ -342,16 +342,16 @@ def choose_epsilon(
     return options[int(np.argmin(np.abs(np.log(np.maximum(errors, 1e-9) / _TELLING))))]
 
 
-def _owner(name: str) -> str:
+def _owner_of(name: str) -> str:
     """Return the path of the estimator that has a parameter: the name without its last part."""
     return name.rpartition("__")[0]
 
 
-def _inside(inner: str, outer: str) -> bool:
+def _holds(inner: str, outer: str) -> bool:
     return not outer or f"{inner}__".startswith(f"{outer}__")
 
 
-def _fresh(value: Any) -> Any:
+def _renew(value: Any) -> Any:
     """Return a fresh generator of the given kind, or a fresh seed for any other value."""
     seed = secrets.randbelow(2**31)
     if isinstance(value, np.random.Generator):
@@ -370,7 +370,7 @@ def _as_bytes(value: Any, given: GivenParameters, depth: int) -> bytes:
     return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
 
 
-def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
+def _collect_answers(model: Any, probes: Any) -> NDArray[np.float64]:
     """Return the answers of the most detailed prediction method that works."""
     for name in _ANSWERS:
         try:
@@ -391,7 +391,7 @@ def _walk(
     value: Any, seen: dict[int, Any], depth: int, given: GivenParameters
 ) -> Iterator[NDArray[np.float64]]:
     if isinstance(value, (bool, int, float, np.number, np.bool_, str, bytes)):
-        yield _digits(value)
+        yield _read_digits(value)
     elif isinstance(value, np.ndarray) and value.dtype.kind in "biufcmM":
         plain = value.view(np.int64) if value.dtype.kind in "mM" else value
         pair = (plain.real, plain.imag) if plain.dtype.kind == "c" else (plain,)
@@ -402,11 +402,11 @@ def _walk(
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
         seen[id(value)] = value  # a reference, so that no other object gets this id
-        for part in _components(value, given, depth):
+        for part in _list_components(value, given, depth):
             yield from _walk(part, seen, depth - 1, given)
 
 
-def _digits(value: Any) -> NDArray[np.float64]:
+def _read_digits(value: Any) -> NDArray[np.float64]:
     """Return a scalar as numbers; text and huge integers as a size and a checksum."""
     if isinstance(value, (str, bytes)):
         text = value.encode(errors="surrogatepass") if isinstance(value, str) else value
@@ -418,7 +418,7 @@ def _digits(value: Any) -> NDArray[np.float64]:
     return np.array([float(value)])
 
 
-def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
+def _list_components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
     """Return the components of a value; empty for values without data, or without access to it."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
@@ -475,7 +475,7 @@ def _pickle_components(value: Any) -> list[Any]:
         return []
 
 
-def _error(guarantee: PrivacyGuarantee) -> float:
+def _find_error_rate(guarantee: PrivacyGuarantee) -> float:
     """Return the error rate, equal for both kinds of error, of the best attack of a claim."""
     rates = np.geomspace(1e-6, 0.5, 200)
     # Equal error rates: FPR = FNR on the claimed trade-off curve.

@@ -139,8 +139,8 @@ def separation(runs: Matrix, others: Matrix) -> float:
     halves = [(side[::2], side[1::2]) for side in (runs, others)]
     (a, b), (c, d) = halves
     found = [
-        [_distance(s(b), s(d)) for s in _linear(a, c)],
-        [_distance(s(a), s(c)) for s in _linear(b, d)],
+        [_distance(s(b), s(d)) for s in _make_linear_scores(a, c)],
+        [_distance(s(a), s(c)) for s in _make_linear_scores(b, d)],
     ]
     return float(np.max(np.mean(found, axis=0)))
 
@@ -159,7 +159,7 @@ def choose_thresholds(
     exceeds the curve, the first one has the largest mu of a Gaussian curve, which tests the middle
     of the curve. Returns the tests, and the p-value of the first one in ``check``.
     """
-    sums = _linear(*learn)
+    sums = _make_linear_scores(*learn)
     scores = [
         *sums, *_midpoint_scores(*learn, steps), *_participation_scores(*learn, steps),
         *_tree_score(*learn, sums), *_spread_scores(*learn),
@@ -229,7 +229,7 @@ def _distance(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
     return float((high.mean() - low.mean()) / (spread + 1e-9 * (1.0 + abs(high.mean()))))
 
 
-def _standard(runs: Matrix, others: Matrix) -> Score:
+def _make_standardizer(runs: Matrix, others: Matrix) -> Score:
     """Return a function that standardises numbers robustly and clips outliers."""
     both = np.vstack([runs, others])
     low, middle, high = np.quantile(both, [0.25, 0.5, 0.75], axis=0)
@@ -240,9 +240,9 @@ def _standard(runs: Matrix, others: Matrix) -> Score:
     return lambda values: np.clip((values - middle) / scale, -_FAR, _FAR)
 
 
-def _linear(runs: Matrix, others: Matrix) -> list[Score]:
+def _make_linear_scores(runs: Matrix, others: Matrix) -> list[Score]:
     """Return linear scores: four weightings of all numbers, and the three best single numbers."""
-    standard = _standard(runs, others)
+    standard = _make_standardizer(runs, others)
     a, b = standard(runs), standard(others)
     shift = a.mean(0) - b.mean(0)
     spread = np.sqrt((a.var(0) + b.var(0)) / 2)
@@ -325,7 +325,7 @@ def _drop_correlated(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int6
 def _participation_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
     if len(steps) < 2:
         return []
-    standard = _standard(runs, others)
+    standard = _make_standardizer(runs, others)
 
     def standardize(score: Score) -> Score:
         return lambda values: score(standard(values))
@@ -337,7 +337,7 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
     """Yield a score by boosted trees, which also separates spreads and regions."""
     if min(len(runs), len(others)) < _MANY:
         return
-    standard = _standard(runs, others)
+    standard = _make_standardizer(runs, others)
     best = _most_different(standard(runs), standard(others))
 
     def select_features(values: Matrix) -> Matrix:
@@ -355,14 +355,14 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
 
 def _spread_scores(runs: Matrix, others: Matrix) -> list[Score]:
     """Return scores that see spreads: likelihood ratios of normal noise and of nearest runs."""
-    standard = _standard(runs, others)
+    standard = _make_standardizer(runs, others)
     a, b = standard(runs), standard(others)
     best = _most_different(a, b)
     near, far = (cKDTree(side[:_ENOUGH, best]) for side in (a, b))
 
     def normal(values: Matrix) -> NDArray[np.float64]:
         z = standard(values)
-        return np.asarray(_depth(z, b).sum(1) - _depth(z, a).sum(1))
+        return np.asarray(_measure_depth(z, b).sum(1) - _measure_depth(z, a).sum(1))
 
     def nearest(values: Matrix) -> NDArray[np.float64]:
         z = standard(values)[:, best]
@@ -378,7 +378,7 @@ def _most_different(a: Matrix, b: Matrix) -> NDArray[np.int64]:
     return np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
 
 
-def _depth(values: Matrix, side: Matrix) -> Matrix:
+def _measure_depth(values: Matrix, side: Matrix) -> Matrix:
     """Return squared distances from the mean of a side, in deviations."""
     return (values - side.mean(0)) ** 2 / (side.var(0) + 1e-9)
 
@@ -422,13 +422,13 @@ def _p_value_exponents(
     tpr, fpr = ((n[:, None] + 0.5) / (of + 1) for n, of in ((hits, n_in), (false, n_out)))
     # Sanov 1957: the p-value decreases exponentially in the least divergence from the null.
     allowed = np.minimum(curve(_FALSE_POSITIVE_RATES), tpr)
-    divergence = _divergence(tpr, allowed) + _divergence(
+    divergence = _bernoulli_divergence(tpr, allowed) + _bernoulli_divergence(
         fpr, np.maximum(_FALSE_POSITIVE_RATES, fpr)
     )
     return np.asarray(np.where(tpr[:, 0] > curve(fpr[:, 0]), divergence.min(axis=1), 0.0))
 
 
-def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bernoulli_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Kullback-Leibler divergence of Bernoulli(p) from Bernoulli(q)."""
     return np.asarray(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
 

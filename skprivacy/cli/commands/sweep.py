@@ -253,7 +253,7 @@ def _write(
     args: argparse.Namespace, sweep: Any, table: pd.DataFrame, caveats: list[str], records: Any,
     budget: Any,
 ) -> None:  # fmt: skip
-    from ...model_selection.sweep_report import figure_of, page, sweep_to_dict
+    from ...model_selection.sweep_report import draw_figure, page, sweep_to_dict
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
     known = reports.make_about(
@@ -265,7 +265,7 @@ def _write(
         stated = sweep_to_dict(sweep, known, caveats)
         write_file(args.out, json.dumps(stated, indent=2, allow_nan=False) + "\n")
     if args.plot or suffix in reports.PAGES:
-        figure = figure_of(sweep)
+        figure = draw_figure(sweep)
         if args.plot:
             write_figure(args.plot, figure, dpi=160)
         if suffix in reports.PAGES:

@@ -134,40 +134,40 @@ def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
     n_in, groups = channels * math.prod(window), layer.groups
     if groups == 1 and _pairs_are_faster(positions, n_in, n_out):
-        return [OuterProducts(layer.weight, layer.bias, _by_position(_patches(layer, a), n), grads)]
+        return [OuterProducts(layer.weight, layer.bias, _by_position(_unfold(layer, a), n), grads)]
     rows, squared = a.new_empty(n, n_out * n_in), []
     few = max(1, _CACHED // (positions * n_in * groups)) if numpy_sees(a) else n
     for some, of_some, out in zip(
         a.split(few * views), grads.split(few), rows.split(few), strict=True
     ):
-        given = _by_group(of_some, groups, n_out // groups).mT
-        for columns, seen in _bands(layer, some):
-            inputs = _by_group(_by_position(seen, len(out)), groups, channels)
+        given = _group_channels(of_some, groups, n_out // groups).mT
+        for columns, seen in _iter_bands(layer, some):
+            inputs = _group_channels(_by_position(seen, len(out)), groups, channels)
             products(given, inputs, out.view(-1, n_out // groups, n_in)[..., columns])
         squared.append(DenseGradients(layer.weight, out).squared_norms())
     weight = DenseGradients(layer.weight, rows, channels_last=True, squared=torch.cat(squared))
     return [weight, *_bias(layer, grads.sum(1))]
 
 
-def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
+def _group_channels(values: Tensor, groups: int, channels: int) -> Tensor:
     """Return the channels of each group, shape (batch x groups, positions, channels of a group)."""
     parted = values.unflatten(2, (-1, groups, channels))
     return parted.permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
 
 
-def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def _iter_bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield bands of a window: the columns of a band, and its inputs by position."""
     kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
     together = stride if gap == 1 else 1
     width = layer.weight[0, :, 0].numel()
     if not numpy_sees(a) or width * min(together, kernel) < _SHORT:
-        yield slice(None), _patches(layer, a)
+        yield slice(None), _unfold(layer, a)
         return
     a = _channels_last(layer, a)
     down = (a.shape[1] - (kernel - 1) * gap - 1) // stride + 1
     if more := -a.shape[1] % stride:
         a = F.pad(a, [0, 0] * (a.dim() - 2) + [0, more])
-    a = _windows(layer, a, 2) if a.dim() == 4 else a[:, :, None]
+    a = _view_windows(layer, a, 2) if a.dim() == 4 else a[:, :, None]
     across = a.shape[2]
     rows = a.unflatten(1, (-1, stride)).movedim(2, 3).flatten(3).flatten(1, 2)
     row = rows.shape[2] // stride
@@ -177,11 +177,11 @@ def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
         yield slice(first * width, (first + n) * width), seen
 
 
-def _patches(layer: Any, a: Tensor) -> Tensor:
+def _unfold(layer: Any, a: Tensor) -> Tensor:
     """Return a convolution's inputs by position, (batch, positions, kernel x channels)."""
     a = _channels_last(layer, a)
     for axis in range(a.dim() - 2, 0, -1):
-        a = _windows(layer, a, axis).flatten(-2)
+        a = _view_windows(layer, a, axis).flatten(-2)
     return a.reshape(len(a), -1, a.shape[-1])
 
 
@@ -192,7 +192,7 @@ def _channels_last(layer: Any, a: Tensor) -> Tensor:
     return a.movedim(1, -1).contiguous()
 
 
-def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
+def _view_windows(layer: Any, a: Tensor, axis: int) -> Tensor:
     """Return a view of the windows along an axis, the kernel and the channels last."""
     kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
     if a.shape[-1] < _SHORT:  # copied side by side with the next row

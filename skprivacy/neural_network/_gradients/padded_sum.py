@@ -58,8 +58,8 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
 
     def __call__(self, squared: Tensor, total: Tensor, allowed: float) -> Tensor:
         """Return the clip factors, and count the gradients below the norm."""
-        norms, there = total.sqrt(), total < math.inf  # excludes NaN too
-        self._counted += (there & (norms <= self._norm)).sum() - 0.5 * there.sum()
+        norms, finite = total.sqrt(), total < math.inf  # excludes NaN too
+        self._counted += (finite & (norms <= self._norm)).sum() - 0.5 * finite.sum()
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self._norm)
 
@@ -94,8 +94,8 @@ class Table:
 
     def __init__(self, X: Tensor, y: Tensor, probe: Probe, device: str) -> None:
         self.n = len(X)
-        self.X = _extended(X, probe.inputs, device)
-        self.y = _extended(y, probe.targets, device)
+        self.X = _extend_table(X, probe.inputs, device)
+        self.y = _extend_table(y, probe.targets, device)
 
     @property
     def records(self) -> tuple[Tensor, Tensor]:
@@ -146,9 +146,9 @@ class PaddedSum:
         self._gradients: Any = copy.copy(clipped.gradients)
         if hasattr(self._gradients, "_workspace"):
             self._gradients._workspace = Workspace()
-        self.over(torch.full((longest,), table.n, device=grad.device))()
+        self.sum_over(torch.full((longest,), table.n, device=grad.device))()
 
-    def over(self, rows: Tensor) -> Callable[[], None]:
+    def sum_over(self, rows: Tensor) -> Callable[[], None]:
         """Return a function that sums over the rows whose indices are in ``rows`` when called."""
 
         def add_up() -> None:
@@ -178,10 +178,10 @@ class PaddedSum:
         factors = self._clipped.clip(squared, total, self._clipped.max_grad_norm)
         factors = factors.masked_fill(bad, 0.0)
         for example, factor in zip(examples, factors.expand(len(examples), -1), strict=True):
-            _cleared(example, bad).add_sum(factor)
+            _clear_examples(example, bad).add_sum(factor)
 
 
-def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
+def _extend_table(values: Tensor, public: Tensor, device: str) -> Tensor:
     n = len(values)
     longer = values.new_zeros((n + 1 + len(public), *values.shape[1:]), device=device)
     longer[:n] = values
@@ -189,7 +189,7 @@ def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
     return longer
 
 
-def _cleared(examples: Contribution, bad: Tensor) -> Contribution:
+def _clear_examples(examples: Contribution, bad: Tensor) -> Contribution:
     """Return contributions with zeros for some examples; a ``spare`` one is overwritten."""
     if isinstance(examples, OuterProduct) and examples.spare:
         for values in (examples.input, examples.output_grad):

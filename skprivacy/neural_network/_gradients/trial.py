@@ -184,15 +184,15 @@ def _fastest_method(
         return PerceptronGradients(module, loss)
     _refuse_stored_examples(trial, loss, probe)
     expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
-    for way in (AutogradBackward, Vectorised):
-        if way is Vectorised:  # the gradients by one backward pass differ, or cannot be had
+    for method in (AutogradBackward, Vectorised):
+        if method is Vectorised:  # the gradients by one backward pass differ, or cannot be had
             _warn_of_mixing(trial, probe)
         try:
-            found = _norms_and_sum(trial, way(trial, loss, views), probe)
+            found = _norms_and_sum(trial, method(trial, loss, views), probe)
         except Exception:  # any failure: the next method is slower and more general
             continue
-        if way is Vectorised or _results_agree(found, expected):
-            return way(module, loss, views)
+        if method is Vectorised or _results_agree(found, expected):
+            return method(module, loss, views)
     _warn_of_slow_layers(module)
     return OneByOne(module, loss, views)
 
@@ -347,21 +347,21 @@ def _sums_after(
     """Return the sums on ``then`` of copies that first processed ``first``, and their weights."""
     fresh, its_loss = copy.deepcopy((trial, loss))
     _clear_gradients(fresh)
-    way = OneByOne(fresh, its_loss, views)
+    method = OneByOne(fresh, its_loss, views)
     devices = [then.inputs.device] if then.inputs.is_cuda else []
     with torch.random.fork_rng(devices=devices):
         fresh(first.inputs)  # as one batch, like book-keeping
         for probe in (first, then):
             torch.manual_seed(0)  # for functional dropout
-            found = _norms_and_sum(fresh, way, probe)
+            found = _norms_and_sum(fresh, method, probe)
     return found, [p.detach() for p in fresh.parameters()]
 
 
 def _norms_and_sum(
-    module: nn.Module, way: PerExampleGradients, probe: Probe
+    module: nn.Module, method: PerExampleGradients, probe: Probe
 ) -> tuple[Tensor, Tensor]:
     """Return the squared norms, and a weighted sum of the gradients."""
-    contributions = way(probe.inputs, probe.targets)
+    contributions = method(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
     grads = [getattr(p, ACCUMULATOR) for p in module.parameters() if p.requires_grad]

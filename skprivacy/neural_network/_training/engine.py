@@ -166,8 +166,8 @@ class Training:
         views, groups = self.config.views, self.config.per_group
         of_each = 1 if groups is None else groups.most or math.inf
         rows = self.config.batch_size * of_each * (1 if views is None else views.count)
-        work, room = len(self._weights), self._clipped.numbers_an_example
-        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_MEMORY
+        work, size = len(self._weights), self._clipped.numbers_an_example
+        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * size < MUCH_MEMORY
         return little and self._weights.device.type == "cpu"
 
     def _make_graph_step(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> GraphStep | None:

@@ -59,11 +59,11 @@ class CanaryCode:
             )
         return cls(2.0 ** (math.frexp(largest)[1] + 1))
 
-    def rows(self, there: NDArray[np.bool_], n_features: int) -> Float64Array:
+    def rows(self, present: NDArray[np.bool_], n_features: int) -> Float64Array:
         """Return a row for each canary."""
-        rows = np.zeros((len(there), n_features))
-        rows[:, 0] = self.start * (1.0 + np.arange(len(there)) / _MAX_CANARIES)
-        rows[~there] = np.nan
+        rows = np.zeros((len(present), n_features))
+        rows[:, 0] = self.start * (1.0 + np.arange(len(present)) / _MAX_CANARIES)
+        rows[~present] = np.nan
         return rows
 
     def find_canaries(self, inputs: Tensor) -> tuple[Tensor, Tensor]:

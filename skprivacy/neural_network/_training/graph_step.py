@@ -71,13 +71,13 @@ class GraphStep:
         pool = graph_memory_pool(self._sum.total.device)
         steady = _is_capturable(training.module) and _is_capturable(training._loss)
         with _move_off_zero(training._weights.data):
-            self._sums = {n: self._summing(rows, steady, pool) for n, rows in self._rows.items()}
-        self._move = self._moving(pool)
+            self._sums = {n: self._make_sum(rows, steady, pool) for n, rows in self._rows.items()}
+        self._move = self._make_update(pool)
 
     def __call__(self, drawn: NDArray[np.int64]) -> None:
         """Carry out a step on the records with these indices."""
         training = self._training
-        noisy = training._mechanism.release(self._summed(drawn), training.random)
+        noisy = training._mechanism.release(self._sum_numbers(drawn), training.random)
         if noisy is not self._sum.total:
             self._sum.total.copy_(noisy)
         self._move()
@@ -87,7 +87,7 @@ class GraphStep:
         if isinstance(self._move, Momentum):
             self._move.finish()
 
-    def _summed(self, drawn: NDArray[np.int64]) -> Tensor:
+    def _sum_numbers(self, drawn: NDArray[np.int64]) -> Tensor:
         """Return all numbers to release, computed from the records with these indices."""
         # The size of the sample decides the rounding of gradients. Zero-out keeps it; under
         # add-remove no margin is proved for it (SECURITY.md).
@@ -104,7 +104,7 @@ class GraphStep:
         self._sums[length]()
         return self._sum.total
 
-    def _summing(self, rows: Tensor, steady: bool, pool: Any) -> Body:
+    def _make_sum(self, rows: Tensor, steady: bool, pool: Any) -> Body:
         """Return a function that sums over the rows named in ``rows``, tested on the probe's."""
         training, total = self._training, self._sum.total
         tried = self._table.of_probe[: len(rows)]
@@ -112,7 +112,7 @@ class GraphStep:
             training._sum(self._table.X, self._table.y, tried)
         ).clone()
         rows[: len(tried)] = tried
-        add_up = self._sum.over(rows)
+        add_up = self._sum.sum_over(rows)
         add_up()
         if not are_close(total, expected):
             raise RuntimeError("the sum over padded rows differs")
@@ -122,7 +122,7 @@ class GraphStep:
         rows.fill_(self._table.n)
         return add_up
 
-    def _moving(self, pool: Any) -> Body:
+    def _make_update(self, pool: Any) -> Body:
         """Return a function that moves the weights by the released sum in ``total``."""
         training, total = self._training, self._sum.total
         if type(training._optimizer) is MomentumSGD:

@@ -157,9 +157,9 @@ class ProcessGroup(Peers):
         self._meet(dist.broadcast, size, 0)
         drawn = drawn if self.rank == 0 else torch.zeros(int(size), dtype=torch.int64)
         self._meet(dist.broadcast, drawn, 0)
-        return self._own_part(drawn.numpy())
+        return self._select_own_part(drawn.numpy())
 
-    def _own_part(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _select_own_part(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return this process's part of the sample: every drawn record is in exactly one part."""
         if self.replicated:
             return drawn[self.rank :: len(self._numbers)]

@@ -61,19 +61,19 @@ class PrivateAdam(torch.optim.Optimizer):
             # for short vectors, the overhead of torch's calls exceeds the arithmetic
             g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
             with np.errstate(all="ignore"):
-                room = np.subtract(g, mean)
-                room *= np.float32(1 - first)
-                mean += room
-                np.multiply(g, g, out=room)
-                room *= np.float32(1 - second)
+                buffer = np.subtract(g, mean)
+                buffer *= np.float32(1 - first)
+                mean += buffer
+                np.multiply(g, g, out=buffer)
+                buffer *= np.float32(1 - second)
                 own *= np.float32(second)
-                own += room
-                root = np.divide(own, np.float32(1 - second**t), out=room)
+                own += buffer
+                root = np.divide(own, np.float32(1 - second**t), out=buffer)
                 root -= np.float32(noise)
                 np.maximum(root, np.float32(least), out=root)
                 np.sqrt(root, out=root)
                 root += np.float32(group["eps"])
-                change = np.divide(mean, root, out=room)
+                change = np.divide(mean, root, out=buffer)
                 change *= np.float32(rate)
                 p.numpy()[...] -= change
             return
@@ -128,12 +128,12 @@ def _update_in_slices(
 ) -> None:
     """Update the weights with numpy, in slices that fit the cache."""
     weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
-    room = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
+    buffer = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
     with np.errstate(all="ignore"):  # like torch, which ignores overflow of weights
         for start in range(0, len(weights), _NUMBERS_PER_SLICE):
             part = slice(start, start + _NUMBERS_PER_SLICE)
             w, v = weights[part], moving[part]
-            change = np.multiply(towards[part], scale, out=room[: len(w)])
+            change = np.multiply(towards[part], scale, out=buffer[: len(w)])
             v *= momentum
             v += change
             w -= np.multiply(v, lr, out=change)

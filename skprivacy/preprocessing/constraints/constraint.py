@@ -103,12 +103,12 @@ def to_lists(value: Any) -> Any:
     return [to_lists(each) for each in value] if isinstance(value, tuple) else value
 
 
-def check_names(who: str, name: str, columns: Any, least: int) -> Names:
+def check_names(kind: str, name: str, columns: Any, least: int) -> Names:
     found = tuple(columns) if isinstance(columns, tuple | list) else ()
     if len(found) < least or not all(isinstance(n, str) for n in found):
-        raise ValueError(f"{who}: {name}={columns!r} must list at least {least} names of columns.")
+        raise ValueError(f"{kind}: {name}={columns!r} must list at least {least} names of columns.")
     if len({*found}) < len(found):
-        raise ValueError(f"{who}: {name}={columns!r} must name each column once.")
+        raise ValueError(f"{kind}: {name}={columns!r} must name each column once.")
     return found
 
 

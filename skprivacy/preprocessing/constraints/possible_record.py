@@ -126,7 +126,7 @@ class _Program:
     def _number(self, name: str) -> int:
         return self._columns[name][0]
 
-    def _gap(self, name: str) -> float:
+    def _find_least_step(self, name: str) -> float:
         """Return the least step of a column: 1 for integers, else a small margin."""
         low, high = self._ends(name)
         return 1.0 if name in self._whole else _MARGIN * (high - low)
@@ -138,7 +138,7 @@ class _Program:
             if constraint.strict and both_whole:
                 self._row(row, -np.inf, -1.0)
             else:
-                gap = min(self._gap(one), self._gap(other), 1.0)
+                gap = min(self._find_least_step(one), self._find_least_step(other), 1.0)
                 self._row({**row, self._slack: gap}, -np.inf, 0.0)
 
     def _add_equal_categories(self, constraint: EqualColumns) -> None:
@@ -174,19 +174,19 @@ class _Program:
                 continue
             lower, upper = constraint._range_of(name)
             low, high = self._ends(name)
-            number, gap, most = self._number(name), self._gap(name), high - low
-            room = max(most, 1.0) * 2
+            number, gap, most = self._number(name), self._find_least_step(name), high - low
+            span = max(most, 1.0) * 2
             if low < lower:  # number <= lower - gap if this escape is taken
                 below = self._variable(0.0, 1.0, True)
                 limit = np.ceil(lower) - 1 if name in self._whole else lower
                 keep = 0.0 if name in self._whole else gap
-                self._row({number: 1.0, below: room, self._slack: keep}, -np.inf, limit + room)
+                self._row({number: 1.0, below: span, self._slack: keep}, -np.inf, limit + span)
                 escapes[below] = 1.0
             if high > upper:
                 above = self._variable(0.0, 1.0, True)
                 limit = np.floor(upper) + 1 if name in self._whole else upper
                 keep = 0.0 if name in self._whole else gap
-                self._row({number: -1.0, above: room, self._slack: keep}, -np.inf, room - limit)
+                self._row({number: -1.0, above: span, self._slack: keep}, -np.inf, span - limit)
                 escapes[above] = 1.0
         if not escapes:
             escapes = {self._variable(0.0, 0.0, True): 1.0}

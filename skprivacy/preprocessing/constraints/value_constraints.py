@@ -53,21 +53,21 @@ class MappedColumn(Constraint):
     _keys: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        who = "MappedColumn"
-        check_names(who, "source and target", self.names, 2)
+        owner = "MappedColumn"
+        check_names(owner, "source and target", self.names, 2)
         given: Any = self.values
         pairs = given.items() if isinstance(given, Mapping) else given
         valid = isinstance(pairs, Iterable) and not isinstance(pairs, str)
         found = [tuple(p) if isinstance(p, tuple | list) else () for p in pairs] if valid else []
         if not found or any(len(pair) != 2 for pair in found):
             raise ValueError(
-                f"{who}: values={given!r} must map each category of the source to a value."
+                f"{owner}: values={given!r} must map each category of the source to a value."
             )
-        plain = tuple(tuple(_plain_value(who, v) for v in pair) for pair in found)
+        plain = tuple(tuple(_plain_value(owner, v) for v in pair) for pair in found)
         object.__setattr__(self, "values", plain)
         object.__setattr__(self, "_keys", {category_key(a): b for a, b in plain})
         if len(self._keys) < len(plain):
-            raise ValueError(f"{who}: values={given!r} must name each category once.")
+            raise ValueError(f"{owner}: values={given!r} must name each category once.")
 
     @property
     def names(self) -> Names:
@@ -149,7 +149,7 @@ class ImpossibleValues(Constraint):
     values: tuple[tuple[str, tuple[Any, ...]], ...]
 
     def __post_init__(self) -> None:
-        who = "ImpossibleValues"
+        owner = "ImpossibleValues"
         given: Any = self.values
         if not isinstance(given, Mapping):
             given = dict(given) if isinstance(given, tuple) else {}
@@ -158,11 +158,11 @@ class ImpossibleValues(Constraint):
             for name, of in given.items()
         ):
             raise ValueError(
-                f"{who}: values={self.values!r} must map columns to lists of categories, or to "
+                f"{owner}: values={self.values!r} must map columns to lists of categories, or to "
                 "pairs (lower, upper)."
             )
         plain = tuple(
-            (name, tuple(None if v is None else _plain_value(who, v) for v in of))
+            (name, tuple(None if v is None else _plain_value(owner, v) for v in of))
             for name, of in given.items()
         )
         object.__setattr__(self, "values", plain)
@@ -233,10 +233,10 @@ class ImpossibleValues(Constraint):
         return outer_table(escapes, np.logical_or)
 
 
-def _plain_value(who: str, value: Any) -> Any:
+def _plain_value(owner: str, value: Any) -> Any:
     """Return a category or number that JSON can hold."""
     plain = value.item() if isinstance(value, np.generic) else value
     storable("values", category_key(plain))
     if isinstance(plain, float) and not np.isfinite(plain):
-        raise ValueError(f"{who}: {plain!r} must be finite. Use None for an open side of a range.")
+        raise ValueError(f"{owner}: {plain!r} must be finite. Use None for an open side.")
     return plain

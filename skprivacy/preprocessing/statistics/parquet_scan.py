@@ -231,12 +231,12 @@ class Scan:
             yield connection.sql(f"SELECT {columns} FROM {self._source_sql()}")
             return
         ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source_sql()}").fetchall()
-        parts, who = 1 + rows // ROWS_PER_PART, _quote_name(self.groups)
+        parts, column = 1 + rows // ROWS_PER_PART, _quote_name(self.groups)
         connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_PER_WRITE}")
         connection.execute(
-            f"COPY (SELECT hash({who}) % {parts} AS skprivacy_part, {who} AS skprivacy_who, "
+            f"COPY (SELECT hash({column}) % {parts} AS skprivacy_part, {column} AS skprivacy_who, "
             f"file_index, file_row_number, {columns} FROM {self._source_sql()} "
-            f"WHERE {who} IS NOT NULL) TO {_quote_text(folder)} "
+            f"WHERE {column} IS NOT NULL) TO {_quote_text(folder)} "
             "(FORMAT parquet, PARTITION_BY (skprivacy_part), OVERWRITE_OR_IGNORE)"
         )
         for part in Path(folder).glob("skprivacy_part=*"):

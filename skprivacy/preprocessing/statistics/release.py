@@ -191,9 +191,9 @@ def _check_one_column(x: ArrayLike) -> NDArray[Any]:
 def open_columns(X: Any, groups: Any) -> tuple[SumSource, tuple[str, ...]]:
     """Return columns of numbers, in memory or of a table, and their names."""
     if not is_table(X, groups):
-        who = resolve_groups(groups, X)
+        units = resolve_groups(groups, X)
         rows = check_array(X, dtype=np.float64, ensure_all_finite=False, ensure_2d=False)
-        return ArraySource(rows, None, who), tuple(f"x{i}" for i in range(_width(rows)))
+        return ArraySource(rows, None, units), tuple(f"x{i}" for i in range(_width(rows)))
     table = open_table(X)
     names = check_table_names(table.names, None, groups)
     return TableSource(table, len(names), "", groups), tuple(names)

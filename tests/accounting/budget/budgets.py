@@ -1,4 +1,4 @@
-"""What the tests of budgets share."""
+"""Helpers shared by the tests of budgets."""
 
 import subprocess
 import sys

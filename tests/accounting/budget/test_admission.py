@@ -1,4 +1,4 @@
-"""What a budget admits, how much of it, and what a refusal says."""
+"""Admission of charges: which and how many a budget admits, and the text of a refusal."""
 
 import math
 import pickle
@@ -49,7 +49,7 @@ def test_one_fit_may_have_it_all_and_nothing_follows():
 
 @pytest.mark.heavy
 def test_the_filters_stay_within_the_cap_for_repetitions():
-    """What they admit is never more than the tight composition allows."""
+    """They never admit more than the tight composition allows."""
     for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
         orders = renyi_orders(Cost(epsilon, delta))
         assert all(order > 1 for order, _ in orders)

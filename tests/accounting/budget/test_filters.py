@@ -24,8 +24,9 @@ HIGH, LOW = norm.sf(1.0, 0.5 / NOISE), norm.cdf(-1.0, 0.5 / NOISE)
 def answers(event):
     """Return probabilities and losses of what is answered: of all mechanisms, the worst.
 
-    What is (epsilon, delta)-DP fails outright (infinite loss) or is randomised response. Gaussian
-    noise is told as low, middle or high. A loss is (a, b), for a UNIT + b ln(HIGH / LOW).
+    An (epsilon, delta)-DP mechanism fails outright (infinite loss) or is randomised response.
+    Gaussian noise is reported as low, middle or high. A loss is (a, b), for a UNIT + b ln(HIGH /
+    LOW).
     """
     if isinstance(event, GaussianEvent):
         return [(HIGH, (0, 1)), (LOW, (0, -1)), (1 - HIGH - LOW, (0, 0))]

@@ -297,7 +297,7 @@ def test_an_earlier_digest_finds_a_cut_tail(ledger, budget):
 @pytest.mark.slow
 @pytest.mark.heavy
 def test_the_file_alone_is_the_ledger(ledger):
-    """What a killed process leaves behind may be moved or lost without losing a charge."""
+    """Files left behind by a killed process may be moved or lost without losing a charge."""
     code = """
         import os, signal, sys
         from skprivacy.accounting import LaplaceEvent, PrivacyBudget

@@ -1,4 +1,4 @@
-"""What all charges of a ledger have in common: relation and unit, and its first line."""
+"""Terms shared by all charges of a ledger: relation, unit and first line."""
 
 import json
 

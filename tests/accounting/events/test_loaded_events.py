@@ -1,4 +1,4 @@
-"""What was trained with a budget works where its ledger is not, and never trains uncharged."""
+"""Models trained with a budget load without their ledger, and never train uncharged."""
 
 import copy
 import pickle

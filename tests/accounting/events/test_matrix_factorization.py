@@ -1,4 +1,4 @@
-"""Streams under correlated noise: sensitivities by brute force, and what they cost."""
+"""Streams under correlated noise: their sensitivities by brute force, and their cost."""
 
 from itertools import combinations, product
 

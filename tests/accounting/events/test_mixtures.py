@@ -33,7 +33,7 @@ EPSILONS = [0.0, 0.1, 0.3, 0.7, 1.2, 2.0]
 
 
 def response(epsilon, k):
-    """Return what randomised response says of the first category, and of the second."""
+    """Return the reports of randomised response on the first category, and on the second."""
     low = 1 / (math.exp(epsilon) + k - 1)
     p, q = np.full((2, k), low)
     p[0] = q[1] = math.exp(epsilon) * low

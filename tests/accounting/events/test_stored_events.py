@@ -1,4 +1,4 @@
-"""What ledgers hold stays readable: the tags of events and the names of their fields."""
+"""Stored events stay readable: the tags of events and the names of their fields."""
 
 import json
 import re

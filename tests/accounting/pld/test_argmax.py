@@ -1,4 +1,4 @@
-"""Winners of noisy votes: the block's bound against exact attacks, and what it must not be.
+"""Winners of noisy votes: the block's bound against exact attacks and other bounds.
 
 The attacks are computed apart from the library: by quadrature, and by counting.
 """

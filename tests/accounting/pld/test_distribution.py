@@ -232,7 +232,7 @@ def test_loss_above_the_window_is_counted_as_infinite(delta):
     groups = [Group(GaussianPair(1.0), 10)]  # together N(5, 10)
     plan = saddle_point(groups, log_delta=math.log(delta))
     lattices = [engine._connect_the_dots(groups[0].pair, 0.01, 1e-14)]
-    _, high, beyond = engine._window(groups, lattices, plan)
+    _, high, beyond = engine._find_window(groups, lattices, plan)
     lost = norm.sf((high - 5) / math.sqrt(10))
     assert 0 < lost <= beyond <= 1e-4 * delta
     assert engine._transform(groups, lattices, plan).infinity >= beyond

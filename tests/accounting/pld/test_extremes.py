@@ -94,7 +94,7 @@ def test_a_curve_that_passes_below_the_window_is_followed_there():
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_tiny_noise_needs_little_memory(relation):
-    """What is sampled less often than delta needs no noise at all."""
+    """A sample drawn less often than delta needs no noise."""
     event = sampled(1e-6, 1e-9, 2)
     tracemalloc.start()
     assert 0 <= epsilon_of(event, 1e-2, relation) < 1e-3

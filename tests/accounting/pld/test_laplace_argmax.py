@@ -258,7 +258,10 @@ def test_each_part_covers_its_channels(h):
 def test_a_channel_is_nearly_a_mixture_of_those_on_the_lattice(h):
     """The lemma: by the slack it may be off, and half of that is not enough."""
     rng = np.random.default_rng(6)
-    cell, slack = h / laplace_channels._CELLS, laplace_channels._slack(h / laplace_channels._CELLS)
+    cell, slack = (
+        h / laplace_channels._CELLS,
+        laplace_channels._bound_error(h / laplace_channels._CELLS),
+    )
     off = []
     for x, y in [*rng.uniform(-1.5, 1.5, (40, 2)), (0.5 * cell, 0.2), (0.5 * cell, -3.0)]:
         low = math.floor(x / cell) * cell
@@ -316,7 +319,7 @@ def test_the_aggregator_charges_winners():
 
 
 def left_out(original):
-    """Leave out a part, but for one channel that tells nothing."""
+    """Leave out a part, except one channel without information."""
     flat = np.full((3, 1), 1 / 3)
     return lambda h: (flat, flat, np.zeros(1))
 
@@ -336,7 +339,7 @@ LEVEL, PARTS = test_votes_level_with_a_third_are_bounded, test_each_part_covers_
 STEP = test_one_step_covers_all_channels
 MUTANTS = {
     "one query fewer": (argmax, "argmax_curve", fewer_queries, LEVEL, 3.0, 6),
-    "no slack": (laplace_channels, "_slack", lambda original: lambda cell: 0.0, PARTS, 0.1),
+    "no slack": (laplace_channels, "_bound_error", lambda original: lambda cell: 0.0, PARTS, 0.1),
     "no lattice around the kinks": (laplace_channels, "_near_lattice", left_out, LEVEL, 3.0, 6),
     "half a lattice": (laplace_channels, "_near_lattice", near_zero_missed, PARTS, 0.1),
     "kinks in the wrong place": (laplace_channels, "_neighbour_laws", centred, STEP, 0.1),

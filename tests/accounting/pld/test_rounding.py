@@ -30,7 +30,7 @@ pytestmark = pytest.mark.heavy
 CHECKS = {name: check for name, check in vars(rounding).items() if name.startswith("check_")}
 TURNED = {"floor": "ceil", "ceil": "floor"}
 
-# What each function that rounds is held to.
+# Reference of each function that rounds.
 ROUNDING: dict[str, Callable[[], None]] = {
     "argmax._Grid.filter": rounding.check_filter,
     "channels.censored_channels": rounding.check_censored_channels,

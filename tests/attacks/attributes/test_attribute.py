@@ -1,4 +1,4 @@
-"""Attribute inference tells leakage from correlation."""
+"""Attribute inference distinguishes leakage from correlation."""
 
 import json
 
@@ -117,7 +117,7 @@ def test_mistakes_are_named(change, word):
 
 @pytest.mark.heavy
 def test_records_without_the_attribute_are_refused_where_the_truth_is_needed():
-    # counted as wrong they would tell the side that has more of them from the other
+    # counted as wrong, they would separate the side that has more of them
     X, y = people(0)
     frame = pd.DataFrame(X, columns=list("abcde"))
     target = DecisionTreeClassifier(random_state=0).fit(frame, y)
@@ -151,7 +151,7 @@ def test_a_memorised_number_is_a_leak():
 
 @pytest.mark.heavy
 def test_knowledge_of_the_population_is_not_a_leak():
-    # a regression of little noise tells the income of anybody; the attacker has few records
+    # a regression of little noise reveals any income; the attacker has few records
     table, y = incomes(0, 2400, noise=0.1)
     model = LinearRegression().fit(np.log(table[:800]), y[:800])
 

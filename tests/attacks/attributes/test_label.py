@@ -57,7 +57,7 @@ def test_a_model_that_memorises_labels_is_caught():
 
 
 def test_a_good_model_that_never_saw_the_labels_leaks_nothing():
-    """It predicts labels well, and knows no coin: features tell labels, not what was trained on."""
+    """It predicts labels well without any coin: features predict labels, not training."""
     target = LogisticRegression().fit(X[OTHERS], y[OTHERS])
     assert target.score(X[OWN], y[OWN]) > 0.8
     attack = LabelInferenceAttack(target, prior=DecisionTreeClassifier(max_depth=3), random_state=0)

@@ -306,7 +306,7 @@ def test_non_members_who_are_members_are_told():
 
 
 def test_people_are_members_in_an_audit():
-    """Ten copies of everybody are ten times the evidence, unless they are told to be one person."""
+    """Ten copies of everybody are ten times the evidence, unless ``groups`` joins them."""
     rng = np.random.default_rng(0)
     people, n = rng.normal(size=(60, 3)), 30
     generated = people[rng.integers(0, 12, 900)] + 0.05 * rng.normal(size=(900, 3))
@@ -317,7 +317,7 @@ def test_people_are_members_in_an_audit():
     claim = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     alone = audit_synthetic(generated, *parts, claim=claim)
     assert alone.epsilon_lower_bound > 1
-    assert alone.verdict == "doubtful"  # a copy in the same sample tells whose record it is
+    assert alone.verdict == "doubtful"  # a copy in the same sample reveals the person
     named = audit_synthetic(generated, *parts, claim=claim, groups=groups)
     assert named.reason.startswith("no claim for person")
     assert (named.n_train, named.n_test, named.attacked) == (n, n, "person")

@@ -69,7 +69,7 @@ def test_influence_against_its_definition():
     rng = np.random.default_rng(0)
     shadow = rng.normal(size=(8, 5))
     trained = np.array([rng.permutation([True] * 4 + [False] * 4) for _ in range(3)]).T
-    weight, middle = indirect._influence(shadow, trained)
+    weight, middle = indirect._measure_influence(shadow, trained)
     assert middle == pytest.approx(shadow.mean(axis=0))
     for r in range(3):
         inside, outside = shadow[trained[:, r]], shadow[~trained[:, r]]

@@ -9,7 +9,7 @@ from skprivacy.attacks import RMIA, LabeledRecords, LiRA, ShadowPool
 from skprivacy.attacks import record_tables as _records
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
-from skprivacy.attacks.membership.shadow_attack import PoolRecords, smoothed
+from skprivacy.attacks.membership.shadow_attack import PoolRecords
 
 from ..conftest import attack_halves
 
@@ -123,8 +123,8 @@ def test_given_settings_are_kept_and_impossible_choices_fall_back(small):
 
 def test_smoothing_keeps_the_order_and_bounds_the_gap():
     values = np.linspace(-28, 28, 57)
-    smooth = smoothed(values, 0.01)
+    smooth = smooth_logit(values, 0.01)
     assert (np.diff(smooth) >= 0).all()
     assert np.abs(smooth).max() <= np.log(101)
-    assert smoothed(values, 0.0) == pytest.approx(values)
+    assert smooth_logit(values, 0.0) == pytest.approx(values)
     assert smooth[28] == 0

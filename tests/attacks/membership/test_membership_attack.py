@@ -87,7 +87,7 @@ def template(name, pool=None):
 def test_finds_leakage(name, leaky):
     attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.records)
     result = attack.evaluate(*leaky.sides)
-    # labels tell less of a forest than probabilities do
+    # labels reveal less of a forest than probabilities do
     assert result.auc_interval[0] > (0.55 if name.startswith("label") else 0.6)
     assert result.epsilon_lower_bound() > 0.1
     used = getattr(attack, "attack_", attack)  # a choice of several is named by what was chosen
@@ -321,7 +321,7 @@ def test_labels_the_target_does_not_know_are_told(leaky):
 @pytest.mark.parametrize("attack_model", [None, MLPClassifier((16,), tol=1e-3, random_state=0)])
 @pytest.mark.parametrize("view", ["confidence", "signals"])
 def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model):
-    """A tree is always certain: only whether it is right tells a member."""
+    """A tree is always certain: only its mistakes distinguish non-members."""
     X, y = make_classification(800, n_classes=2, flip_y=0.5, random_state=0)
     target = DecisionTreeClassifier(random_state=0).fit(X[:400], y[:400])
     attack = ShokriAttack(

@@ -1,4 +1,4 @@
-"""What is learned from known members is judged on others, and null targets tell nothing."""
+"""SupervisedAttack is evaluated on other records than it learned from; a null shows nothing."""
 
 import numpy as np
 import pytest

@@ -28,7 +28,7 @@ def test_the_threshold_needs_no_known_member(setting):
 
 
 def test_each_class_has_its_own(setting):
-    """It is the cut that tells the shadow models' members of the class best."""
+    """It is the threshold that best separates the shadow models' members of the class."""
     X, y, target, pool = setting
     records = LabeledRecords(X, y)
     each = ShadowThreshold(target, pool=pool, signal="loss").fit(records[400:])

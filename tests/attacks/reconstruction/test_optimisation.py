@@ -144,7 +144,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     model = network(table.X.shape[1], hidden=256)
     attack, sent, pairs, result = inverted(FirstLayerInversion, model, table, 8, 10, norm)
     assert result.exact_share > 0.9
-    # What is given as found is a record of the batch.
+    # Every row reported as found is a record of the batch.
     for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
         rows, confidence = attack.reconstruct(gradient, 8)
         assert np.isnan(rows[confidence == 0]).all()

@@ -226,7 +226,7 @@ BY_THE_SAMPLING = {
         _Sampled, "sampler", lambda self, run: PoissonSampler(1.1 * run.sampling_rate)
     ),
 }
-# In batches of a sixteenth, records that take turns tell four times as much as coins.
+# In batches of a sixteenth, records that take turns leak four times as much as with coins.
 PLANTED = DPSGDClassifier(**SMALL, epsilon=4.0, epochs=10, batch_size=1800 // 16)
 
 

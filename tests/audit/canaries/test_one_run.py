@@ -244,7 +244,7 @@ def test_the_number_of_guesses_depends_on_the_claim_alone():
 
 
 class Seeded(Told):
-    """Random numbers from its seed are all that it tells: nothing of records."""
+    """It releases only random numbers from its seed, and nothing about records."""
 
     def __init__(self, random_state=0):
         super().__init__()

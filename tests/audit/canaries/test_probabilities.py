@@ -1,4 +1,4 @@
-"""Targets that are only asked for probabilities, and records that are no table."""
+"""One-run audits of targets with probabilities only, and of records that are not a table."""
 
 import json
 
@@ -35,7 +35,7 @@ def halves(records):
 
 
 class Table(ClassifierMixin, BaseEstimator):
-    """A table of probabilities that passes for a model; fit learns nothing."""
+    """A table of probabilities in the form of a model; fit learns nothing."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)

@@ -53,7 +53,7 @@ def fast(monkeypatch):
 
 @pytest.mark.slow
 def test_it_shows_most_of_what_is_claimed_and_rows_less():
-    # What it shows is so near the claim that one run in a thousand refutes it at this alpha.
+    # Its leakage is so near the claim that one run in a thousand refutes it at this alpha.
     report = audit_synthesizer(synthesizer(), X, n_canaries=20, n_runs=15, random_state=0)
     assert 1.8 < report.claimed_mu < 1.9
     # About 1.65 and 1.35, of deviation 0.13; the benchmark attacks/generators measures closely.

@@ -1,7 +1,6 @@
 """A claim holds for the whole model, however it is wrapped, wherever it is printed.
 
-The truth is told by a ledger: every private part of a case charges one budget, for every fit that
-a wrapper makes of it.
+A ledger holds the truth: every private part of a case charges one budget for each of its fits.
 """
 
 import json
@@ -127,7 +126,7 @@ class Right(LossThreshold):
         return (self.target.predict(X) == y).astype(float)
 
 
-# What each wrapper of private parts, all charging the given budget, may claim.
+# Allowed claim of each wrapper of private parts, all of which charge the given budget.
 PROVED = {
     "bare": learn,
     "pipeline": both,
@@ -297,7 +296,7 @@ def test_what_is_claimed_is_what_was_spent(name):
 
 
 def check_sweep():
-    """Hold what a sweep says of its fits, together and one by one, against its ledger."""
+    """Compare a sweep's claims about its fits, joint and single, with its ledger."""
     budget = PrivacyBudget(epsilon=1e4)
     sweep = CHOSEN["sweep"](budget).fit(X, y)
     assert sweep.charged_.epsilon() >= budget.spent() * (1 - 1e-9)
@@ -560,7 +559,7 @@ class Held(NeedsNoFit):
     ],
 )
 def test_a_step_that_was_handed_what_others_have_learned_is_not_covered(step):
-    """It treats each record by itself, and tells of those that the scaler has seen."""
+    """It treats each record by itself, and reveals records that the scaler has seen."""
     claim = claim_of(Pipeline([("first", step), ("last", learn(None).fit(X, y))]), X)
     kind = type(step).__name__
     assert claim.uncovered == {"first": f"{kind} holds parts fitted outside the guarantee"}
@@ -568,7 +567,7 @@ def test_a_step_that_was_handed_what_others_have_learned_is_not_covered(step):
 
 
 class Centred(SchemaTransformer):
-    """It inherits what its parent says of itself, and learns the mean all the same."""
+    """It inherits its parent's declaration, but learns the mean."""
 
     def fit(self, X, y=None):
         self.mean_ = X["a"].mean()
@@ -594,7 +593,7 @@ def test_what_a_class_of_somebody_elses_says_of_itself_is_assumed(kind, told):
 
 
 def test_a_function_of_an_analyzer_is_tried_like_any_other():
-    """Which words it knows, it may know from the records."""
+    """It may have learned its words from the records."""
     texts = np.array(["a b", "b c"] * 20)
     dense = FunctionTransformer(lambda Z: Z.toarray())
     for analyzer, told in (("word", 1), (str.split, 2)):

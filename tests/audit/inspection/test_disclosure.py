@@ -228,7 +228,7 @@ def test_a_buffer_with_other_rows_is_found():
 
 
 def test_planted_blindness_for_what_pipelines_pass_on_is_caught(monkeypatch):
-    monkeypatch.setattr(stored_records, "_views", lambda X, parts: iter([X]))
+    monkeypatch.setattr(stored_records, "_view_all", lambda X, parts: iter([X]))
     with pytest.raises(AssertionError):
         test_records_inside_a_model_are_found("pipeline")
 

@@ -38,7 +38,7 @@ def test_groups_in_another_order_than_the_rows_are_refused():
 
 @pytest.mark.heavy
 def test_people_of_a_frame_are_those_of_an_array():
-    """Rows in an order that tells nobody were taken for rows in another order than the groups."""
+    """Shuffled rows were mistaken for rows in another order than the groups."""
     rng = np.random.default_rng(0)
     rows, labels, people = rng.normal(size=(80, 2)), rng.integers(0, 2, 80), np.arange(80) // 2
     model, found = LogisticRegression().fit(rows[:40], labels[:40]), []
@@ -187,7 +187,7 @@ def test_shadow_models_are_trained_on_halves_of_people_and_given_their_groups():
     assert report.n_shadows == len(given) == 4
     for series in given:
         assert series.name == "patient"
-        # in order of appearance among shuffled records, which tells nothing about members
+        # in order of appearance among shuffled records, independent of membership
         assert sorted(series.value_counts()) == [5] * 20
 
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.heavy,
 ]
 
-# What juts out of the page, or of a box that would have to be scrolled.
+# Elements that overflow the page, or a box that would need scrolling.
 LOOK = """
 const inside = document.querySelector('iframe').contentDocument, view = inside.documentElement;
 const out = [];
@@ -42,7 +42,7 @@ document.body.innerText = JSON.stringify(out.map(text => text.slice(0, 60))) + '
 
 
 def seen(tmp_path, page, width, *options):
-    """Return what the browser says of a page on a screen of so many pixels."""
+    """Return the browser's measurements of a page on a screen of this width in pixels."""
     framed = tmp_path / "frame.html"
     framed.write_text(
         f'<meta charset="utf-8"><iframe width={width} height=900 style="border:0" '

@@ -1,4 +1,4 @@
-"""Who is most exposed: found where it is so, and hardly ever where it is not."""
+"""Exposed groups and records: found where they exist, hardly ever elsewhere."""
 
 from dataclasses import replace
 

@@ -18,7 +18,7 @@ from skprivacy.audit.comparability.matched_pairs import MatchedPairs
 from skprivacy.audit.label_audit import LabelAuditReport
 from skprivacy.audit.report import audit_report, html_report, plain_words
 from skprivacy.audit.report.findings import AttackFinding
-from skprivacy.audit.report.plain_words import _subclasses, attacks_in_words
+from skprivacy.audit.report.plain_words import _iter_subclasses, attacks_in_words
 from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import synthetic_quality
 
@@ -183,7 +183,7 @@ def test_a_page_explains_each_attack_that_it_names():
     ours = [
         kind
         for name in ("MembershipAttack", "GeneratorAttack", "LabelInferenceAttack")
-        for kind in _subclasses(vars(plain_words)[name])
+        for kind in _iter_subclasses(vars(plain_words)[name])
         if not kind.__name__.startswith("_")
     ]
     assert len(ours) > 10

@@ -1,4 +1,4 @@
-"""The page of an audit as a document: what it tells, whom, and in which words."""
+"""HTML page of an audit: its content, its readers and its wording."""
 
 import json
 import re
@@ -283,7 +283,7 @@ def test_no_assumptions_are_announced_where_there_are_none(honest):
 
 
 def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
-    """With eight records, "consistent" is said of any model."""
+    """With eight records, the verdict is "consistent" for any model."""
     few = [part[:8] for part in PARTS]
     one = PrivacyGuarantee(ApproxDPEvent(1.0, 1e-6), at_delta=1e-6)
     report = audit(Claiming(1, one).fit(*few[:2]), *few, attacks=[LossThreshold()])

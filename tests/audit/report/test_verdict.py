@@ -74,7 +74,7 @@ def laplace(rng, n):
 
 
 def few_exposed(rng, n):
-    """With probability delta a record is told outright; scores say nothing else."""
+    """With probability delta a record is revealed; otherwise scores are uninformative."""
     return (rng.random(n) < 0.03).astype(float) + rng.normal(size=n) * 1e-3, 1e-3 * rng.normal(
         size=n
     )

@@ -1,4 +1,4 @@
-"""Whoever has a model has all that it holds, whatever holds it there."""
+"""A release contains everything that a model holds, wherever the model holds it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Slotted:
 
 
 class Model(BaseEstimator):
-    """It has no answers; all that it tells is what it holds."""
+    """It gives no answers; it reveals only its attributes."""
 
     def __init__(self, public=0.75):
         self.public = public

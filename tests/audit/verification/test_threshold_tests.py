@@ -1,4 +1,4 @@
-"""Records that take part in some steps only are told apart as well as can be."""
+"""Scores of records that take part in some steps only separate as well as possible."""
 
 from __future__ import annotations
 

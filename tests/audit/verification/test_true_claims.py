@@ -1,4 +1,4 @@
-"""verify_privacy is not misled by what runs tell beside the record, nor by what a claim assumes."""
+"""verify_privacy is misled neither by other contents of runs nor by assumptions of a claim."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def no_noise(value):
 
 
 def test_the_sides_take_turns_in_random_order():
-    """A release that tells the time would tell all runs with the record, made first, apart."""
+    """A release of the time would separate all runs with the record, which came first."""
     count = itertools.count()
     runs = ReleaseRuns(lambda side: (side, next(count)), NeighbourPair("", 1, 0), 1)
     sides = [*runs.pilot_runs(100), *runs.fresh(100)]
@@ -168,7 +168,7 @@ def test_what_a_claim_takes_for_public_is_read_in_its_assumptions(estimator, agr
 
 
 def test_a_claim_that_takes_facts_of_the_data_for_public_is_tested_as_one():
-    """Neighbours with other labels or ranges were told apart at once; it is not what it claims."""
+    """Neighbours with other labels or ranges were separated at once, outside the claim."""
     with mock.patch.object(verification, "_test_claim") as verified:
         verify_privacy(OutputPerturbationClassifier(), epsilon=3.0)
     pairs = verified.call_args.args[1]

@@ -539,7 +539,7 @@ def test_noise_of_a_norm_is_told_by_what_a_run_is_nearer_to():
 
     learn, check = ((runs(record), runs(0.0)) for _ in range(2))
     _, of_numbers = threshold_tests._midpoint_scores(*learn, ())
-    sums = max(told(score, *check) for score in threshold_tests._linear(*learn))
+    sums = max(told(score, *check) for score in threshold_tests._make_linear_scores(*learn))
     assert told(of_numbers, *check) > sums + 0.03
     # With seven that a model makes of them, which take the places of the noisy ones.
     learn, check = (

@@ -271,9 +271,9 @@ def test_bands_of_a_window_make_up_its_patches(kernel, stride, gap, padding, axe
     a = torch.arange(2 * 3 * 11 * 7.0).view(2, 3, 11, 7)
     a = a if axes == 2 else a[..., 0]
     monkeypatch.setattr(bookkeeping, "_SHORT", 0)
-    patches = bookkeeping._patches(layer, a)
+    patches = bookkeeping._unfold(layer, a)
     found = torch.full_like(patches, torch.nan)
-    for columns, seen in bookkeeping._bands(layer, a):
+    for columns, seen in bookkeeping._iter_bands(layer, a):
         found[..., columns] = seen
     assert torch.equal(found, patches)
 
@@ -436,7 +436,7 @@ class ShiftedBias(nn.Module):
 
 
 class Weaker(nn.Module):
-    """Counts its calls, which tells nothing of the records."""
+    """Counts its calls, independently of the records."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What people add to a step: their gradients are joined, then clipped once, whatever the module."""
+"""Contribution of a group to a step: its gradients are joined, then clipped once, in any module."""
 
 from __future__ import annotations
 

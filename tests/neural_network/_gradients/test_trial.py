@@ -1,4 +1,4 @@
-"""What is tried on another device is tried on the processor first; tensors of a kind stand in."""
+"""Trials for another device run on the CPU first; fake tensors stand in for the device."""
 
 from __future__ import annotations
 

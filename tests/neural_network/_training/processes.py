@@ -1,4 +1,4 @@
-"""What each of two processes does for ``test_process_group.py``: every function runs in both."""
+"""Functions that each of two processes runs for ``test_process_group.py``."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
         mode: [_moved(rank, mode, record) for record in (3, N - 3)]
         for mode in ("replicated", "sharded")
     }
-    with mock.patch.object(ProcessGroup, "_own_part", lambda self, drawn: drawn):
+    with mock.patch.object(ProcessGroup, "_select_own_part", lambda self, drawn: drawn):
         found["counted twice"] = [_moved(rank, "replicated", 3)]
     return found
 
@@ -193,7 +193,7 @@ def _released(inputs: list):
 
 
 def households():
-    """Whose record each is, up to three a household, none of which is in two shards."""
+    """Household of each record, of up to three records, none of them in two shards."""
     return np.r_[np.arange(FIRST) // 3, 1000 + np.arange(N - FIRST) // 3]
 
 
@@ -228,11 +228,11 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
 
 
 def parts(rank: int, folder: Path) -> dict[str, Any]:
-    """Who took part in which process and step."""
+    """Participants of each process and step."""
     X, y = data()
     found: dict[str, list] = {}
     for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):
-        original = ProcessGroup._own_part
+        original = ProcessGroup._select_own_part
         steps: list = found.setdefault(mode, [])
 
         def noted(self, drawn, original=original, steps=steps):
@@ -240,7 +240,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
             steps.append((drawn.tolist(), part.tolist()))
             return part
 
-        with mock.patch.object(ProcessGroup, "_own_part", noted):
+        with mock.patch.object(ProcessGroup, "_select_own_part", noted):
             private(device=Distributed(mode, device="cpu"), noise_seed=None).fit(X[own], y[own])
     return found
 

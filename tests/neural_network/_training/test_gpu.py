@@ -181,7 +181,7 @@ def test_the_rounding_of_large_sums_stays_within_the_sensitivity(rows, features,
         table = Table(X, y, probe, GPU)
         filled = PaddedSum(training._clipped, training._grad, table, rows / 2, rows)
         numbers = torch.arange(rows, device=GPU)
-        add_up = filled.over(numbers)
+        add_up = filled.sum_over(numbers)
 
         def total(absent=None):
             if padded:

@@ -185,7 +185,7 @@ def a_sum(make=MODULES["perceptron"], rows=64, norm=0.5, **params):
         table = Table(*data(), training._clipped.probe, "cpu")
         padded = PaddedSum(training._clipped, training._grad, table, 20.0, rows)
         numbers = torch.full((rows,), table.n)
-        return padded, table, numbers, padded.over(numbers), training
+        return padded, table, numbers, padded.sum_over(numbers), training
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -382,7 +382,7 @@ def test_a_graph_that_does_nothing_is_not_used():
         training = run_of()
         with pytest.warns(RuntimeWarning, match="the captured operations give other numbers"):
             fixed = GraphStep(training, *data(), training._clipped.probe)
-        summed = fixed._summed(np.arange(20)).clone()
+        summed = fixed._sum_numbers(np.arange(20)).clone()
     expected = training._sum(*fixed._table.records, torch.arange(20))
     torch.testing.assert_close(summed, expected)
 
@@ -431,10 +431,10 @@ def test_a_sum_that_is_not_finite_is_not_released(bad):
         seen.append(self._released.clone())
         move(self)
 
-    original = GraphStep._summed
+    original = GraphStep._sum_numbers
     with (
         simulated_gpu(graphs=False),
-        mock.patch.object(GraphStep, "_summed", spoiled),
+        mock.patch.object(GraphStep, "_sum_numbers", spoiled),
         mock.patch.object(graph_step.Momentum, "_move", moved),
         pytest.raises(ValueError, match="All weights are NaN"),
     ):

@@ -97,7 +97,7 @@ def sums_twice(original):
 def releases_twice(original):
     def step(self, drawn):
         training = self._training
-        training._mechanism.release(self._summed(drawn), training.random)
+        training._mechanism.release(self._sum_numbers(drawn), training.random)
         original(self, drawn)
 
     return step
@@ -105,17 +105,17 @@ def releases_twice(original):
 
 def skips_the_release(original):
     def step(self, drawn):
-        self._summed(drawn)
+        self._sum_numbers(drawn)
         self._move()
 
     return step
 
 
 def moves_by_more(original):
-    """What is released is not all that moves the weights."""
+    """Something besides the release moves the weights."""
 
     def step(self, drawn):
-        bare = self._summed(drawn).clone()
+        bare = self._sum_numbers(drawn).clone()
         original(self, drawn)
         self._training._weights.data.add_(bare[: len(self._training._weights)], alpha=1e-3)
 
@@ -126,7 +126,7 @@ def moves_by_more(original):
 @pytest.mark.parametrize(
     ("owner", "attribute", "make", "check"),
     [
-        (GraphStep, "_summed", sums_twice, contracts.check_replay),
+        (GraphStep, "_sum_numbers", sums_twice, contracts.check_replay),
         (GraphStep, "__call__", releases_twice, contracts.check_accounting),
         (GraphStep, "__call__", skips_the_release, contracts.check_replay),
         (GraphStep, "__call__", moves_by_more, contracts.check_replay),

@@ -1,4 +1,4 @@
-"""Releases of a regressor beside its steps: bounds of their rows, and what they make of outputs."""
+"""Releases of a regressor beside its steps: bounds of their rows, and effect on outputs."""
 
 from __future__ import annotations
 
