@@ -101,7 +101,7 @@ def classes_to_state(classes: NDArray) -> dict[str, Any]:
 
 
 def classes_from_state(stated: Any, of_columns: bool = False) -> NDArray:
-    """Return the labels that :func:`classes_to_state` described; checks order, unless of columns."""
+    """Return the labels of :func:`classes_to_state`; checks order, unless of columns."""
     kind, values = check_names(stated, ["type", "values"]).values()
     if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
         raise ValueError(f"the labels have the unknown type {kind!r}")

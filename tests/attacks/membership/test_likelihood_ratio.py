@@ -9,7 +9,7 @@ from skprivacy.attacks import RMIA, LabeledRecords, LiRA, ShadowPool
 from skprivacy.attacks import record_tables as _records
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
-from skprivacy.attacks.membership.shadow_attack import PoolRecords
+from skprivacy.attacks.membership.shadow_attack import PoolRecords, smooth_logit
 
 from ..conftest import attack_halves
 
