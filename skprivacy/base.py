@@ -562,9 +562,10 @@ def public_classes(
         )
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
+        shown = None if given is None else classes.tolist()  # those of y are private
         raise ValueError(
-            f"classes={classes.tolist()!r}: {fit.source} needs at least two classes, got "
-            f"{len(classes)} class. Pass classes=[...] with all possible labels."
+            f"classes={shown!r}: {fit.source} needs at least two classes, got {len(classes)} class. "
+            "Pass classes=[...] with all possible labels."
         )
     if not np.isin(y, classes).all():
         raise ValueError(
