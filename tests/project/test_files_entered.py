@@ -6,7 +6,7 @@ from skprivacy import config_context, get_config
 
 from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 
-# Measured after the move to folders, where no call may enter more. The aims are 22, 18, 14, 26, 30.
+# If a call enters more, merge two files of one idea, or move a function to the file that uses it.
 # The fits of exact sums enter files of skprivacy/sums: the same program runs on engines.
 LIMITS = {
     "DPSGDClassifier.fit": 22,
