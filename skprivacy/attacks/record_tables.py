@@ -281,24 +281,24 @@ def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
 class NearestRecords:
     """Find the nearest other records of a record, among at least two distinct ones.
 
+    ``prints`` are the fingerprints of ``X``.
+
     **Guarantees.** No neighbour is a copy of the record. If the order of the records is independent
     of membership, so is the choice between equal distances.
     """
 
-    def __init__(self, X: Any, n_neighbours: int) -> None:
+    def __init__(self, X: Any, prints: NDArray[np.uint64], n_neighbours: int) -> None:
         self._encoder = None  # sparse records are points already
         if not sparse.issparse(X):
             self._encoder = Coordinates(X, "fit", apart=math.sqrt(2), max_categories=MOST_VALUES)
-        self._prints = fingerprints(X)
-        self._sorted = np.argsort(self._prints)
+        self._prints, self._sorted = prints, np.argsort(prints)
         self.n_neighbours = min(n_neighbours, num_samples(X) - 1)
         coordinates = self._encode(X)
         self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
-        self._near = self._search(coordinates, self._prints)
+        self._near = self._search(coordinates, prints)
 
-    def find_nearest(self, X: Any) -> NDArray[np.intp]:
+    def find_nearest(self, X: Any, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Return the indices of the nearest records, of shape (n_records, n_neighbours)."""
-        prints = fingerprints(X)
         place = np.searchsorted(self._prints, prints, sorter=self._sorted)
         place = self._sorted[np.minimum(place, len(self._prints) - 1)]
         near = self._near[place]

@@ -198,7 +198,8 @@ def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
     check_unmasked(values, name)
     found = as_array(name, values)
     try:
-        if found.dtype.kind in "biufO" and not (found == None).any():  # noqa: E711 - of each
+        kind = found.dtype.kind
+        if kind in "biuf" or (kind == "O" and not (found == None).any()):  # noqa: E711 - of each
             return found.astype(float)
     except (TypeError, ValueError, OverflowError):  # objects that are not numbers
         pass

@@ -375,7 +375,7 @@ def test_public_names_resolve():
         _ = skprivacy.no_such_name
 
 
-# Measured; no call may enter more.
+# If a call enters more, merge two files of one idea, or move a function to the file that uses it.
 LIMITS = {
     "DPSGDClassifier.fit": 22,
     "PATEClassifier.fit": 17,

@@ -220,12 +220,13 @@ class LearnedRatio(TunedAttack):
         self._places = np.flatnonzero(known.rows)[order][first]
         self._near, near = None, None
         if _searchable(known.X, len(first)):
-            listed = safe_indexing(known.X, order[first])
+            distinct, asked = order[first], order[rows]
+            listed = safe_indexing(known.X, distinct)
             self._near = _NeighbourPool(
-                NearestRecords(listed, max(NEIGHBOURS)), classes[order[first]]
+                NearestRecords(listed, prints[distinct], max(NEIGHBOURS)), classes[distinct]
             )
             near = self._near.find_neighbours(
-                safe_indexing(known.X, order[rows]), classes[order[rows]]
+                safe_indexing(known.X, asked), classes[asked], prints[asked]
             )
 
         def view(attacked: int, others: list[int]) -> Float64Array:
@@ -264,7 +265,7 @@ class LearnedRatio(TunedAttack):
             self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
         )
         if self._near is not None:
-            near = self._near.find_neighbours(X, labels_as_text(y))
+            near = self._near.find_neighbours(X, labels_as_text(y), shadows.prints)
             seen = np.hstack([seen, _neighbour_excess(self._excess_log_odds, *near)])
         return np.asarray(self.model_.decision_function(seen))
 
@@ -275,9 +276,11 @@ class _NeighbourPool(NamedTuple):
     surroundings: NearestRecords
     classes: NDArray[Any]
 
-    def find_neighbours(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
+    def find_neighbours(
+        self, X: Any, y: NDArray[Any], prints: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.intp], Mask]:
         """Return each record's neighbours, nearest first, and whether they are of its class."""
-        near = self.surroundings.find_nearest(X)
+        near = self.surroundings.find_nearest(X, prints)
         return near, self.classes[near] == y[:, None]
 
 

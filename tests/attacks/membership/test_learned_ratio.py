@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import RMIA, LabeledRecords, LearnedRatio, LiRA, ShadowPool
 from skprivacy.attacks.membership import strongest as learned
-from skprivacy.attacks.record_tables import NearestRecords
+from skprivacy.attacks.record_tables import NearestRecords, fingerprints
 
 from ..conftest import attack_halves
 
@@ -109,11 +109,14 @@ def test_records_of_every_kind(kind):
 
 def test_no_record_is_its_own_neighbour_nor_a_copy_of_it():
     X = np.random.default_rng(0).normal(size=(40, 3))
-    near = NearestRecords(X, 39)
-    assert (np.sort(near.find_nearest(X)) == [np.delete(np.arange(40), i) for i in range(40)]).all()
-    assert near.find_nearest(X[[7, 7]])[:, 0].tolist() == [_nearest(X, 7)] * 2
+    prints = fingerprints(X)
+    near = NearestRecords(X, prints, 39)
+    others = [np.delete(np.arange(40), i) for i in range(40)]
+    assert (np.sort(near.find_nearest(X, prints)) == others).all()
+    twice = near.find_nearest(X[[7, 7]], prints[[7, 7]])
+    assert twice[:, 0].tolist() == [_nearest(X, 7)] * 2
     new = X[[7]] + 1e-9
-    assert near.find_nearest(new)[0, 0] == 7
+    assert near.find_nearest(new, fingerprints(new))[0, 0] == 7
 
 
 def _nearest(X, i):
