@@ -19,7 +19,7 @@ MAX_FITS = 8  # that are charged, and then trained, at once
 
 
 def can_wait(model: Any, params: Mapping[str, Any]) -> bool:
-    """Return True if a fit may be trained after its charge; not one of another package's class."""
+    """Return True if a fit may be trained after its charge: of classes of this package only."""
     while type(model) is Pipeline:
         plain = model.memory is None and getattr(model, "transform_input", None) is None
         if not plain or model.verbose:

@@ -178,6 +178,7 @@ def batches_of_epoch(
 
 def cuts_of_epoch(counts: NDArray[np.int64], batch: int) -> NDArray[np.int64]:
     """Return where each network's records are cut into batches, shape (steps + 1, n_networks)."""
+    # All take equally many: one without records would move weights, by Adam's moments.
     steps = -(-int(counts.max()) // batch)
     return np.arange(steps + 1)[:, None] * counts // steps
 

@@ -354,7 +354,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     def _stacked_training(
         self, n_records: float = math.inf
     ) -> Callable[[ArrayLike, ArrayLike], PrivateTask] | None:
-        """Return how to describe shadow models' fits for stacked training; None if it cannot."""
+        """Return a function that describes a shadow model's fit for a stack, or None."""
         undoes_weights = self.class_prior is not None and self.class_weight is not None
         built_in = self.module is None and not self._module_params() and self._processes is None
         if type(self) is not DPSGDClassifier or undoes_weights or not built_in:

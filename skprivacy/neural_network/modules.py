@@ -37,7 +37,7 @@ def make_module(
 
 
 def has_random_start(module: nn.Module, again: nn.Module) -> bool:
-    """Return True if a module, made twice, shares no weights but layers of zeros or of ones."""
+    """Return True if two modules, made alike, share no weights except layers of zeros or ones."""
     first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
     return not any(
         name in second and torch.equal(p.cpu(), second[name].cpu())

@@ -428,7 +428,7 @@ def test_reduced_precision_of_the_caller_does_not_reach_the_norms(blobs, monkeyp
 def test_a_noise_seed_does_not_leave_with_the_model(blobs):
     model = private(noise_seed=123456789)
     assert pickle.loads(pickle.dumps(model)).noise_seed == 123456789  # on its way to a worker
-    model.fit(*blobs)
+    assert model.fit(*blobs).privacy_.kind == "estimate"
     assert (123456789).to_bytes(4, "little") not in pickle.dumps(model)
     assert pickle.loads(pickle.dumps(model)).noise_seed is None
 
