@@ -23,23 +23,6 @@ from .inferred_facts import inferred_facts
 from .schema_check import SchemaCheck, check_table
 
 
-def _check_columns(columns: Mapping[Any, Any]) -> None:
-    """Raise TypeError unless ``columns`` maps names to facts."""
-    for name, column in columns.items():
-        if not isinstance(name, str):
-            raise TypeError(
-                f"Schema: column name {name!r} must be text. Rename the column, for example to "
-                f"'x{name}'."
-            )
-        storable("columns", name)
-        if not isinstance(column, tuple(schema_format.COLUMN_KINDS.values())):
-            raise TypeError(
-                f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
-                "CategoricalColumn(values), DateColumn(first, last) or HashedColumn(buckets); "
-                f"got {column!r}."
-            )
-
-
 def _target_range(target_bounds: Any) -> tuple[float, float]:
     """Return the bounds of the target as floats, the lower below the upper."""
     lower, upper = (float(bound[0]) for bound in check_bounds("target_bounds", target_bounds, 1))
@@ -113,7 +96,7 @@ class Schema(ConfirmedFacts[Column]):
                 f"Schema: columns={columns!r} must map at least one column name to its facts, such "
                 "as {'age': BoundedColumn(0, 120)}."
             )
-        _check_columns(columns)
+        schema_format.check_columns(columns)
         if target_column is not None and not isinstance(target_column, str):
             raise TypeError(
                 f"Schema: target_column={target_column!r} must be the name of a column, or None."

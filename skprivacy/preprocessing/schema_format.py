@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from .._files import as_path, parse_json, read_file
-from .._validation import sequence
+from .._validation import sequence, storable
 from .columns import BoundedColumn, CategoricalColumn, Column, HashedColumn, fields_of
 from .confirmation import Confirmation
 from .constraints import (
@@ -30,6 +30,23 @@ _KEYS = (
     "columns", "crosses", "constraints", "target", "classes", "target_bounds", "inferred",
     "confirmed",
 )  # fmt: skip
+
+
+def check_columns(columns: Mapping[Any, Any]) -> None:
+    """Raise TypeError unless ``columns`` maps names to facts."""
+    for name, column in columns.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"Schema: column name {name!r} must be text. Rename the column, for example to "
+                f"'x{name}'."
+            )
+        storable("columns", name)
+        if not isinstance(column, tuple(COLUMN_KINDS.values())):
+            raise TypeError(
+                f"Schema: column {name!r} must be BoundedColumn(lower, upper), "
+                "CategoricalColumn(values), DateColumn(first, last) or HashedColumn(buckets); "
+                f"got {column!r}."
+            )
 
 
 def schema_to_dict(schema: Any) -> dict[str, Any]:
