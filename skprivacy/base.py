@@ -564,8 +564,8 @@ def public_classes(
     if len(classes) < 2:
         shown = None if given is None else classes.tolist()  # those of y are private
         raise ValueError(
-            f"classes={shown!r}: {fit.source} needs at least two classes, got {len(classes)} class. "
-            "Pass classes=[...] with all possible labels."
+            f"classes={shown!r}: {fit.source} needs at least two classes, got {len(classes)} "
+            "class. Pass classes=[...] with all possible labels."
         )
     if not np.isin(y, classes).all():
         raise ValueError(
