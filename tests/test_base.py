@@ -159,7 +159,7 @@ def test_nothing_is_told_of_private_labels(kind):
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_the_only_label_of_the_data_is_not_quoted():
     model = FunctionalMechanismClassifier(bounds=(0, 1))
-    with pytest.raises(ValueError, match="classes=None: .* at least two") as refused:
+    with pytest.raises(ValueError, match=r"classes=None: .* at least two") as refused:
         model.fit(np.zeros((20, 1)), ["positive"] * 20)
     assert "positive" not in str(refused.value)
 
