@@ -256,6 +256,7 @@ class _BegunContext(Generic[T]):
 
 def enter_at_call(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
     """Decorate a generator as a context manager that runs to its ``yield`` when called."""
+    # A release is charged even if the caller forgets `with`.
     context = contextmanager(function)
 
     @wraps(function)
