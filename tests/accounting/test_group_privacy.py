@@ -253,7 +253,8 @@ def test_steps_are_at_most_those_along_one_line():
 def test_groups_without_an_event_use_the_chained_curve():
     private = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.1, LaplaceEvent(2.0)), 5), 1e-6)
     grouped = private.group(3)
-    assert isinstance(grouped.event, ApproxDPEvent)
+    chained = group_epsilon(private.event, 3, 1e-6, "add_remove")
+    assert grouped.event == ApproxDPEvent(chained, 1e-6)
     assert private.epsilon() < grouped.epsilon() <= 3 * private.epsilon(1e-9)
     pure = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.1, LaplaceEvent(2.0)), 5))
     assert pure.group(3).epsilon() == pytest.approx(3 * pure.epsilon())
