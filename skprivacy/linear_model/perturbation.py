@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from .._docs import fill_docs
 from .._groups import Groups
@@ -322,7 +323,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         epsilon, delta = float(self.epsilon), float(self.delta)
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
-        return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
+        return epsilon / 2.0, delta * float(expit(-epsilon / 2.0))
 
     def _record_shares(self, units: Groups) -> NDArray[np.float64]:
         if units.unit == "record":

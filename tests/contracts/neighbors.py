@@ -36,6 +36,7 @@ from .cases import Case
 from .replay import Neighbourhood, Pair, cost_of_a_label, within_sensitivity
 
 N = 24
+ALONE = "alone in its class"  # all other records have one label, or one target
 KINDS: dict[str, Callable[[NDArray], NDArray]] = {
     "typical": lambda row: row,
     "outlier": lambda row: row + 1e3,
@@ -43,6 +44,7 @@ KINDS: dict[str, Callable[[NDArray], NDArray]] = {
     "beyond single precision": lambda row: np.full_like(row, 1e300),
     "infinite": lambda row: np.where(np.arange(row.size) == 1, np.inf, row),
     "zero": np.zeros_like,
+    ALONE: lambda row: row,
 }
 POSITIONS = "first", "middle", "last"
 CHANGES = "blanked", "inserted"
@@ -187,6 +189,8 @@ def record_pairs(case: Case, choice: Choice, n: int = N) -> Iterator[Pair]:
     place = place_of(choice.position, len(X))
     X[place] = KINDS[choice.kind](X[place])
     own = np.arange(len(X)) == place
+    if choice.kind == ALONE:
+        y[~own] = next(label for label in y if np.any(label != y[place]))
     if is_inserted:
         yield Pair("", (X[~own], y[~own]), (X, y), {"n_records": n}, extra=place)
     else:

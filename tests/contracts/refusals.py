@@ -1,5 +1,6 @@
 """Contract of a fit that is refused, fails or is interrupted: it leaves no trace."""
 
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,24 @@ def check_large_delta(case: Case) -> None:
         except ValueError as error:
             refusals[-1] = str(error)
     assert refusals[0] == refusals[1], "a refusal depends on the private number of records"
+
+
+def check_facts_off_data(case: Case) -> None:
+    """A public fact that is read off the data is assumed; a fitted model's pickle has no seed."""
+    X, y = case.data(N)
+    for fact in PUBLIC_FACTS:
+        model = case.make(noise_seed=1)
+        if model.get_params().get(fact) is None:
+            continue
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                model.set_params(**{fact: None}).fit(X, y)
+            except ValueError:  # refused, as other parameters depend on the fact
+                continue
+        assert any(issubclass(w.category, PrivacyLeakWarning) for w in warned), fact
+        assert any("read off" in a for a in model.privacy_.assumptions), f"{fact} is not assumed"
+        assert pickle.loads(pickle.dumps(model)).noise_seed is None, "a pickle holds the seed"
 
 
 def check_failed_fit(case: Case) -> None:

@@ -33,6 +33,7 @@ EVERYBODY = [
     contracts.check_no_traces,
     contracts_refused.check_refused_fit,
     contracts_refused.check_large_delta,
+    contracts_refused.check_facts_off_data,
     contracts_refused.check_failed_fit,
     contracts_refused.check_sparse_refused,
 ]

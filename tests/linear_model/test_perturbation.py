@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import expit, logsumexp, softmax
 
+from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.linear_model.logistic_regression import LogisticLoss, minimize
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import SecureRandom
@@ -108,6 +109,17 @@ def test_privacy_where_the_ridge_leaves_more_for_the_noise(k, size, points, delt
     plain = ObjectivePerturbation(2.0, delta, k, alpha=0.0)
     assert mechanism.scale(size) < plain.scale(size)
     assert worst_delta(mechanism, mechanism.scale(size), size, points) <= max(delta, 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e4, 1460.0])  # e^(-730) times delta is no normal number
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_huge_epsilon_does_not_overflow(delta, epsilon):
+    """A sweep may end there; half of it under "replace_one" is no finite power of e."""
+    X, y = np.linspace(-1, 1, 40)[:, None], np.arange(40) >= 20
+    model = ObjectivePerturbationClassifier(
+        epsilon=epsilon, delta=delta, bounds=(-1, 1), classes=[False, True], relation="replace_one"
+    )
+    assert model.fit(X, y).score(X, y) > 0.9
 
 
 def test_a_ridge_below_the_needed_one_breaks_the_claim():

@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 from skprivacy.accounting import ComposedEvent
 from skprivacy.additive_model.gradient_plan import GradientPlan, RegressionPlan
@@ -32,7 +33,7 @@ from skprivacy.preprocessing import BoundedColumn, Schema
 from skprivacy.preprocessing.statistics import standard_scaler
 from skprivacy.preprocessing.statistics.moments import BoundedColumns, MomentPlan
 from skprivacy.preprocessing.statistics.release import Statistic
-from skprivacy.sums.sum_plan import TargetRange
+from skprivacy.sums.sum_plan import Labels, TargetRange
 from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, marginal_synthesizer
 from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
@@ -47,6 +48,13 @@ from .bug import Bug, calling, fields_halved, halved, instead
 REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
 ACCOUNTING = contracts_once.check_accounting
 REFUSED, FAILED = refusals.check_refused_fit, refusals.check_failed_fit
+FACTS = refusals.check_facts_off_data
+
+
+@calling
+def drops_records_of_one_class(original, self, labels):
+    codes = original(self, labels)
+    return codes if len(np.unique(codes)) > 1 else np.full(len(codes), np.nan)
 
 
 @calling
@@ -357,6 +365,11 @@ BUGS = [
         (OBJECTIVE, "PrivateStandardScaler")),
     Bug(PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, FAILED,
         "AdaSSPRegressor"),
+    Bug(PrivateFit, "assume", instead(lambda *_: None), FACTS, (FUNCTIONAL, OUTPUT),
+        "no assumption"),
+    Bug(PrivateEstimatorMixin, "__getstate__", instead(BaseEstimator.__getstate__), FACTS,
+        "AdaSSPRegressor", "a pickle holds the seed"),
+    Bug(Labels, "encode", drops_records_of_one_class, REPLAY, ESTIMATORS[1]),
     Bug(None, "fit", keeps_rows, TRACES, (OBJECTIVE, "DPSGDClassifier", "DPNeuralNet"),
         "records kept", ("",)),
     Bug(None, "fit", keeps_n, name="the number of records kept", visible_outside=("",)),
