@@ -198,7 +198,7 @@ def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     assert 7.9 < epsilon_of(fitted.privacy_event_, 1e-5, relation) <= 8.0
     assert len(budget.entries()) == 1
     assert fitted.privacy_.assumptions == () or relation != "add_remove"
-    # A quarter of epsilon is less than a quarter of what the votes had alone.
+    # A quarter of epsilon is less than a quarter of the votes' share without marginals.
     alone = GNMax()._calibrated(20, votes.moved, 8.0, 1e-5, relation)
     assert alone.noise < fitted.aggregator_.noise < 1.1 * alone.noise
 

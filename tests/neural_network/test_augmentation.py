@@ -204,7 +204,7 @@ class MovingMean:
 
 
 class Weaker:
-    """Keeps a number, but nothing of what it sees."""
+    """Stores a number, but nothing about its input."""
 
     calls = 0
 

@@ -273,7 +273,7 @@ def test_the_model_s_own_seed_is_no_key_to_the_coins():
 
 
 def test_canaries_stand_in_the_place_of_records():
-    """The order of the training data is no key to the coins either."""
+    """The order of the training data does not reveal the coins either."""
     records, labels = np.arange(50.0).reshape(-1, 1), np.arange(50) % 2
     rows, crafted, own = np.arange(0, 50, 5), -1 - np.arange(10.0).reshape(-1, 1), np.full(10, 9)
     trained = np.arange(10) % 3 == 0

@@ -195,7 +195,7 @@ def test_planted_bugs_refute_the_claim(bug, params, n_runs, n_canaries):
 
 
 def refutations(n, n_runs, n_canaries, alpha):
-    """Of a true claim, in so many audits."""
+    """Refutations of a true claim, in this number of audits."""
     return sum(
         audit_synthesizer(
             synthesizer(2.0), X, n_runs=n_runs, n_canaries=n_canaries, alpha=alpha

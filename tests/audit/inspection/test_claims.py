@@ -109,7 +109,7 @@ class NeedsNoFit(TransformerMixin, BaseEstimator):
 
 
 class Stateless(NeedsNoFit):
-    """Says that it needs no fit, and remembers the mean of what it was fitted on."""
+    """Declares that it needs no fit, and stores the mean of the data it was fitted on."""
 
     def fit(self, X, y=None):
         self.mean_ = X.mean(0)

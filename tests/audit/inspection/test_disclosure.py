@@ -205,7 +205,7 @@ CODES = [
 )
 @pytest.mark.filterwarnings("ignore:Bins whose width")
 def test_whole_numbers_that_arrays_hold_by_chance_are_no_records(width, values):
-    """Labels, codes and the nodes of trees are full of small numbers, as such tables are."""
+    """Labels, codes and the nodes of trees hold many small numbers, as these tables do."""
     rng = np.random.default_rng(0)
     table, labels = rng.integers(0, values, (1000, width)).astype(float), rng.integers(0, 2, 1000)
     for model in CODES:

@@ -76,7 +76,7 @@ def test_copies_of_a_generator_do_not_pass_for_independent_runs():
 
 
 class Mean(BaseEstimator):
-    """Another library's private mean, whose noise is drawn from what it is given."""
+    """Another library's private mean, whose noise comes from its argument."""
 
     def __init__(self, epsilon=1.0, rng=None, seed=None, bounds_X=(0, 1)):
         self.epsilon = epsilon
