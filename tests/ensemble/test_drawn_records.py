@@ -70,7 +70,7 @@ def test_a_record_counts_once_in_each_column():
 STRANGE = [None, np.nan, pd.NA, "?", [1, 2], {}, 1 + 2j, b"F", pd.Timestamp(0), (1, []), np.inf * 0]
 
 
-def test_what_is_no_value_of_a_column_is_not_counted():
+def test_invalid_values_of_a_column_are_not_counted():
     assert not counts([[v, v, v, v] for v in STRANGE], [0] * len(STRANGE)).any()
 
 

@@ -387,7 +387,7 @@ def _task(model):
         ({"encoder": object()}, "encoder"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_charged(params, message):
+def test_impossible_settings_are_refused_before_any_charge(params, message):
     budget = PrivacyBudget(10.0, 1e-4)
     with pytest.raises(ValueError, match=message):
         tuner(**params, budget=budget).fit(X, Y)

@@ -104,7 +104,7 @@ def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor])
-def test_what_was_read_off_y_is_not_given_after_loading(frame, kind, tmp_path):
+def test_facts_read_off_y_are_not_public_after_loading(frame, kind, tmp_path):
     y = np.arange(60) % 3
     with pytest.warns(PrivacyLeakWarning):
         save_model(kind(epochs=1).fit(frame, y), tmp_path / "m")
@@ -121,7 +121,7 @@ def test_what_was_read_off_y_is_not_given_after_loading(frame, kind, tmp_path):
     ("kind", "params"),
     [(DPSGDClassifier, {"classes": [2, 0, 1]}), (DPSGDRegressor, {"target_bounds": (0, 2)})],
 )
-def test_what_was_given_stays_given_after_loading(frame, kind, params, tmp_path):
+def test_passed_facts_stay_passed_after_loading(frame, kind, params, tmp_path):
     y = np.arange(60) % 3
     save_model(kind(epochs=1, **params).fit(frame, y), tmp_path / "m")
     again = clone(load_model(tmp_path / "m")).fit(frame, y)

@@ -219,7 +219,7 @@ def test_a_bound_above_a_claim_that_stands_is_explained():
         (Told(relation="label"), "no claim about these coins: it is for label"),
     ],
 )
-def test_what_coins_cannot_test_is_not_refuted(model, why):
+def test_claims_that_coins_cannot_test_are_not_refuted(model, why):
     model.set_params(noise=1e-9)
     report = audit_one_run(model, X, y, n_canaries=100, score=told)
     assert report.untested.startswith(why)

@@ -292,7 +292,7 @@ def test_too_few_coins_are_said_to_be():
          synthesizer(schema=FEATURES, label=None), (PARTS[0], np.ones((400, 2))), {}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_audited_is_refused_before_any_fit(error, match, audited, args, params):
+def test_unauditable_synthesizers_are_refused_before_any_fit(error, match, audited, args, params):
     with (
         mock.patch.object(MarginalSynthesizer, "fit", side_effect=AssertionError),
         pytest.raises(error, match=match),

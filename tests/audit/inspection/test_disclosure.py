@@ -180,7 +180,7 @@ def test_one_column_is_found_where_the_model_keeps_most_of_it():
     assert stored(tree, X[:, :1], y, X_test[:, :1]).value == 0
 
 
-def test_what_many_share_is_not_counted():
+def test_rows_that_many_share_are_not_counted():
     few = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(float)
     model = Keeper().fit(few[:200], y)  # eight kinds of records
     assert stored(model, few[:200], y, few[200:]).value == 0
