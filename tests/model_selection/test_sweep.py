@@ -300,7 +300,7 @@ def test_each_private_estimator_is_asked_before_its_first_fit(name):
     assert len(told[1]) == (name not in LABELS)
 
 
-def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
+def test_models_without_rehearsal_are_neither_charged_nor_trained_before(log):
     """Fits in other processes would not know that they are rehearsed."""
     budget = PrivacyBudget(100.0)
     within = OneVsRestClassifier(charged_to(budget), n_jobs=2)

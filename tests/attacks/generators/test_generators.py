@@ -123,7 +123,7 @@ def test_points_far_from_all_have_finite_scores_in_order():
 
 
 @pytest.mark.heavy
-def test_what_is_too_little_is_named():
+def test_too_few_records_are_named():
     people, generated = copies(0, 0.1)
     with pytest.raises(ValueError, match="reference=None"):
         DensityRatio().fit(generated, None)
