@@ -172,7 +172,7 @@ def test_a_link_that_appears_during_writing_is_not_followed(writable, tmp_path, 
     assert place.read_text() == "worth keeping"
 
 
-def test_what_is_no_file_is_written_to(tmp_path):
+def test_pipes_and_devices_are_written_to(tmp_path):
     """It is not replaced by one."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -97,7 +97,7 @@ def tuned(encoder, **fit_params):
         (lambda: by_votes(behind(COLUMNS)), "what is frozen in teacher"),
     ],
 )  # fmt: skip
-def test_what_is_frozen_is_assumed_to_know_nothing_private(fitted, assumed):
+def test_frozen_parts_are_assumed_to_know_nothing_private(fitted, assumed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = fitted()
@@ -125,7 +125,7 @@ def test_a_file_keeps_the_assumption(fitted, tmp_path):
 
 
 @pytest.mark.heavy
-def test_what_learns_nothing_is_assumed_nothing_of():
+def test_parts_that_learn_nothing_need_no_assumption():
     steps = SchemaTransformer(SCHEMA).fit(X)
     for step in (FrozenEstimator(Normalizer()), FrozenEstimator(steps), StandardScaler()):
         guarantee = by_votes(teacher=behind(step)).privacy_

@@ -69,7 +69,7 @@ def test_nothing_else_parses_json():
         ("{", "Expecting property name"),
     ],
 )
-def test_what_is_not_plain_json_is_refused(text, words):
+def test_other_text_than_plain_json_is_refused(text, words):
     with pytest.raises(ValueError, match=words):
         parse_json(text)
 
@@ -196,7 +196,7 @@ def test_a_file_that_grows_is_read_to_the_limit(tmp_path, monkeypatch):
     assert read_file(tmp_path / "a", 11) == b"0" * 11
 
 
-def test_what_is_missing_or_a_folder_is_said(tmp_path):
+def test_missing_files_and_folders_are_reported(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_file(tmp_path / "none", MAX_TEXT_BYTES)
     with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):

@@ -139,8 +139,8 @@ def calibrate_to_attack(
     advantage : float, default=None
         The largest TPR - FPR allowed, in (0, 1).
     tpr_at_fpr : (float, float), default=None
-        In place of ``advantage``: a TPR and an FPR with 0 < FPR < TPR < 1. No attack reaches this
-        TPR at this FPR.
+        Instead of ``advantage``: TPR and FPR, with 0 < FPR < TPR < 1. No attack reaches this TPR at
+        this FPR.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 

@@ -157,7 +157,7 @@ class AggregateAttack(BaseEstimator):
         released : array-like of shape (n_columns,)
             The published means.
         reference : array-like of shape (n_reference, n_columns), default=None
-            Records of the population that are not in the published means.
+            Records of the population outside the published means.
         means, variances : array-like of shape (n_columns,), default=None
             Population means and variances, if known exactly, instead of ``reference``.
             ``variances=None`` takes p(1 - p), for columns of zeros and ones.

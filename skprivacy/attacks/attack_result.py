@@ -77,7 +77,7 @@ class AttackResult:
     is_chance : bool
         Whether the scores are compatible with guessing.
     is_reversed : bool
-        Whether members score below non-members, beyond chance.
+        Whether members score below non-members beyond chance.
     advantage : float
         Largest TPR minus FPR, an upward-biased estimate.
 

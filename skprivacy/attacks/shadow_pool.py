@@ -100,7 +100,7 @@ class ShadowPool(BaseEstimator):
         ``None`` uses the estimator's own ``device``. Results agree up to rounding, except for the
         noise of private models. Each device generates that noise.
     verbose : int, default=0
-        Verbosity of joblib; a progress bar if models are stacked.
+        Verbosity of joblib; with stacked models, a progress bar.
     keep_models : bool, default=True
         Whether the models stay in memory. False stores only their answers about the records of
         ``fit``, 8 bytes per record and class. A forest of 20 MiB becomes 160 KB for 10,000 records

@@ -42,7 +42,7 @@ def open_parquet(
     Parameters
     ----------
     path : str, path-like or sequence of these
-        The file, or files with the same columns, whose rows are concatenated.
+        The file, or files with the same columns to concatenate.
     target_column : str or list of str, default=None
         The column of the target, or the columns of several labels. The target stays in memory.
     columns : list of str, default=None

@@ -160,9 +160,9 @@ class PATEClassifier(TeacherEnsembleClassifier):
     student : classifier or pipeline, default=None
         Classifier cloned and fitted on the answered public records. A classifier of
         ``sklearn.semi_supervised``, or with ``semi_supervised = True``, gets all public records,
-        with label -1 if there is no answer. ``None`` cross-validates :class:`PropagationStudent`
-        and logistic regression on the released labels, and takes the better one, at no privacy
-        cost. For both, columns that are not numbers are one-hot encoded.
+        with label -1 where unanswered. ``None`` cross-validates :class:`PropagationStudent` and
+        logistic regression on the released labels, and takes the better one, at no privacy cost.
+        For both, columns that are not numbers are one-hot encoded.
     n_teachers : int, default=250
         Number of teachers. With more teachers noise matters less, but each has fewer records. A
         rule of thumb is at most a few hundred records for each.

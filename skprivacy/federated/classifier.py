@@ -82,7 +82,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     momentum : float, default=0.9
         Momentum of the server's updates, in [0, 1).
     local_steps : int, default=1
-        Number of local gradient steps of a protected party in a round. 1 is DP-FedSGD, more are
+        Number of gradient steps of a protected party in a round. 1 is DP-FedSGD, more are
         DP-FedAvg.
     local_learning_rate : float, default=1.0
         Size of the local steps. The update is divided by it, so that it is on the scale of one

@@ -83,7 +83,7 @@ class FederatedPlan(PlainNumbers):
     momentum : float, default=0.9
         Momentum of the server's updates, in [0, 1).
     local_steps : int, default=1
-        Number of local gradient steps of a protected party in a round.
+        Number of gradient steps of a protected party in a round.
     local_learning_rate : float, default=1.0
         Size of the local steps.
 

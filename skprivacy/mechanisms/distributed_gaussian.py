@@ -36,9 +36,8 @@ class DistributedGaussian(NoiseMechanism):
     n_parties : int
         Number of parties that add noise.
     n_untrusted : int, default=0
-        Number of parties whose noise does not count, because they drop out or reveal it. The noise
-        of each party is then larger: its variance is the guaranteed variance divided by
-        ``n_parties - n_untrusted``.
+        Number of parties that may drop out or reveal their noise. The noise of each party is then
+        larger: its variance is the guaranteed variance divided by ``n_parties - n_untrusted``.
     n_contributions : int, default=None
         Public bound on the number of contributions in the sum, each of norm up to ``sensitivity``.
         ``None``: one per party.

@@ -44,7 +44,7 @@ class GuessBound:
     epsilon : float
         The bound, at least 0.
     delta, alpha : float
-        Delta of the bound, and the probability that the bound exceeds the true epsilon.
+        Delta of the bound, and its error probability.
     bound : str
         Name of the bound.
     mu : float or None

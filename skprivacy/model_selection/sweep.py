@@ -130,8 +130,8 @@ class PrivacySweepCV(ResultsMixin, DelegatingMixin, RoutedMixin, MetaEstimatorMi
         The same keys for the baselines, named in ``param_baseline``. Empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
     constant_results_ : dict of ndarray
-        The same keys for the constant predictor: the most frequent class of the training folds, or
-        the mean of their targets. A model whose mean score is not higher is useless.
+        The same keys for the constant predictor: the most frequent class, or the mean target, of
+        the training folds. A model whose mean score is not higher is useless.
     charged_ : PrivacyGuarantee
         Joint cost of ALL trained private models, see Notes. There is no ``privacy_``, because no
         guarantee covers the scores, or a model that was chosen by them. With ``path``, all models

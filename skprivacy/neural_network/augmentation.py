@@ -172,8 +172,7 @@ class Views:
         return True
 
     def _views_after(self, first: Tensor, then: Tensor) -> Tensor:
-        """Return the views of ``then`` by a copy of the steps that was applied to ``first``
-        before."""
+        """Return the views of ``then`` by a copy of the steps that has seen ``first``."""
         fresh = copy.deepcopy(self)
         fresh._seeded(first)
         return fresh._seeded(then)

@@ -363,8 +363,7 @@ class Clipping(TrainingOption):
         For "adaptive": the share of gradients that should be below the norm. The norm is learned
         privately within each step, from a small part of ``epsilon``.
     group_contribution : {"mean", "sum"}, default="mean"
-        With ``groups`` in ``fit``: whether the mean or the sum of a group's gradients is clipped to
-        the norm.
+        With ``groups``: clips the mean or the sum of a group's gradients to the norm.
 
     Examples
     --------

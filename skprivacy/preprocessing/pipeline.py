@@ -87,8 +87,8 @@ def make_private_pipeline(
         A private estimator. It is cloned. Its parameters ``bounds``, ``radius``, ``classes``,
         ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
     n_records : int, default=None
-        Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
-        of a private table. For a model with ``relation="add_remove"``.
+        Public figure for the number of records, or of groups; never the size of a private table.
+        For a model with ``relation="add_remove"``.
     bins : int, "auto" or None, default="auto"
         Number of bins of each bounded column to which the schema gives none. "auto" is 16 for a
         :class:`~skprivacy.neural_network.DPSGDClassifier` whose noise leaves room for them, and

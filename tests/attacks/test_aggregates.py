@@ -141,7 +141,7 @@ def above_the_bound(result, guarantee, alpha):
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("d", [20, 2000])
-def test_what_a_private_mean_tells_stays_within_its_guarantee(d):
+def test_the_leakage_of_a_private_mean_stays_within_its_guarantee(d):
     """20 runs, each refuted by chance in at most 1e-9; a release without noise is refuted."""
     refuted = []
     for seed in range(20):

@@ -122,7 +122,7 @@ def test_it_says_so_when_others_are_asked_about():
 
 
 def test_a_record_that_was_changed_in_place_is_another_one():
-    """Answers go by what a record is, and not by where it stands in memory."""
+    """Answers depend on a record's values, not on its place in memory."""
     records = X.copy()
     _, answers = pools(FOREST, records, Y)
     before = answers.logits(records, Y).copy()

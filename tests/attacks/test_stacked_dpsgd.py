@@ -224,7 +224,7 @@ OPTIONS = {"max_grad_norm": Clipping(), "optimizer": Optimizer(), "device": Dist
 
 
 @pytest.mark.parametrize("name", sorted(DPSGDClassifier(**OPTIONS).get_params()))
-def test_what_the_stack_does_not_know_is_trained_one_by_one(name):
+def test_unknown_networks_are_trained_one_by_one(name):
     # whatever a parameter does that the stack does not know: never trained wrongly in silence
     other, known = OTHERS[name]
     given = {k: clone(v) for k, v in OPTIONS.items() if name.startswith(f"{k}__")}
@@ -310,7 +310,7 @@ def test_pipeline_strings_missing_classes_and_no_charge(tmp_path):
     assert (again.logits(X, y) == pool.logits(X, y)).all()
 
 
-def test_what_the_estimator_refuses_is_refused():
+def test_settings_that_the_estimator_refuses_are_refused():
     X, y = problem(60)
     with pytest.raises(ValueError, match="must be below 1 / number"):
         ShadowPool(DPSGDClassifier(delta=0.5), n_shadows=2).fit(X, y)

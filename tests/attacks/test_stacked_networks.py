@@ -154,7 +154,7 @@ def test_progress_is_shown_when_asked(stacked, capsys):
         make_pipeline(StandardScaler()),
     ],
 )
-def test_what_cannot_be_stacked_says_so(estimator):
+def test_unstackable_models_are_reported(estimator):
     with pytest.raises(ValueError, match="stacked=False"):
         ShadowPool(estimator, n_shadows=2, stacked=True).fit(*problem(2))
 

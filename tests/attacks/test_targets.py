@@ -208,7 +208,7 @@ def test_rules_of_the_loss_without_known_members():
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_what_no_attack_can_use_is_named(model, truth, error, words):
+def test_unusable_targets_are_named(model, truth, error, words):
     if isinstance(model.target, MLPClassifier):
         model.target.fit(X, LABELS)
     with pytest.raises(error, match=words):

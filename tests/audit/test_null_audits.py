@@ -47,7 +47,7 @@ TIES = {
 
 
 def accused(kind, times, *, claim=NOTHING, leak=0.0, seed=0):
-    """Return how many of so many attacks refute a true claim; sizes are 20 to 6,000."""
+    """Return how many of these attacks refute a true claim; sizes are 20 to 6,000."""
     rng, wrong = np.random.default_rng(seed), 0
     for _ in range(times):
         n_in, n_out = (np.exp(rng.uniform(np.log(20), np.log(6000), 2))).astype(int)

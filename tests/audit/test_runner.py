@@ -337,7 +337,7 @@ def test_an_infinite_epsilon_is_no_guarantee():
         (1000, 1.0, None),
     ],
 )
-def test_what_could_not_have_been_found_is_told(n, claimed, words):
+def test_undetectable_leaks_are_reported(n, claimed, words):
     claim = PrivacyGuarantee(ApproxDPEvent(claimed, 1e-6), at_delta=1e-6)
     parts = X[:n], y[:n], X[1000 : 1000 + n], y[1000 : 1000 + n]
     model = Claiming(1, claim).fit(X[:1000], y[:1000])

@@ -153,7 +153,7 @@ def test_a_later_ledger_is_checked_to_extend_an_earlier_one(issued, tmp_path):
         verified(issued, tmp_path, later, extends=place)
 
 
-def test_what_this_computer_lacks_is_no_fault_of_the_certificate(issued, monkeypatch):
+def test_a_missing_library_does_not_fail_the_certificate(issued, monkeypatch):
     def lacking(*given):
         raise ModuleNotFoundError("No module named 'getpass'")
 
@@ -188,7 +188,7 @@ def test_the_first_line_says_that_no_model_file_was_compared(issued, key):
 
 
 @pytest.mark.heavy
-def test_what_was_not_checked_is_said(issued):
+def test_unchecked_parts_are_listed(issued):
     found = verify_certificate(issued / "certificate.json")
     assert found.state == "unknown key"
     assert not found.holds
@@ -638,7 +638,7 @@ def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", "1", '{"about": NaN}', "[" * 100_000])
-def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
+def test_other_files_are_reported_as_no_certificate(tmp_path, text):
     (tmp_path / "c.json").write_text(text)
     found = verify_certificate(tmp_path / "c.json")
     assert found.state == "refused"
@@ -700,7 +700,7 @@ def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     assert "would compute about" in failed(found)["the ledger"]
 
 
-def test_what_guarantees_nothing_is_refused(issued, tmp_path):
+def test_a_model_without_a_guarantee_is_refused(issued, tmp_path):
     """Its epsilon is infinite, so that every check of it was true."""
     forged = content(issued)
     nothing = dataclasses.replace(

@@ -48,7 +48,7 @@ def test_budget_from_first_charge_to_refusal(ledger, tmp_path, capsys):
         ("--epsilon 0", "--epsilon=0 releases nothing. Give a number above 0."),
     ],
 )
-def test_what_releases_nothing_is_refused(ledger, action, release, words, capsys):
+def test_commands_without_a_release_are_refused(ledger, action, release, words, capsys):
     refuse(f"budget {action} {ledger} {release}", capsys, words)
     assert len(PrivacyBudget.open(ledger).entries()) == 0
     succeed(f"budget {action} {ledger} --epsilon 0 --delta 1e-7", capsys)

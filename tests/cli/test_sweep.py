@@ -184,7 +184,7 @@ def test_a_sweep_charges_a_budget_and_keeps_one_model(folder, capsys):
 
 @pytest.mark.parametrize("cap", [10.9, 0.5])
 def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(cap, folder, capsys):
-    """It ended the sweep in the middle, with what was charged by then."""
+    """It ended the sweep in the middle, after some charges."""
     run(f"budget create b.ledger --epsilon {cap}", capsys)
     line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --save m.safetensors"
     code, out, _ = run(f"{line} --budget b.ledger", capsys)

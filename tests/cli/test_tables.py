@@ -31,7 +31,7 @@ def options(**given):
 @pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
 @pytest.mark.parametrize("decimal", [".", ","])
-def test_what_is_written_is_found_out(sep, encoding, decimal, tmp_path, capsys):
+def test_the_written_dialect_is_detected(sep, encoding, decimal, tmp_path, capsys):
     path = tmp_path / "t.csv"
     TABLE.to_csv(path, sep=sep, encoding=encoding, decimal=decimal, index=False)
     if (sep, decimal) == (",", ","):
@@ -46,7 +46,7 @@ def test_what_is_written_is_found_out(sep, encoding, decimal, tmp_path, capsys):
     assert len(said.splitlines()) <= 1
 
 
-def test_what_is_given_is_not_found_out(tmp_path, capsys):
+def test_given_options_are_not_detected(tmp_path, capsys):
     path = tmp_path / "t.csv"
     TABLE.to_csv(path, sep=";", encoding="latin-1", decimal=",", index=False)
     for sep in (";", "semicolon"):

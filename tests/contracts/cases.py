@@ -629,7 +629,7 @@ SHARE, TRIALS = 0.25, 4
 
 
 def rightness(y, predicted):
-    """A score whose sums are no round numbers, which occur in a model anyway."""
+    """A score whose sums are not round numbers, which occur in a model anyway."""
     return np.where(y == predicted, 0.98182818, 0.05123456)
 
 
@@ -644,7 +644,7 @@ def _search(n_records: int | None = None, **params: Any) -> Any:
 
 
 def _best_of_trials(tape: Any) -> Event:
-    """Return what a search releases: the best of random trials, to whom one record is no two."""
+    """Return the release of a search: the best of random trials, each with one record."""
     fit, score = tape.mechanisms[:2]
     best = (PrivateSelectionEvent(m.event, 1.0, 1 / TRIALS) for m in (fit, score))
     return MixtureEvent((1 - SHARE, SHARE), tuple(best))

@@ -23,7 +23,7 @@ PLENTY = 12_000  # so that what is planted shows by far more than chance
 
 
 def check_label_replay(case: Case) -> None:
-    """Another label changes mechanism inputs alone, and what it changes costs what is claimed."""
+    """Another label changes only mechanism inputs, at the claimed cost."""
     replay(case, neighbours.LABEL)
 
 

@@ -56,7 +56,7 @@ def case(unit: str = "party", **params: Any) -> Case:
     def make(n_records: int | None = None, **others: Any) -> Federation:
         return federation(unit, **{**params, **others})
 
-    # Neighbours of a federation have the same parties, and their records are no public number.
+    # Neighbours of a federation have the same parties, with private numbers of records.
     return Case(make, lambda n: records()[:2], null_label=2, samples=True)
 
 

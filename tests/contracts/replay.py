@@ -2,7 +2,7 @@
 
 A fit on D records what every release was given and what it returned. A fit on a neighbour D' gets
 the same answers. Then everything but the inputs of the releases must be equal, and the inputs may
-differ by what the neighbourhood allows. ``tests/contracts/neighbors.py`` has the neighbourhoods.
+differ by at most the sensitivity. ``tests/contracts/neighbors.py`` has the neighbourhoods.
 """
 
 import contextlib

@@ -132,7 +132,7 @@ def test_secrets_and_seeds_do_not_come_back(pair):
 
 
 @pytest.mark.everyday(12)
-def test_what_comes_back_can_be_fitted_anew(pair):
+def test_restored_models_can_be_fitted_again(pair):
     name, model, again = pair
     if name.startswith(("DPNeuralNet", "DPFederated", "PATE", "PrivateKNN", "ALMFineTuner")):
         pytest.skip("needs its module, parties or public records")

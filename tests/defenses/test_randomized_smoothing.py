@@ -63,7 +63,7 @@ def test_certificates_rest_on_noise_that_training_has_not_seen():
     model.certify(rows)
 
 
-def test_what_is_said_of_a_row_does_not_depend_on_the_others():
+def test_the_answer_for_a_row_does_not_depend_on_the_others():
     rows = np.random.default_rng(0).normal(size=(200, 2)) / 5
     whole, alone = smoothed(n_samples=300), smoothed(n_samples=300)
     labels, radii = whole.certify(rows)

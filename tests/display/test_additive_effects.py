@@ -88,7 +88,7 @@ def test_every_class_has_a_curve_and_a_target_has_one():
     assert display.axes_[0].get_legend() is None
 
 
-def test_what_cannot_be_drawn_is_refused(model):
+def test_undrawable_effects_are_refused(model):
     with pytest.raises(ValueError, match="no effect of \\('weight',\\)"):
         PrivateAdditiveDisplay.from_estimator(model, ["weight"])
     with pytest.raises(TypeError, match="fitted PrivateAdditive"):

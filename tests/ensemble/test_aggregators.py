@@ -35,7 +35,7 @@ def ask(votes, student, **params):
 # --------------------------------------------------------------------------------------- its rule
 
 
-def test_what_contradicts_the_student_is_answered_what_it_is_sure_of_is_kept_the_rest_dropped():
+def test_contradictions_are_answered_sure_labels_used_and_the_rest_dropped():
     votes = [[9, 1], [9, 1], [9, 1], [2, 8], [6, 4], [9, 1]]
     expected = np.array([[0, 0]] * 3 + [[10, 0], [5, 5], [9.4, 0.6]], float)
 
@@ -111,7 +111,7 @@ def test_the_noise_pays_for_the_votes_that_a_neighbour_moves(moved, relation):
         (lambda: LNMax(np.nan), "noise=nan"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, named):
+def test_invalid_parameters_are_refused(make, named):
     with pytest.raises(ValueError, match=named):
         make()
 

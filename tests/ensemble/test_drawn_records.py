@@ -65,7 +65,7 @@ def test_a_record_counts_once_in_each_column():
 STRANGE = [None, np.nan, pd.NA, "?", [1, 2], {}, 1 + 2j, b"F", pd.Timestamp(0), (1, []), np.inf * 0]
 
 
-def test_what_is_no_value_of_a_column_is_not_counted():
+def test_invalid_values_of_a_column_are_not_counted():
     assert not counts([[v, v, v, v] for v in STRANGE], [0] * len(STRANGE)).any()
 
 
@@ -193,7 +193,7 @@ def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     assert 7.9 < epsilon_of(fitted.privacy_event_, 1e-5, relation) <= 8.0
     assert len(budget.entries()) == 1
     assert fitted.privacy_.assumptions == () or relation != "add_remove"
-    # A quarter of epsilon is less than a quarter of what the votes had alone.
+    # A quarter of epsilon is less than a quarter of the votes' share without marginals.
     alone = GNMax()._calibrated(20, votes.moved, 8.0, 1e-5, relation)
     assert alone.noise < fitted.aggregator_.noise < 1.1 * alone.noise
 

@@ -167,7 +167,7 @@ def test_a_network_has_an_output_for_each_class_whichever_its_part_has():
         make_pipeline(StandardScaler(), LogisticRegression()),
     ],
 )
-def test_what_the_stack_does_not_train_is_fitted_by_itself(other):
+def test_teachers_outside_the_stack_are_fitted_singly(other):
     with mock.patch.object(teachers, "train_alone", side_effect=AssertionError):
         teachers.check_teacher(other, PUBLIC, CLASSES)
     assert trained(SMALL, X, Y, PARTS)[1]  # and what it trains goes there

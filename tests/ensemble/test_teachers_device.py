@@ -146,7 +146,7 @@ def test_students_of_such_teachers(kind):
         (SMALL, "nowhere", "device='nowhere' is not usable"),
     ],
 )
-def test_what_cannot_be_trained_there_is_refused_before_anything_is_charged(teacher, device, match):
+def test_untrainable_teachers_are_refused_before_any_charge(teacher, device, match):
     budget = PrivacyBudget(10.0, 1e-3)
     model = PATEClassifier(teacher, n_teachers=20, classes=CLASSES, budget=budget, device=device)
     with pytest.raises(ValueError, match=match):

@@ -314,7 +314,7 @@ def test_numbers_of_numpy_are_numbers():
     ],
     ids=lambda mechanism: type(mechanism).__name__,
 )
-def test_what_no_noise_hides_is_not_released(mechanism, bad):
+def test_values_that_no_noise_hides_are_not_released(mechanism, bad):
     value = np.array([0.0, bad, 1.0], np.float32)
     before = value.copy()
     with pytest.raises(ValueError, match="value holds NaN or infinity"):

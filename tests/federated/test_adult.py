@@ -28,7 +28,7 @@ def adult():
 
 
 def skewed(y, n):
-    """Deal records out to parties that have labels in shares of their own."""
+    """Deal records out to parties with different shares of labels."""
     rng, codes = np.random.default_rng(0), np.unique(y, return_inverse=True)[1]
     shares = rng.dirichlet(np.bincount(codes) / len(y), size=n)  # Dirichlet(0.5) times 2 classes
     weights = shares / shares.sum(axis=0)

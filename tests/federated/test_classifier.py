@@ -75,7 +75,7 @@ def test_a_party_is_called_by_the_name_of_its_column():
 
 
 @pytest.mark.parametrize(("params", "rate"), [({"batch_size": 30}, 1 / 3), ({"unit": "party"}, 1)])
-def test_what_is_accounted_for(params, rate):
+def test_the_accounted_event(params, rate):
     model = federation(epsilon=3.0, **params).fit(X, y, parties=PARTIES)
     step = PoissonSampledEvent(rate, GaussianEvent(model.noise_multiplier_))
     assert model.privacy_event_ == RepeatedEvent(step, 20)
@@ -136,7 +136,7 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
         ({"momentum": 1.0}, "momentum"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_before_anything_is_spent(params, said):
+def test_contradictory_settings_are_refused_before_any_charge(params, said):
     budget = PrivacyBudget(100.0, 0.5)
     with pytest.raises(ValueError, match=said):
         federation(budget=budget, **params).fit(X, y, parties=PARTIES)

@@ -387,7 +387,7 @@ def _task(model):
         ({"encoder": object()}, "encoder"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_charged(params, message):
+def test_impossible_settings_are_refused_before_any_charge(params, message):
     budget = PrivacyBudget(10.0, 1e-4)
     with pytest.raises(ValueError, match=message):
         tuner(**params, budget=budget).fit(X, Y)
@@ -416,7 +416,7 @@ def test_public_records_as_long_as_the_private_ones_are_not_cut():
 
 @pytest.mark.heavy
 def test_a_search_fits_an_unfitted_encoder_once_to_public_records():
-    """Not once a fold, nor once a candidate or a refit; only for other parameters of its own."""
+    """Not once per fold, candidate or refit; only if its parameters change."""
     public = PublicRecords(PUBLIC)
     grid = {"epsilon": [1.0, 4.0], "head": ["prototypes", "softmax"]}
     search = GridSearchCV(tuner(Counting()), grid, cv=3).fit(X, Y, X_public=public)

@@ -225,7 +225,7 @@ def test_a_budget_of_proved_guarantees_refuses_it(kind):
         if (mechanism, delta) != ("gaussian", 0.0)  # which has no pure guarantee
     ],
 )
-def test_what_is_charged_does_not_depend_on_the_private_records(mechanism, delta):
+def test_the_charge_does_not_depend_on_the_private_records(mechanism, delta):
     model = tuner(mechanism=mechanism, delta=delta)
     one, other = clone(model).fit(X, y), clone(model).fit(X[:9] * [0, 0, 0, 1], y[:9])
     assert one.privacy_event_ == other.privacy_event_
@@ -252,7 +252,7 @@ def test_the_noise_is_that_of_the_sampled_sensitivity():
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "k_norm"])
-def test_what_the_minimiser_is_off_is_added(mechanism):
+def test_the_error_of_the_minimiser_is_added(mechanism):
     """The released head and the sampled ones are near their minimisers, not at them."""
     job, head, found = replace(task(), mechanism=mechanism, delta=0.0), SoftmaxHead(1e-3), records()
     with mock.patch.object(

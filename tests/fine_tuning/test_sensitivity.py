@@ -25,7 +25,7 @@ HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_what_is_released_costs_no_more_than_epsilon_and_hardly_less(name, delta, epsilon):
+def test_a_release_costs_no_more_than_epsilon_and_hardly_less(name, delta, epsilon):
     if name == "gaussian" and delta == 0:
         return
     mechanism = least_noise_mechanism(name, epsilon, delta, Sensitivity(0.3), HEAD)

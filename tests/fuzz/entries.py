@@ -105,7 +105,7 @@ PRIVATE = {name: case for name, case in {**CASES, **LABELS}.items() if "-" not i
 
 @dataclass
 class Begun:
-    """A call, what a refusal must leave as it is, and what was made."""
+    """A call, the objects that a refusal must leave unchanged, and the result."""
 
     call: Callable[[], Any]
     unchanged: Callable[[], Any] = lambda: None
@@ -274,7 +274,7 @@ def _private(case: Any, kind: Any) -> Iterator[Entry]:
 
 
 def _deep(params: dict[str, Any]) -> set[str]:
-    """Return the names of parameters of what is in parameters."""
+    """Return the names of parameters of nested parameters."""
     has = [value for value in params.values() if hasattr(value, "get_params")]
     return {name for value in has if not inspect.isclass(value) for name in value.get_params()}
 

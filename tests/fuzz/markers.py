@@ -69,7 +69,7 @@ def _decimal(valid: Any) -> np.ndarray:
     return _full(valid, decimal.Decimal(str(NUMBER)), object)
 
 
-# A valid argument to what is passed in its place.
+# Map from a valid argument to its replacement.
 FORMS: dict[str, Callable[[Any], Any]] = {
     "0-D": lambda v: np.array(NUMBER),
     "1-D": lambda v: np.full(_n(v), NUMBER),

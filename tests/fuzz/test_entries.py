@@ -105,7 +105,7 @@ def check_claim(begun):
 
 
 def use(made, names, data):
-    """Do with what was made of odd arguments what is done with it."""
+    """Use the result of odd arguments as callers do."""
     for answer in ANSWERS:
         if hasattr(made, answer) and hasattr(made, "fit"):
             rows = data.draw(odd_arrays())

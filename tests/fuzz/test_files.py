@@ -124,7 +124,7 @@ def test_certificates(issued, data):
 @given(data=st.data())
 @few(10)
 def test_altered_certificates(issued, data):
-    """A certificate in which something was replaced is no genuine one, or it is refused."""
+    """A certificate with a replaced part does not count as genuine, or is refused."""
     folder, *_ = issued
     content = json.loads((folder / "certificate").read_text())
     part = data.draw(st.sampled_from(sorted(content)))

@@ -349,7 +349,7 @@ def test_an_attack_that_was_not_fitted_says_so():
 
 
 def test_a_ledger_with_damaged_text_is_refused_as_one(tmp_path):
-    """SQLite's own complaint quotes a damaged name, which is no text."""
+    """SQLite's error quotes a damaged name, which is not text."""
     path = tmp_path / "ledger"
     PrivacyBudget(1.0, path=path)
     content = path.read_bytes()

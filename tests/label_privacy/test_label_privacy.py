@@ -107,7 +107,7 @@ def test_probabilities_are_those_of_true_labels():
         (LP2STClassifier, ApproxDPEvent(1.5)),
     ],
 )
-def test_what_is_claimed_is_one_release_of_a_label(kind, event):
+def test_the_claim_is_one_release_of_a_label(kind, event):
     X, y = np.random.RandomState(0).normal(size=(60, 2)), np.arange(60) % 3
     model = kind(epsilon=1.5, classes=[0, 1, 2]).fit(X, y)
     assert model.privacy_event_ == event
@@ -180,7 +180,7 @@ class Picky(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("kind", NOISY)
-def test_what_breaks_shows_before_labels_are_paid_for(kind):
+def test_faults_show_before_labels_are_charged(kind):
     X, y = two_classes(100)
     budget = PrivacyBudget(epsilon=5.0)
     with pytest.raises(ValueError, match="RuntimeError in test_label_privacy"):

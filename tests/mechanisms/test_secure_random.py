@@ -121,7 +121,7 @@ class TestFork:
     @pytest.mark.slow
     @pytest.mark.skipif(not LINUX, reason="pid namespaces are Linux's")
     def test_a_child_in_a_pid_namespace_does_not_repeat_its_parent(self):
-        """Both are number 1, each of its own namespace."""
+        """Both are process 1, in different namespaces."""
         found = subprocess.run(
             ["unshare", "--pid", "--fork", sys.executable, "-c", textwrap.dedent(TWO_NAMESPACES)],
             capture_output=True, text=True, timeout=300, check=False,

@@ -781,7 +781,7 @@ PARALLEL = {
         ),
     ],
 )
-def test_what_is_refused_costs_nothing(changes, words):
+def test_refused_searches_cost_nothing(changes, words):
     budget = PrivacyBudget(100.0, 1e-3)
     arguments = {"param_grid": {"alpha": [0.1, 1.0]}, "budget": budget, **changes}
     with pytest.raises((TypeError, ValueError), match=words):

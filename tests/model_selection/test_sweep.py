@@ -43,7 +43,7 @@ from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema, Sc
 from ..contracts.cases import CASES, LABELS
 
 matplotlib.use("Agg")
-# Baselines take longer than all else here; they have tests of their own.
+# Baselines take longer than all else here; other tests cover them.
 sweep_of = partial(PrivacySweepCV, baseline=None)
 X, y = make_classification(400, n_features=8, flip_y=0.2, random_state=0)
 
@@ -300,8 +300,8 @@ def test_each_private_estimator_is_asked_before_its_first_fit(name):
     assert len(told[1]) == (name not in LABELS)
 
 
-def test_what_cannot_be_rehearsed_is_neither_charged_nor_trained_before(log):
-    """Fits in processes of their own would not know that they are rehearsed."""
+def test_models_without_rehearsal_are_neither_charged_nor_trained_before(log):
+    """Fits in other processes would not know that they are rehearsed."""
     budget = PrivacyBudget(100.0)
     within = OneVsRestClassifier(charged_to(budget), n_jobs=2)
     learns = make_pipeline(StandardScaler(), charged_to(budget))

@@ -68,7 +68,7 @@ def test_weights_of_records_reach_every_fit(scoring):
         sweep.score(X, y, sample_weight=WEIGHTS)
 
 
-def test_what_nobody_asked_for_is_refused_before_any_fit():
+def test_unrequested_metadata_is_refused_before_any_fit():
     class Fatal(Weighted):
         def fit(self, X, y, sample_weight=None):
             raise AssertionError("trained")

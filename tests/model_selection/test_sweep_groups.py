@@ -283,7 +283,7 @@ def test_only_scores_that_are_shares_have_a_largest_loss(scoring, largest):
     assert _largest_loss(sweep) == largest
 
 
-def test_what_is_planted_is_found():
+def test_planted_effects_are_found():
     rng = np.random.default_rng(0)
     sizes = {"a": 300, "b": 300, "c": 300}
     found = figures(rng, 5, {"a": 0.0, "b": 0.0, "c": 0.3}, sizes)

@@ -229,11 +229,11 @@ class Said(StandardScaler):
     ],
     ids=lambda model: str(model)[:40],
 )
-def test_what_learns_or_may_do_more_is_never_shared(model):
+def test_steps_that_learn_or_may_do_more_are_never_shared(model):
     assert fit_first_step(model, frame()[0]) is None
 
 
-def test_what_is_inferred_fails_or_looks_at_others_is_never_shared():
+def test_inferred_failing_or_mixing_steps_are_never_shared():
     X, _ = frame()
     model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
     assert fit_first_step(model, X) is not None

@@ -102,7 +102,7 @@ def test_a_private_regressor_of_ours():
     assert not hasattr(sweep, "classes_")
 
 
-def test_what_does_not_fit_regressors_is_refused_before_any_training():
+def test_options_of_classifiers_are_refused_for_regressors_before_any_training():
     class Fatal(NoisyNumbers):
         def fit(self, X, y):
             raise AssertionError("trained")

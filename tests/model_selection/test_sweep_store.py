@@ -95,7 +95,7 @@ def test_more_epsilons_and_a_refit_cost_only_themselves(tmp_path, monkeypatch):
     assert twice.charged_.epsilon() == pytest.approx(3 * (1 + 2 + 4) + 2 + 2, rel=1e-3)
 
 
-def test_what_is_kept_needs_no_budget_any_more(tmp_path):
+def test_stored_results_need_no_budget(tmp_path):
     budget = PrivacyBudget(3.0, path=tmp_path / "ledger")
     model = charged_to(budget)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_refused_sweep_keeps_what_was_paid_for(tmp_path, monkeypatch):
         sweep_of(of(9.0, "b"), epsilons=[1.0, 2.0], cv=3, path=tmp_path / "kept").fit(X, y)
 
 
-def test_what_is_kept_is_for_its_owner_and_holds_no_model(tmp_path):
+def test_stored_results_are_for_their_owner_and_hold_no_model(tmp_path):
     canary = 0.1234567890123456
     data = X.copy()
     data[17] = canary
@@ -202,7 +202,7 @@ def test_a_baseline_of_the_same_name_is_fitted_again(tmp_path):
     assert scores[0] < scores[1]
 
 
-def test_what_cannot_be_known_again_is_refused_before_any_training(tmp_path, log):  # noqa: F811
+def test_unrecognisable_arguments_are_refused_before_any_training(tmp_path, log):  # noqa: F811
     kept = tmp_path / "kept"
     budget = PrivacyBudget(100.0)
     private = charged_to(budget)

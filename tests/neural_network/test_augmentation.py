@@ -93,7 +93,7 @@ def test_shifts_are_all_shifts_and_equally_likely():
     assert counts.min() > 1000 - 6 * 30
 
 
-def test_what_is_shifted_in_is_zero():
+def test_pixels_shifted_in_are_zero():
     rows = RandomShift((1, 3, 3), pixels=3)(torch.ones(2000, 9))  # the rarest are 1 in 49
     assert set(rows.unique().tolist()) == {0.0, 1.0}
     assert set(rows.sum(1).tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0}
@@ -197,7 +197,7 @@ class MovingMean:
 
 
 class Weaker:
-    """Keeps a number, but nothing of what it sees."""
+    """Stores a number, but nothing about its input."""
 
     calls = 0
 
@@ -206,7 +206,7 @@ class Weaker:
         return rows + torch.rand_like(rows) / self.calls
 
 
-def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
+def test_augmentations_that_store_records_are_refused_and_counters_are_not():
     X = torch.randn(5, 4)
     with pytest.raises(ValueError, match=r"mixes records|stores private records"):
         Views.from_augment((MovingMean(), 2)).check(X)

@@ -59,7 +59,7 @@ def test_the_claim_is_about_people(make):
 
 
 @pytest.mark.heavy
-def test_what_is_automatic_counts_people():
+def test_automatic_settings_count_groups():
     by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, groups=PATIENT)
     first = PATIENT.drop_duplicates().index
     as_many = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X[first], Y[first])

@@ -329,7 +329,7 @@ def test_records_are_held_out_without_privacy_only(given, known):
     assert not starts_from_quantiles(AUTO | given, facts(**{"epsilon": np.inf, **known}))
 
 
-def test_what_the_study_does_not_know_is_as_it_was():
+def test_settings_outside_the_study_are_unchanged():
     for known in (
         facts(classifies=False, studied=False),
         facts(classifies=False, perceptron=False),
@@ -346,7 +346,7 @@ def test_a_step_is_divided_by_the_norm_that_is_given():
     ).learning_rate == pytest.approx(10 * rate)
 
 
-def test_what_falls_to_zero_is_not_averaged():
+def test_falling_step_sizes_are_not_averaged():
     assert resolve_auto_settings(AUTO, facts()).averaging == 0.0
     assert resolve_auto_settings(AUTO | {"schedule": "constant"}, facts()).averaging == 0.5
 

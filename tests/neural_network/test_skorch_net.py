@@ -179,7 +179,7 @@ class Mean(nn.Module):
         ({"delta": 0.5}, "delta=0.5"),
     ],
 )
-def test_what_is_not_private_is_refused_with_what_is(rows, params, match, monkeypatch):
+def test_nonprivate_settings_are_refused_with_their_alternative(rows, params, match, monkeypatch):
     budget = PrivacyBudget(epsilon=10, delta=1e-3)
     with monkeypatch.context() as patch:
         patch.setattr(Mechanism, "release", _never)
@@ -293,7 +293,7 @@ class KeepingLoss(nn.Module):
         return nn.functional.cross_entropy(output, target, reduction="none")
 
 
-def test_what_a_loss_keeps_is_dropped(rows):
+def test_the_state_of_a_loss_is_dropped(rows):
     net = private(criterion=KeepingLoss).fit(*rows)
     assert net.criterion_.kept is None
 

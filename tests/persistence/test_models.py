@@ -85,7 +85,7 @@ def of_rows(epsilon=1.0, **target):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_what_was_trained_on_synthetic_records_comes_back(name, tmp_path):
+def test_models_of_synthetic_records_are_restored(name, tmp_path):
     model = TRAINED[name]()
     found = again(model, tmp_path)
     rows = FRAME[["age"]] if name != "an array" else FRAME[["age"]].to_numpy()
@@ -192,7 +192,7 @@ def test_pipelines_come_back_with_the_claim_of_all_steps(name, tmp_path):
     assert claim_of(clone(found).fit(rows, Y)) == claim_of(model)  # parameters came back, too
 
 
-def test_what_transforms_comes_back(tmp_path):
+def test_transformers_are_restored(tmp_path):
     schema = SchemaTransformer(SCHEMA, dtype=np.float32).fit(FRAME)
     found = again(schema, tmp_path)
     assert found.schema == found.schema_ == SCHEMA
@@ -257,7 +257,7 @@ def test_no_noise_is_saved_as_no_guarantee(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
-def test_what_was_read_off_the_data_is_not_given_after_loading(model, leaks, tmp_path):
+def test_facts_read_off_the_data_are_not_public_after_loading(model, leaks, tmp_path):
     model.fit(X, Y)
     found = again(model, tmp_path)
     assert found.privacy_ == model.privacy_
@@ -343,7 +343,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("model", "told"), REFUSED, ids=[told for _, told in REFUSED])
-def test_what_no_file_may_hold_is_refused_and_nothing_is_written(model, told, tmp_path):
+def test_forbidden_content_is_refused_and_nothing_is_written(model, told, tmp_path):
     (tmp_path / "m").write_text("before")
     with pytest.raises(ValueError, match=told):
         save_model(model.fit(X, Y), tmp_path / "m")

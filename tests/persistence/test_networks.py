@@ -93,7 +93,7 @@ def test_a_damaged_file_is_refused_in_words(frame, name, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [DPSGDClassifier, DPSGDRegressor])
-def test_what_was_read_off_y_is_not_given_after_loading(frame, kind, tmp_path):
+def test_facts_read_off_y_are_not_public_after_loading(frame, kind, tmp_path):
     y = np.arange(60) % 3
     with pytest.warns(PrivacyLeakWarning):
         save_model(kind(epochs=1).fit(frame, y), tmp_path / "m")

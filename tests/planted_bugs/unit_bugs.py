@@ -125,7 +125,7 @@ def cut_by_record(original, self, X, y, who, random):
 
 @calling
 def dealt_by_record(original, groups, X):
-    """Send each record of a group to a teacher of its own."""
+    """Send each record of a group to a different teacher."""
     found = original(groups, X)
     return Groups(np.arange(len(found.codes)), len(found.codes), found.unit)
 

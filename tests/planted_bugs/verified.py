@@ -231,7 +231,7 @@ def why_not(bug: str, name: str) -> str:
 
 
 def planted(bug: str, name: str) -> AbstractContextManager[None]:
-    """Plant one bug in what an estimator uses."""
+    """Plant one bug in the code that an estimator uses."""
     assert not (why := why_not(bug, name)), why
     (row,) = _rows_of(bug, name)
     return row.planted(type(VERIFIED[name]()))

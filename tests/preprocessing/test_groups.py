@@ -52,7 +52,7 @@ def test_groups_in_another_order_than_the_rows_are_refused(name):
 
 
 def given_to(name, x, groups, **params):
-    """Return the mechanism of a statistic, and what it is given."""
+    """Return the mechanism of a statistic, and its input."""
     caught = []
 
     def release(self, value, random):

@@ -39,7 +39,7 @@ SCHEMA = Schema(
 )
 
 
-def test_what_is_lost_is_counted():
+def test_lost_values_are_counted():
     found = SCHEMA.check(TABLE)
     counts = {c.name: [c.n_clipped, c.n_unknown, c.n_missing] for c in found.columns}
     assert counts == {
@@ -55,7 +55,7 @@ def test_what_is_lost_is_counted():
     assert not found.fits
 
 
-def test_what_is_likely_meant_is_said():
+def test_the_likely_meaning_is_suggested():
     text = repr(SCHEMA.check(TABLE))
     assert text.startswith("This is about private data: do not publish it")
     assert "1 times 'No', the schema has 'no'" in text

@@ -291,7 +291,7 @@ def test_every_estimator_with_a_schema_assumes_that_it_is_public(name):
     ],
 )  # fmt: skip
 def test_a_target_of_many_numbers_has_bounds(y, facts):
-    """Each price was a class of its own."""
+    """Each price was a separate class."""
     with pytest.warns(PrivacyLeakWarning):
         schema = Schema.infer(np.zeros((2, 1)), y)
     assert {"classes": schema.classes, "target_bounds": schema.target_bounds} == {

@@ -419,7 +419,7 @@ def test_a_group_beyond_the_most_counts_as_of_the_most():
         ({"groups": np.zeros((2, 2))}, "groups has shape"),
     ],
 )
-def test_what_is_wrong_is_told_before_a_charge(given, match):
+def test_mistakes_are_reported_before_a_charge(given, match):
     budget = PrivacyBudget(10.0)
     with pytest.raises((ValueError, TypeError), match=match):
         private_group_size(

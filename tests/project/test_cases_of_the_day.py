@@ -56,6 +56,6 @@ def test_the_inner_loop_runs_two_cases_that_are_not_heavy():
     assert every_day(cases, "not slow and not heavy") == [("a",), ("b",), ("d",)]  # a is left out
 
 
-def test_what_is_slow_anyway_stands_for_nothing():
+def test_slow_cases_represent_no_others():
     cases = [Case("a", "1", marks=[pytest.mark.slow]), Case("a", "2"), Case("b", "2")]
     assert every_day(cases) == [("a", "2"), ("b", "2")]

@@ -21,7 +21,7 @@ from ..tools.files_entered import CALLS, entered_when_warm, files_entered
 
 ROOT = Path(skprivacy.__file__).parent
 # The layers, from the command line down to the accounting. A file belongs to the layer of the
-# longest name that it starts with. It imports files of its own layer and of those below.
+# longest name that it starts with. It imports files of the same layer and of lower ones.
 LAYERS = [
     {"__main__"},
     {"cli.main"},

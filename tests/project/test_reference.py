@@ -290,6 +290,6 @@ class Documented:
         return 1
 
 
-def test_what_a_docstring_lacks_is_found():
+def test_missing_parts_of_a_docstring_are_found():
     methods = (Documented.unnamed, Documented.undescribed, Documented.nothing_returned)
     assert [list(faults(method)) for method in methods] == [["PR01"], ["PR07"], ["RT01"]]

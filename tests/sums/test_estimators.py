@@ -74,7 +74,7 @@ def test_the_table_says_who_fits_to_sums(cell, says):
 
 
 def test_every_estimator_of_sums_is_held_to_the_bits_of_memory():
-    """MarginalSynthesizer has a test of its own, in test_synthesizer.py."""
+    """test_synthesizer.py tests MarginalSynthesizer."""
     tested = {name.partition("-")[0] for name in ALL} | {"MarginalSynthesizer"}
     kinds = public_estimators().items()
     assert tested == {n for n, k in kinds if isinstance(k, type) and issubclass(k, SumEstimator)}

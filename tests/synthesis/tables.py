@@ -19,7 +19,7 @@ SCHEMA = Schema(
 
 
 def people(n: int = 4000, seed: int = 0) -> pd.DataFrame:
-    """Jobs go by age, gains by job, and who is rich by both; cities by nothing."""
+    """Jobs depend on age, gains on job, and riches on both; cities on nothing."""
     rng = np.random.default_rng(seed)
     age = rng.integers(18, 91, n)
     job = np.where(age > 65, 0, rng.integers(1, 4, n))

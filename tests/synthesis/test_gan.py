@@ -59,7 +59,7 @@ def test_the_first_records_have_the_moments_of_their_label():
 
 
 @pytest.mark.slow
-def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch):
+def test_columns_tied_to_the_label_are_learned_from_the_discriminator(monkeypatch):
     """Also by a generator that starts from nothing, in steps as large as the discriminator's."""
     monkeypatch.setattr(adversarial.Generator, "start", lambda self, means, factor: None)
     monkeypatch.setattr(adversarial, "_GENERATOR_RATE", 1.0)

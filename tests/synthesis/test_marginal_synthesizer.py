@@ -329,7 +329,7 @@ def test_a_wrong_grid_is_refused(wrong):
         Grid(**wrong)
 
 
-def test_what_pandas_keeps_of_the_categories_of_a_column_is_not_kept():
+def test_categories_stored_by_pandas_are_dropped():
     X = people()
     X["age"] = X["age"].astype("category")
     X["job"] = X["job"].astype(pd.CategoricalDtype([*SCHEMA["job"].values, "Alice Liddell"]))

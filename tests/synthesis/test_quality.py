@@ -96,7 +96,7 @@ def test_columns_are_drawn():
     matplotlib.pyplot.close("all")
 
 
-def test_what_does_not_fit_is_named():
+def test_mismatches_are_named():
     real = people(50)
     with pytest.raises(ValueError, match="lacks the schema's columns"):
         synthetic_quality(real, real.drop(columns="age"), SCHEMA)

@@ -143,7 +143,7 @@ class FailsOnMany(GaussianNB):
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_what_was_paid_for_is_kept_when_the_estimator_fails_on_it(kind):
+def test_paid_records_survive_a_failing_estimator(kind):
     budget = PrivacyBudget(10.0, 1e-6)
     model = classifier(FailsOnMany(kind), method="independent", budget=budget)
     with pytest.raises((SyntheticTrainingError, KeyboardInterrupt)) as caught:
@@ -159,7 +159,7 @@ def test_what_was_paid_for_is_kept_when_the_estimator_fails_on_it(kind):
         assert len(again.synthesizer.sample(30)) == 30
 
 
-def test_what_is_no_synthesizer_is_refused_by_name():
+def test_other_objects_than_synthesizers_are_refused_by_name():
     with pytest.raises(ValueError, match=r"'synthesizer' parameter.*KernelDensity"):
         SyntheticDataClassifier(GaussianNB(), KernelDensity()).fit(X[["age"]], Y)
 

@@ -35,7 +35,7 @@ class LabeledRecords:
     X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
         Features, in the form that the attacked model takes.
     y : array-like of shape (n_records,) or (n_records, n_outputs)
-        True classes, of the type the model was fitted with, or target values.
+        True classes as the model was fitted with, or target values.
 
     Attributes
     ----------

@@ -189,9 +189,9 @@ class InversionResult:
         Let T(f) be the largest true positive rate of a membership attack at false positive rate f.
         "The record's column is recovered" is a test on the gradient. Let f be its probability had
         the record contributed nothing; with the record, it is at most T(f). T is concave, so the
-        mean over records is at most T of the mean of f. That mean is at most ``blind``, since such
-        guesses do not depend on the record. For one record among m equally probable candidates, the
-        bound is T(1 / m).
+        mean over records is at most T of the mean of f. The mean of f is at most ``blind``, since
+        such guesses do not depend on the record. For one record among m equally probable
+        candidates, the bound is T(1 / m).
 
         References
         ----------

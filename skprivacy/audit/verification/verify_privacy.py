@@ -330,8 +330,8 @@ def verify_release(
     release : callable
         ``release(data)`` returns a number or an array of them, with fresh noise at every call.
     neighbours : sequence of pairs
-        Pairs of neighbouring data sets under the claim, as ``release`` takes them. For a mechanism:
-        two values as far apart as its sensitivity.
+        Pairs of neighbouring data sets, as ``release`` takes them. For a mechanism: two values as
+        far apart as its sensitivity.
     %(required_claim)s
     n_runs, seconds, alpha, n_jobs : int, float, float, int
         As in :func:`verify_privacy`, with the same defaults.

@@ -55,7 +55,7 @@ def test_a_failed_fit_stays_charged(budget):
     assert budget.spent() == pytest.approx(0.2)
 
 
-def test_what_is_refused_is_not_charged_and_an_outcome_stays(budget):
+def test_refused_events_are_not_charged_and_an_outcome_stays(budget):
     receipt = budget.charge(LaplaceEvent(9.0))
     for bad in (0.5, GNMaxEvent(40.0, (10, 0))):
         with pytest.raises((TypeError, ValueError)):

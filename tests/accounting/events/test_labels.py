@@ -61,7 +61,7 @@ class Subclass(GaussianEvent):
 @pytest.mark.heavy
 @pytest.mark.parametrize("event", EVENTS, ids=repr)
 def test_another_label_never_costs_less_than_is_true_of_another_record(event):
-    """Of each event either nothing is known, or what holds for any other record of its kind."""
+    """For each event, either no bound is known, or one that holds for any other record."""
 
     def cost(relation):
         try:

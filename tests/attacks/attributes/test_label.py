@@ -84,7 +84,7 @@ def test_a_true_claim_is_refuted_as_rarely_as_alpha_says():
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_equal_scores_show_nothing(score):
-    """A tie is never right, and the order of a result, kept labels first, is no evidence."""
+    """A tie is never right, and the order of a result, kept labels first, is not evidence."""
     equal = np.full(500, score)
     assert LabelInferenceResult(equal, equal).epsilon_lower_bound() == 0
 

@@ -123,7 +123,7 @@ def test_points_far_from_all_have_finite_scores_in_order():
 
 
 @pytest.mark.heavy
-def test_what_is_too_little_is_named():
+def test_too_few_records_are_named():
     people, generated = copies(0, 0.1)
     with pytest.raises(ValueError, match="reference=None"):
         DensityRatio().fit(generated, None)
@@ -183,7 +183,7 @@ TREE = MarginalSynthesizer(
 
 
 class ByName(BaseEstimator):
-    """Counts a column by a name of its own."""
+    """Counts a column under another name."""
 
     def fit(self, X, y=None):
         self.cliques_ = [("x0",)]
@@ -337,7 +337,7 @@ def test_a_reference_that_holds_members_is_told():
     people, generated = copies(0, 0.05)
     with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_train"):
         audit_synthetic(generated, people[:100], people[100:300], reference=people[50:100])
-    # Equal records of different people are no reason: so are those of who was not used.
+    # Equal records of different people are no evidence: non-members have them too.
     coarse = np.random.default_rng(0).integers(0, 3, (600, 2)).astype(float)
     report = audit_synthetic(
         coarse[:200], coarse[:200], coarse[200:400], reference=coarse[400:],

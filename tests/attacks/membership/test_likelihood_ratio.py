@@ -78,7 +78,7 @@ def tuned(shadow, trained, **settings):
 
 
 def test_the_variance_is_what_the_shadows_show():
-    """Records that differ tenfold in spread want variances of their own; equal ones, one."""
+    """Records that differ tenfold in spread need separate variances; equal ones share one."""
     rng = np.random.default_rng(0)
     equal = gaussians(64, 1000, 1.0, 0.5, rng)
     unequal = gaussians(64, 1000, np.exp(rng.normal(size=1000) * 1.5), 0.5, rng)

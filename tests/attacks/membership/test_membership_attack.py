@@ -90,7 +90,7 @@ def test_finds_leakage(name, leaky):
     # labels reveal less of a forest than probabilities do
     assert result.auc_interval[0] > (0.55 if name.startswith("label") else 0.6)
     assert result.epsilon_lower_bound() > 0.1
-    used = getattr(attack, "attack_", attack)  # a choice of several is named by what was chosen
+    used = getattr(attack, "attack_", attack)  # a choice of several is named after the chosen one
     assert type(used).__name__ in result.attack
     one = attack.evaluate(leaky.records[:1], leaky.sides[1])
     assert one.epsilon_lower_bound() == 0

@@ -107,7 +107,7 @@ class FromItsFirst(DecisionTreeClassifier):
 
 
 def test_an_audit_trains_its_shadows_in_an_order_that_tells_no_member():
-    """Members came first: a choice by such shadow models is a choice by the members."""
+    """Members came first, so a choice by these shadow models was a choice by the members."""
     X, y = problem(0, 400)
     model = FromItsFirst(random_state=0).fit(X[:200], y[:200])
     groups = (X[:200], y[:200]), (X[200:], y[200:])

@@ -381,7 +381,7 @@ def test_the_budget_is_charged_once_and_the_network_left_alone():
     assert budget.spent(delta=1e-5) == pytest.approx(report.fitted.epsilon_)
 
 
-def test_what_was_fitted_is_an_ordinary_network():
+def test_the_fitted_model_is_an_ordinary_network():
     report = audited(DPSGDClassifier(**SMALL, epochs=2))
     again = pickle.loads(pickle.dumps(report.fitted))
     np.testing.assert_array_equal(again.predict_proba(X), report.fitted.predict_proba(X))

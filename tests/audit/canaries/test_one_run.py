@@ -217,7 +217,7 @@ def test_a_bound_above_a_claim_that_stands_is_explained():
         (Told(relation="label"), "no claim about these coins: it is for label"),
     ],
 )
-def test_what_coins_cannot_test_is_not_refuted(model, why):
+def test_claims_that_coins_cannot_test_are_not_refuted(model, why):
     model.set_params(noise=1e-9)
     report = audit_one_run(model, X, y, n_canaries=100, score=told)
     assert report.untested.startswith(why)
@@ -271,7 +271,7 @@ def test_the_model_s_own_seed_is_no_key_to_the_coins():
 
 
 def test_canaries_stand_in_the_place_of_records():
-    """The order of the training data is no key to the coins either."""
+    """The order of the training data does not reveal the coins either."""
     records, labels = np.arange(50.0).reshape(-1, 1), np.arange(50) % 2
     rows, crafted, own = np.arange(0, 50, 5), -1 - np.arange(10.0).reshape(-1, 1), np.full(10, 9)
     trained = np.arange(10) % 3 == 0

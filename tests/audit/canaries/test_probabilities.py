@@ -52,7 +52,7 @@ class Table(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("model", "records"), [(Table().fit(ROWS, y), ROWS), (FrozenEstimator(TREE), X)]
 )
-def test_what_retraining_cannot_show_is_no_measurement(model, records):
+def test_attacks_that_need_retraining_are_not_measured(model, records):
     """LiRA printed .500 [.499, .501], as if it had found that nothing leaks."""
     report = audit(model, *halves(records), n_shadows=4, random_state=0)
     assert [finding.result.attack for finding in report.findings] == ["LossThreshold"]

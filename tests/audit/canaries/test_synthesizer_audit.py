@@ -199,7 +199,7 @@ def test_planted_bugs_refute_the_claim(bug, audited, n_runs, n_canaries):
 
 
 def refutations(n, n_runs, n_canaries, alpha):
-    """Of a true claim, in so many audits."""
+    """Refutations of a true claim, in this number of audits."""
     return sum(
         audit_synthesizer(
             synthesizer(2.0), X, n_runs=n_runs, n_canaries=n_canaries, alpha=alpha
@@ -296,7 +296,7 @@ def test_too_few_coins_are_said_to_be():
          synthesizer(schema=FEATURES, label=None), (PARTS[0], np.ones((400, 2))), {}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_audited_is_refused_before_any_fit(error, match, audited, args, params):
+def test_unauditable_synthesizers_are_refused_before_any_fit(error, match, audited, args, params):
     with (
         mock.patch.object(MarginalSynthesizer, "fit", side_effect=AssertionError),
         pytest.raises(error, match=match),

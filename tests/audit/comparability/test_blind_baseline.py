@@ -190,7 +190,7 @@ def test_few_records_are_not_compared():
 
 
 def test_the_attacks_see_the_random_numbers_that_they_saw_without_the_baseline():
-    """The baseline draws from a generator of its own, and repeats its answer."""
+    """The baseline draws from a separate generator, and repeats its answer."""
     records = samples("none", 100)
     fitted = TREE.fit(*records[:2])
     state = np.random.RandomState(0)

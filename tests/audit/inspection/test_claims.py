@@ -109,7 +109,7 @@ class NeedsNoFit(TransformerMixin, BaseEstimator):
 
 
 class Stateless(NeedsNoFit):
-    """Says that it needs no fit, and remembers the mean of what it was fitted on."""
+    """Declares that it needs no fit, and stores the mean of the data it was fitted on."""
 
     def fit(self, X, y=None):
         self.mean_ = X.mean(0)
@@ -291,7 +291,7 @@ def check_claims(name):
 @pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_claimed_is_what_was_spent(name):
+def test_the_claim_equals_the_spent_budget(name):
     check_claims(name)
 
 
@@ -429,7 +429,7 @@ def test_the_ledger_counts_what_a_search_has_fitted():
     ],
     ids=["relations differ", "wrapped", "not private"],
 )
-def test_what_a_search_has_cost_is_unknown_where_its_parameters_do_not_tell(model, grid):
+def test_the_cost_of_a_search_is_unknown_if_its_parameters_do_not_show_it(model, grid):
     claim = claim_of(GridSearchCV(model, grid, cv=2).fit(X, y))
     assert claim.charged is None
     # without a refit nothing is known of the relation either
@@ -584,7 +584,7 @@ class Centred(SchemaTransformer):
         (Centred, ("step 'first' (Centred) is independent of the records, as it declares",)),
     ],
 )
-def test_what_a_class_of_somebody_elses_says_of_itself_is_assumed(kind, told):
+def test_declarations_of_third_party_classes_are_assumptions(kind, told):
     frame = pd.DataFrame({"a": X[:, 0]})
     first = kind(Schema({"a": BoundedColumn(-4, 4)}))
     for step in (first, FrozenEstimator(clone(first).fit(frame))):
@@ -657,7 +657,7 @@ def test_a_search_says_that_losing_candidates_may_rest_on_assumptions_of_their_o
     assert any("no assumptions but those listed" in text for text in claim.charged.assumptions)
 
 
-def test_what_a_search_of_somebody_elses_has_cost_is_unknown():
+def test_the_cost_of_a_third_party_search_is_unknown():
     class Fitting(GridSearchCV):
         pass
 
@@ -697,7 +697,7 @@ def test_records_that_cannot_be_taken_one_by_one_leave_a_step_untried():
     assert "(not tried)" in repr(claim_of(model, X[:1]).guarantee)
 
 
-def test_what_is_not_fitted_claims_nothing():
+def test_unfitted_models_claim_nothing():
     with pytest.raises(NotFittedError):
         claim_of(both(None))
     changed = both(None).fit(X, y).set_params(privatestandardscaler=scale(None))

@@ -180,7 +180,7 @@ def test_one_column_is_found_where_the_model_keeps_most_of_it():
     assert stored(tree, X[:, :1], y, X_test[:, :1]).value == 0
 
 
-def test_what_many_share_is_not_counted():
+def test_rows_that_many_share_are_not_counted():
     few = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(float)
     model = Keeper().fit(few[:200], y)  # eight kinds of records
     assert stored(model, few[:200], y, few[200:]).value == 0
@@ -205,7 +205,7 @@ CODES = [
 )
 @pytest.mark.filterwarnings("ignore:Bins whose width")
 def test_whole_numbers_that_arrays_hold_by_chance_are_no_records(width, values):
-    """Labels, codes and the nodes of trees are full of small numbers, as such tables are."""
+    """Labels, codes and the nodes of trees hold many small numbers, as these tables do."""
     rng = np.random.default_rng(0)
     table, labels = rng.integers(0, values, (1000, width)).astype(float), rng.integers(0, 2, 1000)
     for model in CODES:

@@ -71,7 +71,7 @@ def test_each_form_is_read_as_the_claim_that_it_states(claim, epsilon, delta):
         (PrivacyGuarantee(GaussianEvent(1.0)), ValueError, "no finite epsilon at delta 0"),
     ],
 )
-def test_what_is_no_claim_is_refused_in_words(claim, error, words):
+def test_invalid_claims_are_refused_with_a_reason(claim, error, words):
     with pytest.raises(error, match=rf"(?s)claim=.*{words}"):
         read_claim(claim)
 

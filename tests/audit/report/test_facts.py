@@ -40,7 +40,7 @@ def spoken(line):
 
 
 def missing_sentences(facts, text, page):
-    """Return the sentences that the page lacks, and the lines of text that are no fact."""
+    """Return the sentences that the page lacks, and the lines of text that are not facts."""
     seen = text_of(page)
     known = {fact.text for fact in facts}
     lost = [fact.sentence for fact in facts if " ".join(fact.sentence.split()) not in seen]
@@ -48,7 +48,7 @@ def missing_sentences(facts, text, page):
 
 
 def missing_values(facts, stated):
-    """Return the keys whose values a dictionary lacks, and its keys that are no fact."""
+    """Return the keys whose values a dictionary lacks, and its keys that are not facts."""
     expected = {facts.head.key: facts.head.value}
     for section in facts.sections:
         items = {fact.key: fact.value for fact in section.facts if fact.key}

@@ -90,7 +90,7 @@ def test_the_page_says_what_it_is_about(honest):
     )
 
 
-def test_what_is_not_known_is_left_out(honest):
+def test_unknown_facts_are_left_out(honest):
     told = Read(honest.to_html()).terms
     assert told["Date"] == date.today().isoformat()
     assert not {"Data", "Author", "Command", "Schema, SHA-256", "Ledger, SHA-256"} & set(told)
@@ -169,7 +169,7 @@ def test_nothing_is_called_protected_that_is_not(liar, honest):
 
 
 @pytest.mark.parametrize("kind", ["random_dp", "estimate"])
-def test_what_is_not_proved_is_not_said_to_be(honest, kind):
+def test_unproved_claims_are_not_called_proved(honest, kind):
     claim = replace(honest.guarantee, kind=kind)
     told = answers(replace(honest, guarantee=claim))
     assert "The limit is proved, " not in told["How sure is that?"]
@@ -301,7 +301,7 @@ def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
     assert '<div class="verdict good"><strong>Audit: consistent</strong>' in (honest.to_html())
 
 
-def test_what_cannot_be_measured_is_told_once_for_each_rate():
+def test_unmeasurable_rates_are_reported_once_each():
     few = [part[:50] for part in PARTS]
     attacks = [LossThreshold(), SupervisedAttack()]
     report = audit(Claiming(1).fit(*few[:2]), *few, attacks=attacks)
@@ -309,7 +309,7 @@ def test_what_cannot_be_measured_is_told_once_for_each_rate():
     assert [caveat.partition(" ")[0] for caveat in told] == ["50", "50"]
 
 
-def test_what_a_measurement_rests_on_stands_beside_it(honest):
+def test_the_assumptions_of_a_measurement_stand_beside_it(honest):
     rests_on = "if records are independent given the model"
     lines = repr(honest).splitlines()
     (at,) = [number for number, line in enumerate(lines) if "measured:" in line]

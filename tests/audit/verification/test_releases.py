@@ -102,7 +102,7 @@ def test_a_record_is_seen_in_whatever_keeps_it(holder):
     ],
     ids=repr,
 )
-def test_what_is_no_float_tells_as_well(one, other):
+def test_values_other_than_floats_are_released_too(one, other):
     first, again, second = map(numbers, (one, one, other))
     np.testing.assert_array_equal(first, again)
     assert first.shape == second.shape
@@ -110,7 +110,7 @@ def test_what_is_no_float_tells_as_well(one, other):
 
 
 @pytest.mark.parametrize("kept", [None, np.random.default_rng(0), np, object(), memoryview(b"a")])
-def test_what_holds_no_data_is_left_out(kept):
+def test_attributes_without_data_are_left_out(kept):
     np.testing.assert_array_equal(numbers(kept), numbers(None))
 
 
@@ -179,7 +179,7 @@ def bare(estimator):
 
 @pytest.mark.parametrize("made", MADE_OF_SCALERS)
 @pytest.mark.parametrize("leaky", [KeepsFrame, SetsBounds, CostsWhatTheDataSay])
-def test_what_a_model_keeps_is_told_wherever_a_fit_puts_it(leaky, made):
+def test_stored_values_are_found_wherever_a_fit_puts_them(leaky, made):
     """A pipeline's steps are its parameters, which were taken for public: any leak was "held"."""
     assert bare(MADE_OF_SCALERS[made](leaky(bounds=BOUNDS))) > 0
     assert bare(MADE_OF_SCALERS[made](SCALER)) == 0

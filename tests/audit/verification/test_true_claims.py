@@ -76,7 +76,7 @@ def test_copies_of_a_generator_do_not_pass_for_independent_runs():
 
 
 class Mean(BaseEstimator):
-    """Another library's private mean, whose noise is drawn from what it is given."""
+    """Another library's private mean, whose noise comes from its argument."""
 
     def __init__(self, epsilon=1.0, rng=None, seed=None, bounds_X=(0, 1)):
         self.epsilon = epsilon
@@ -102,7 +102,7 @@ class Mean(BaseEstimator):
     ],
     ids=["Generator", "RandomState", "Random", "seed"],
 )
-def test_what_noise_is_drawn_from_is_fresh_in_every_run(given):
+def test_the_source_of_noise_is_fresh_in_every_run(given):
     """A clone has a copy of a generator: with the same noise in every run all claims are broken."""
     fits = IndependentFits(Mean(**given))
     means = {fits.fitted((DATA, None)).mean_.item() for _ in range(20)}
@@ -160,7 +160,7 @@ def test_seeds_in_and_around_what_has_its_own_noise_are_public(model):
     ],
     ids=str,
 )
-def test_what_a_claim_takes_for_public_is_read_in_its_assumptions(estimator, agreed):
+def test_public_facts_of_a_claim_are_read_from_its_assumptions(estimator, agreed):
     assert (
         PublicFeatures.from_guarantee(IndependentFits(estimator).claim((DATA, np.arange(8) % 2)))
         == agreed

@@ -416,7 +416,7 @@ def test_if_all_neighbours_are_refused_the_error_of_the_fit_is_the_cause():
     assert str(found.value.__cause__) == "no missing values"
 
 
-def test_what_fit_takes_further_is_passed_without_labels_too():
+def test_further_fit_arguments_are_passed_without_labels_too():
     """It was left out then, and another fit was verified than the one that was asked for."""
 
     class Takes(PrivateStandardScaler):

@@ -179,7 +179,7 @@ def test_the_split_is_that_of_andrew_et_al(divisor):
     assert z_sum / z < 1.06
 
 
-def test_what_is_not_finite_is_nobody():
+def test_records_that_are_not_finite_add_nothing():
     clip = adaptive()
     total = torch.tensor([1.0, float("nan"), float("inf"), 9.0])
     clip(total[None], total, 0.7)

@@ -179,7 +179,7 @@ def cancelling(size, shape, generator):
         *((sizes, 4) for sizes in [(1, 2), (2, 3), (5, 6), (13, 16)]),
     ],
 )
-def test_what_a_person_adds_does_not_depend_on_who_else_is_there(sizes, positions, scale, bias):
+def test_the_contribution_of_a_group_does_not_depend_on_other_groups(sizes, positions, scale, bias):
     """Neither on how many rows others have: all who have about as many are computed together."""
     generator, n = torch.Generator().manual_seed(0), 34
     both = [cancelling(size, (positions, n), generator) for size in sizes]

@@ -130,13 +130,13 @@ def test_lengths_are_right_for_rows_of_any_length(n, few, monkeypatch):
     torch.testing.assert_close(squared_lengths(rows, 0.0).double(), exact, rtol=6e-5, atol=0.0)
 
 
-def test_what_is_too_small_to_square_is_not_lost():
+def test_numbers_too_small_to_square_are_not_lost():
     found = squared_lengths(torch.full((1, 8), 1e-30), 1e-20)
     assert found.item() == pytest.approx(1e-20)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_what_numpy_is_told_to_raise_does_not_reach_a_step(activation):
+def test_numpy_error_settings_do_not_reach_a_step(activation):
     X = torch.full((6, 9), 1e30)
     X[1:] = 1e-30
     with np.errstate(all="raise"):
@@ -173,7 +173,7 @@ def test_numbers_whose_squares_vanish_are_clipped_all_the_same():
         assert product.squared_norms().double().sqrt() >= 1e-20 * 1e10 * 1000**0.5
 
 
-def test_what_is_too_long_to_square_is_infinite_and_nobody_is_warned():
+def test_gradients_too_long_to_square_are_infinite_without_a_warning():
     for size in (8, 5000):
         assert squared_lengths(torch.full((1, size), 1e30), 0.0).item() == np.inf
 

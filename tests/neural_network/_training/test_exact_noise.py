@@ -221,7 +221,7 @@ def test_the_guarantee_is_that_of_gaussian_noise(blobs):
     assert exact.noise_multiplier_ == gaussian.noise_multiplier_
 
 
-def test_what_is_assumed_of_another_number_of_rows(blobs):
+def test_the_assumption_about_other_numbers_of_rows(blobs):
     X, y = blobs
     params = {"noise": "exact", "epochs": 2, "classes": [0, 1, 2]}
     hidden = DPSGDClassifier(**params, relation="add_remove", n_records=len(X)).fit(X, y)

@@ -359,7 +359,7 @@ def test_steps_have_noise_of_their_own():
     assert noise.std() == pytest.approx(0.7 * 0.5, rel=0.05)
 
 
-def test_what_is_recorded_wrongly_is_not_used():
+def test_wrong_recordings_are_not_used():
     """The planted bug: a number of the processor's that changes between calls is frozen."""
     calls = [0]
 
@@ -467,7 +467,7 @@ class Shared(nn.Module):
         ({"groups": np.arange(60) // 2}, "groups are protected"),
     ],
 )
-def test_what_takes_the_other_way_says_why(params, why):
+def test_runs_without_graphs_give_a_reason(params, why):
     rng, kept = np.random.default_rng(0), []
     X = rng.normal(size=(60, 4))
     run = engine.Training.run

@@ -33,7 +33,7 @@ def test_no_copy_is_made_of_what_can_be_trained_on(rows, read_only):
 
 @pytest.mark.parametrize("huge", [1e30, -1e30, np.inf, -np.inf])
 @pytest.mark.parametrize("rows", [training_rows, lambda X: training_rows(as_rows(X))])
-def test_what_is_too_large_is_infinite_in_a_copy(rows, huge):
+def test_huge_numbers_are_infinite_in_a_copy(rows, huge):
     X = table()
     X[3, 1] = huge
     before = X.copy()
