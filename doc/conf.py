@@ -129,11 +129,11 @@ def reference() -> str:
 
 def table(names: list[str]) -> list[str]:
     """Return a table of names of the current module, and a page for each."""
-    options = ["   :nosignatures:", "   :toctree: generated"]
+    options = ["   :nosignatures:", "   :toctree: ../generated"]
     return [".. autosummary::", *options, "", *(f"   {name}" for name in names), ""]
 
 
-Path(__file__).with_name("api.rst").write_text(reference(), encoding="utf-8")
+(Path(__file__).parent / "reference" / "api.rst").write_text(reference(), encoding="utf-8")
 
 
 def find_short_name(app, env, node, content):

@@ -6,7 +6,7 @@ parameters. A fact that is not given is read off the data: that leak raises a wa
 in strict mode, and becomes an assumption of the guarantee. Parts that were passed fitted may have
 learned from private records; the guarantee then assumes that they have not.
 
-Start with :class:`PrivateEstimatorMixin` and ``doc/extending.rst``.
+Start with :class:`PrivateEstimatorMixin` and ``doc/development/extending.rst``.
 """
 
 from __future__ import annotations

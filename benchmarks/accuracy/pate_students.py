@@ -1,7 +1,7 @@
 """Accuracy of PATE's students of tables on few noisy labels: the graph, the linear, the choice.
 
 Prints accuracy on records that are not public, means of four draws, with 1,000 public records: the
-table of ``doc/pate.rst``.
+table of ``doc/how_to/pate.rst``.
 
 ``accuracy/pate students`` compares more students on the same labels and public records with
 ``compare``. Networks learn from 200 principal components of the features, those of images also from

@@ -93,8 +93,8 @@ learning_rate : float or "auto", default="auto"
 max_group_size : int or None, default=2
     With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
     before training. The noise does not depend on this number: 5 is better where the records of a
-    group differ much, see :doc:`/grouped_records`. ``None`` uses all. A :class:`Clipping` says how
-    their gradients are joined.""",
+    group differ much, see :doc:`/how_to/grouped_records`. ``None`` uses all. A :class:`Clipping`
+    says how their gradients are joined.""",
     "network_run": """\
 %(n_records)s
 %(max_group_size)s

@@ -244,7 +244,7 @@ def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
 def written_commands():
     """Every command line that the README, the guides and the help texts show."""
     root = Path(skprivacy.__file__).parents[1]
-    files = [root / "README.md", *root.glob("doc/*.rst"), *root.glob("skprivacy/cli/**/*.py")]
+    files = [root / "README.md", *root.glob("doc/*/*.rst"), *root.glob("skprivacy/cli/**/*.py")]
     for file in files:
         for line in file.read_text(encoding="utf-8").replace("\\\n", "").splitlines():
             if found := re.match(r"(?:\$|\s+\$?) ?skprivacy ((?!--)[^>]*)", line):
@@ -342,6 +342,7 @@ def test_other_types_of_report_are_refused_before_training(command, name, folder
 
 
 def test_the_page_of_the_command_line_names_every_command():
-    page = (Path(__file__).parents[2] / "doc" / "command_line.rst").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2] / "doc" / "reference" / "command_line.rst"
+    page = page.read_text(encoding="utf-8")
     missing = {name for name in COMMANDS if f"``{name}``" not in page}
-    assert not missing, "add a row to the table of doc/command_line.rst"
+    assert not missing, "add a row to the table of doc/reference/command_line.rst"

@@ -287,7 +287,7 @@ def test_files_that_are_not_imported_exist():
 )
 def test_a_name_that_leads_nowhere_is_found(wrong):
     right = (
-        ":class:`Event`, :meth:`rdp`, :doc:`/guarantees_and_accounting`, ``event.py``, "
+        ":class:`Event`, :meth:`rdp`, :doc:`/explanation/guarantees_and_accounting`, ``event.py``, "
         "``check_event(event)``"
     )
     doc = Docstring(f"{right} and {wrong}.", "skprivacy.accounting.event", "Event")

@@ -1,4 +1,4 @@
-"""The table of doc/sums.rst names every private estimator and statistic, and says the truth."""
+"""The table of doc/how_to/sums.rst names every private estimator and statistic, and is true."""
 
 import re
 from importlib import import_module
@@ -15,7 +15,7 @@ from tests.fuzz.entries import PACKAGES
 
 from .engines import ALL
 
-PAGE = Path(skprivacy.__file__).parents[1] / "doc" / "sums.rst"
+PAGE = Path(skprivacy.__file__).parents[1] / "doc" / "how_to" / "sums.rst"
 COLUMN = 64  # at which the second column starts
 
 

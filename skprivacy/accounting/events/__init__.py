@@ -1,7 +1,7 @@
 """Privacy events by family: frozen descriptions of releases with the known bounds on their cost.
 
 A file holds the event classes of one family and all their bounds. A new event changes that file and
-adds its name here. ``doc/extending.rst`` has the recipe.
+adds its name here. ``doc/development/extending.rst`` has the recipe.
 
 Files, in reading order:
 
