@@ -634,6 +634,7 @@ def rightness(y, predicted):
 
 
 def _search(n_records: int | None = None, **params: Any) -> Any:
+    params.pop("random_state", None)  # a search draws its trials and splits in secret
     relation = relation_for(n_records)
     model = FunctionalMechanismClassifier(bounds=BOUNDS, relation=relation, **CLASSES)
     defaults = {
