@@ -697,7 +697,7 @@ def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
     forged = content(issued)
     forged["ledger"]["lines"] = export_lines(budget)[1]
     found = refused_at_once(issued, tmp_path, forged)
-    assert "would compute about" in failed(found)["the ledger"]
+    assert "Checking the caps of this ledger would compute about" in failed(found)["the ledger"]
 
 
 def test_a_model_without_a_guarantee_is_refused(issued, tmp_path):
