@@ -53,11 +53,11 @@ class UpdatesMembership(MembershipAttack):
     with the reference records and attack model of the other four.
 
     The ratio of one round is (g - m)' A (u - m) - (g - m)' A (g - m) / (2 n). Here g is the
-    record's gradient, m and C are the mean and the covariance of the gradients of k reference
-    records, and u is the mean gradient over n records that the update implies, with noise of
-    standard deviation s. A is the inverse of (1 + n / k) C + n s^2 I. The ratio is exact for one
-    step on all of a party's records, and an approximation for several steps. A is computed from
-    inner products of gradients, so its cost hardly depends on the number of weights.
+    record's gradient. The gradients of k reference records have the mean m and the covariance C.
+    The update implies u, the mean gradient over n records, with noise of standard deviation s. A is
+    the inverse of (1 + n / k) C + n s^2 I. The ratio is exact for one step on all of a party's
+    records, and an approximation for several steps. A is computed from inner products of gradients,
+    so its cost hardly depends on the number of weights.
 
     An active attacker creates updates with :meth:`Updates.from_gradient_ascent`.
 

@@ -81,7 +81,7 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
 
 
 def learns_from_features(step: Any) -> bool:
-    """Return whether a transformer is known to learn from features alone."""
+    """Return whether a transformer is known to ignore the labels."""
     return _is_of_sklearn(step, _IGNORE_LABELS)
 
 

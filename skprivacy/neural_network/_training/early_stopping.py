@@ -1,9 +1,9 @@
 """Training without privacy on features of quantiles, which ends by held-out records.
 
-A column of many values has a step between any two neighbouring quantiles and a bump on each: a
-smooth form of the piecewise linear encoding of Gorishniy et al. (2022), "On embeddings for
-numerical features in tabular deep learning". Steps are tanh units and bumps their differences, so a
-network of the features equals a perceptron of the records with one more layer, and learns as
+A column of many values has a step between any two neighbouring quantiles and a bump on each. This
+is a smooth form of the piecewise linear encoding of Gorishniy et al. (2022), "On embeddings for
+numerical features in tabular deep learning". Steps are tanh units, and bumps are their differences.
+So a network of the features equals a perceptron of the records with one more layer. It learns as
 boosted trees do.
 """
 

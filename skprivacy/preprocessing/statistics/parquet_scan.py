@@ -217,7 +217,7 @@ class Scan:
                     )
 
     def run(self, connection: Any, folder: str) -> SumTotal:
-        """Return the sums over the rows used; those of persons are written to ``folder``."""
+        """Return the sums over the rows used; the rows of persons are written to ``folder``."""
         total = SumTotal(self.plan)
         for number, rows in enumerate(self._rows(connection, folder)):
             for name, integers in DuckDBTable(rows).sum_parts(self.plan, None):
